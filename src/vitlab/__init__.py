@@ -1,0 +1,53 @@
+"""vitlab: a laboratory for vision transformers.
+
+The public names are imported when first used, so that `import vitlab` and `vitlab --help` import no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from vitlab.adapters import describe as describe
+    from vitlab.core.errors import VitlabError as VitlabError
+    from vitlab.instruments import measure as measure
+    from vitlab.recording import record as record
+    from vitlab.reporting import report as report
+    from vitlab.surgery import restore as restore
+    from vitlab.surgery import retrofit as retrofit
+    from vitlab.zoo import load as load
+
+_HOMES = {
+    "VitlabError": "vitlab.core.errors",
+    "describe": "vitlab.adapters",
+    "load": "vitlab.zoo",
+    "measure": "vitlab.instruments",
+    "record": "vitlab.recording",
+    "report": "vitlab.reporting",
+    "restore": "vitlab.surgery",
+    "retrofit": "vitlab.surgery",
+}
+
+__all__ = [
+    "VitlabError",
+    "describe",
+    "load",
+    "measure",
+    "record",
+    "report",
+    "restore",
+    "retrofit",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'vitlab' has no attribute {name!r}; it has: {', '.join(__all__)}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,102 @@
+"""What is known of other libraries' models: one file a kind of model, each of which describes and never acts.
+
+An adapter is a module with
+
+- `FAMILIES`: family name -> an example model (read with `ast`, so that listing them imports no torch);
+- `CLASSES`: qualified names of the model classes that it knows;
+- `family(model)`: which of its families a model is;
+- `blocks(model, flow)`: the model's `Block`s, from the module tree and one observed forward;
+- `ABSENT`: why a seam that others offer is missing here;
+- `inputs(model, size)`, optional: what to feed the model, where that is not one image.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vitlab.adapters.flow import Flow
+from vitlab.adapters.wrappers import unwrap
+from vitlab.core.anatomy import Anatomy
+from vitlab.core.errors import VitlabError
+from vitlab.core.plugins import adapter_modules
+
+__all__ = ["describe"]
+
+
+def describe(model: nn.Module, input_size: int | tuple[int, int] | None = None) -> Anatomy:
+    """Describe a model as data: blocks, token layouts and seams, in execution order.
+
+    Runs one forward without gradients on two blank images, to know the grids.
+
+    Args:
+        model: a timm, torchvision or Hugging Face vision model, or one with a similar module tree; wrappers of
+            `torch.compile` and DDP are looked through.
+        input_size: height and width of the images, or one number for both; by default the model's own.
+
+    Returns:
+        The model's Anatomy.
+    """
+    if not isinstance(model, nn.Module):
+        raise VitlabError(f"describe takes a torch.nn.Module, not {type(model).__name__}; vitlab.load makes one from text")
+    model = unwrap(model)
+    adapter = _adapter(model)
+    size = _size(model, input_size)
+    try:
+        flow = Flow(model, _inputs(adapter, model, size))
+    except VitlabError:
+        raise
+    except Exception as error:  # whatever another library's forward raises, the user learns which input it was
+        reason = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+        raise VitlabError(
+            f"{type(model).__name__} does not run on {size[0]}x{size[1]} images ({reason}); "
+            "give the size that it was built for as input_size=(height, width)"
+        ) from error
+    return Anatomy(adapter.family(model), adapter.blocks(model, flow), size, adapter.ABSENT)
+
+
+def _adapter(model: nn.Module) -> ModuleType:
+    """The adapter that knows the nearest class of the model, or the generic reading of the module tree."""
+    names = [f"{kind.__module__}.{kind.__qualname__}" for kind in type(model).__mro__]
+    adapters = [importlib.import_module(name) for name in adapter_modules()]
+    for name in names:
+        for adapter in adapters:
+            if name in adapter.CLASSES:
+                return adapter
+    return importlib.import_module("vitlab.adapters.generic")
+
+
+def _inputs(adapter: ModuleType, model: nn.Module, size: tuple[int, int]) -> Mapping[str, Tensor]:
+    if hasattr(adapter, "inputs"):
+        result: Mapping[str, Tensor] = adapter.inputs(model, size)
+        return result
+    return {"": blank_images(model, size)}
+
+
+def blank_images(model: nn.Module, size: tuple[int, int]) -> Tensor:
+    """Two blank images on the model's device, in its precision, with as many channels as it takes."""
+    weight = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(0))
+    first = next((m for m in model.modules() if isinstance(m, nn.Conv2d)), None)
+    channels = first.in_channels if first is not None else 3
+    return torch.zeros(2, channels, *size, device=weight.device, dtype=weight.dtype)
+
+
+def _size(model: nn.Module, given: int | tuple[int, int] | None) -> tuple[int, int]:
+    """The given size, or what the model says of itself, or 224."""
+    candidates: list[Any] = [
+        given,
+        getattr(getattr(model, "patch_embed", None), "img_size", None),
+        getattr(model, "img_size", None),
+        getattr(model, "image_size", None),
+        getattr(getattr(model, "config", None), "image_size", None),
+        (getattr(model, "pretrained_cfg", None) or {}).get("input_size"),
+        224,
+    ]
+    value = next(candidate for candidate in candidates if candidate is not None)
+    h, w = (value, value) if isinstance(value, int) else tuple(value)[-2:]
+    return int(h), int(w)

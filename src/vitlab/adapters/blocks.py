@@ -1,0 +1,115 @@
+"""The block that most transformers share, described once: norm, attention, norm, MLP, each with its skip path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from math import ceil
+
+from torch import nn
+
+from vitlab.adapters.flow import Flow
+from vitlab.core.anatomy import SEAMS, TAPS, Block, Mixer, Seam, TokenLayout, window_permutation
+
+
+def mlp_seams(flow: Flow, mlp: str, layout: TokenLayout, last: str = "fc2", out: str | None = None) -> list[Seam]:
+    """Front, Mid and End of the CB paper, around an MLP module whose last layer is called `last`.
+
+    Where the MLP is an nn.Sequential, `out` names its last leaf (a hook on a Sequential would run a part twice).
+    """
+    seams = [flow.seam("mlp.in", mlp, "in", layout)] if out is None else []
+    return [
+        *seams,
+        flow.seam("mlp.mid", f"{mlp}.{last}", "in", layout),
+        flow.seam("mlp.out", out or mlp, "out", layout),
+    ]
+
+
+def transformer_block(
+    flow: Flow,
+    path: str,
+    mixer: Mixer,
+    layout: TokenLayout,
+    *,
+    index: int,
+    stage: int = 0,
+    attention: str = "attn",
+    norm1: str = "norm1",
+    norm2: str = "norm2",
+    mlp: str = "mlp",
+    last: str = "fc2",
+    replaceable: bool = False,
+) -> Block:
+    """A pre-norm block: x + attention(norm1(x)), then x + mlp(norm2(x)), tokens in the same layout everywhere.
+
+    Args:
+        attention, norm1, norm2, mlp: names of the children.
+        last: name of the MLP's last linear layer.
+        replaceable: whether the attention module has the form that parts at the `attn` seam understand.
+    """
+    seams = [
+        flow.seam("attn.in", f"{path}.{norm1}", "in", layout),
+        *([flow.seam("attn", f"{path}.{attention}", "replace", layout)] if replaceable else []),
+        flow.seam("attn.out", f"{path}.{attention}", "out", layout),
+        *mlp_seams(flow, f"{path}.{mlp}", layout, last),
+        flow.seam("block.out", path, "out", layout),
+    ]
+    taps = [
+        flow.seam("block.in", f"{path}.{norm1}", "in", layout),
+        flow.seam("block.mid", f"{path}.{norm2}", "in", layout),
+        flow.seam("block.out", path, "out", layout),
+    ]
+    return Block(path, index, stage, mixer, tuple(seams), tuple(taps))
+
+
+def with_stage_ends(blocks: list[Block]) -> tuple[Block, ...]:
+    """Offer `stage.out` at the last block of each stage, where that block offers `block.out`."""
+    last = {block.stage: block.index for block in blocks}
+    return tuple(
+        replace(block, seams=(*block.seams, replace(out, name="stage.out")))
+        if block.index == last[block.stage] and (out := block.seam("block.out")) is not None
+        else block
+        for block in blocks
+    )
+
+
+def holds_packed_qkv(attention: nn.Module) -> bool:
+    """Whether an attention module has timm's packed form, which parts at the `attn` seam understand."""
+    return (
+        isinstance(getattr(attention, "qkv", None), nn.Linear)
+        and isinstance(getattr(attention, "proj", None), nn.Linear)
+        and isinstance(getattr(attention, "num_heads", None), int)
+        and getattr(attention, "gate", None) is None
+    )
+
+
+def block_of(path: str, index: int, stage: int, mixer: Mixer, places: Iterable[Seam]) -> Block:
+    """A block whose places differ in layout, listed in one go: names tell seams from taps, `block.out` is both."""
+    places = tuple(places)
+    seams = tuple(place for place in places if place.name in SEAMS)
+    return Block(path, index, stage, mixer, seams, tuple(place for place in places if place.name in TAPS))
+
+
+def window_layout(
+    grid: tuple[int, int], window: tuple[int, int], shift: tuple[int, int] = (0, 0), dilated: bool = False
+) -> TokenLayout:
+    """A map cut into windows that are folded into the batch; where they pad the map, the order is not known."""
+    windows = ceil(grid[0] / window[0]) * ceil(grid[1] / window[1])
+    return TokenLayout(grid, windows=windows, permutation=window_permutation(grid, window, shift, dilated))
+
+
+def class_attention_block(path: str, keys: TokenLayout, *, index: int, stage: int = 0) -> Block:
+    """Class attention: one row of weights, by which the class token gathers from all tokens. Nothing else moves: no seams."""
+    row = TokenLayout((0, 0), prefix=1)
+    return Block(path, index, stage, Mixer("class attention", f"{path}.attn", row, keys))
+
+
+def sequential_mlp_seams(flow: Flow, path: str, mlp: nn.Sequential, layout: TokenLayout) -> list[Seam]:
+    """Front, Mid and End of an MLP that is an nn.Sequential, on its first leaf, last linear layer and last leaf."""
+    linear = [name for name, layer in mlp.named_children() if isinstance(layer, nn.Linear)]
+    first, *_, last = dict(mlp.named_children())
+    return [
+        flow.seam("mlp.in", f"{path}.{first}", "in", layout),
+        flow.seam("mlp.mid", f"{path}.{linear[-1]}", "in", layout),
+        flow.seam("mlp.out", f"{path}.{last}", "out", layout),
+    ]

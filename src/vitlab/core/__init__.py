@@ -1,0 +1,1 @@
+"""Plain types and files. Importing this package, or anything in it, imports no torch."""

@@ -1,0 +1,162 @@
+"""Model expressions: a model and the parts that go into it, as one line of text.
+
+    source/name[(key=literal, ...)] ( | Part(key=literal, ...))*
+
+Only what stands in parentheses goes through `ast`, and only as literals; nothing is ever evaluated.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from vitlab.core.errors import VitlabError, unknown
+
+SOURCES = ("timm", "torchvision", "hf", "vitlab", "file")
+_LONGEST = 4096  # no honest expression is longer; a bound keeps the parser away from hostile nesting
+
+
+@dataclass(frozen=True)
+class PartCall:
+    """A part by name, its settings, and where it goes. None leaves the part's own default."""
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    at: str | None = None
+    blocks: str | list[int] | None = None
+
+    def __str__(self) -> str:
+        places = {key: value for key, value in (("at", self.at), ("blocks", self.blocks)) if value is not None}
+        return _call(self.name, {**self.settings, **places})
+
+
+@dataclass(frozen=True)
+class ModelExpression:
+    """A model by source and name, its settings, and the parts to retrofit, in order."""
+
+    source: str
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    parts: tuple[PartCall, ...] = ()
+
+    def __str__(self) -> str:
+        name = repr(self.name) if self.source == "file" else self.name
+        head = f"{self.source}/{name}" + (_call("", self.settings) if self.settings else "")
+        return " | ".join([head, *map(str, self.parts)])
+
+
+def parse_model(text: str) -> ModelExpression:
+    """Read a model expression.
+
+    >>> e = parse_model("timm/deit_tiny_patch16_224(pretrained=True) | ContextBroadcast(at='mlp.out', blocks='upper')")
+    >>> e.source, e.name, dict(e.settings)
+    ('timm', 'deit_tiny_patch16_224', {'pretrained': True})
+    >>> e.parts[0].name, e.parts[0].at, e.parts[0].blocks
+    ('ContextBroadcast', 'mlp.out', 'upper')
+    >>> str(e) == str(parse_model(str(e)))
+    True
+    >>> parse_model("file/runs/best (1)/model.safetensors").name
+    'runs/best (1)/model.safetensors'
+    """
+    if not isinstance(text, str):
+        raise VitlabError(f"a model expression is text like 'timm/vit_tiny_patch16_224', not {type(text).__name__}")
+    if len(text) > _LONGEST:
+        raise VitlabError(f"a model expression of {len(text)} characters; at most {_LONGEST} are read")
+    head, *parts = _split(text)
+    source, slash, rest = head.partition("/")
+    if not slash or not rest.strip():
+        raise VitlabError(
+            f"{head!r} is no model expression; write source/name with a source of: {', '.join(SOURCES)}, "
+            "for example 'timm/vit_tiny_patch16_224'"
+        )
+    if source not in SOURCES:
+        raise unknown("model source", source, SOURCES)
+    if source == "file":
+        name, settings = _file_name(rest.strip())
+    else:
+        name, settings = _name_and_settings(rest)
+    return ModelExpression(source, name, settings, tuple(parse_part(part) for part in parts))
+
+
+def parse_part(text: str) -> PartCall:
+    """Read a part's call; `at` and `blocks` are reserved words.
+
+    >>> parse_part("TokenAwarePooling(branches=4, at='attn.in')")
+    PartCall(name='TokenAwarePooling', settings={'branches': 4}, at='attn.in', blocks=None)
+    """
+    name, settings = _name_and_settings(text.strip())
+    if not name.isidentifier():
+        raise VitlabError(f"{text.strip()!r} is no part; write Name or Name(key=value), for example ContextBroadcast()")
+    at, blocks = settings.pop("at", None), settings.pop("blocks", None)
+    if at is not None and not isinstance(at, str):
+        raise VitlabError(f"at={at!r} in {text.strip()!r} must be the name of a seam, for example 'mlp.out'")
+    return PartCall(name, settings, at, blocks)
+
+
+def _split(text: str) -> list[str]:
+    """Cut at ` | ` outside quotes."""
+    pieces, start, quote = [], 0, ""
+    for i, letter in enumerate(text):
+        if quote:
+            quote = "" if letter == quote and text[i - 1] != "\\" else quote
+        elif letter in "'\"" and not (i and text[i - 1].isalnum()):  # an apostrophe inside a path opens nothing
+            quote = letter
+        elif letter == "|" and text[i - 1 : i + 2] == " | ":
+            pieces.append(text[start:i])
+            start = i + 1
+    return [piece.strip() for piece in [*pieces, text[start:]]]
+
+
+_HEAD = re.compile(r"^(?P<name>[\w.\-/:@]+)\s*(?:\((?P<inside>.*)\))?$", re.DOTALL)
+
+
+def _name_and_settings(text: str) -> tuple[str, dict[str, Any]]:
+    match = _HEAD.match(text)
+    if match is None:
+        raise VitlabError(f"cannot read {text!r}; write name or name(key=value, ...) with plain values")
+    return match["name"], _literals(match["inside"] or "", text)
+
+
+def _file_name(rest: str) -> tuple[str, dict[str, Any]]:
+    """A path as it stands, or quoted and then perhaps followed by settings."""
+    if rest[0] not in "'\"":
+        return rest, {}
+    end = rest.find(rest[0], 1)
+    if end < 0:
+        raise VitlabError(f"the quote in file/{rest} is not closed")
+    after = rest[end + 1 :].strip()
+    if after and not (after.startswith("(") and after.endswith(")")):
+        raise VitlabError(f"cannot read {after!r} behind the path {rest[: end + 1]}")
+    return rest[1:end], _literals(after[1:-1], rest)
+
+
+def _literals(inside: str, text: str) -> dict[str, Any]:
+    """`key=literal, ...` as a dict, read with `ast` and never evaluated."""
+    try:
+        call = ast.parse(f"f({inside}\n)", mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise VitlabError(f"cannot read the settings of {text!r}; write key=value, ... with plain values") from None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        raise VitlabError(f"cannot read the settings of {text!r}; write key=value, ... with plain values")
+    if call.args or any(keyword.arg is None for keyword in call.keywords):
+        raise VitlabError(f"the settings of {text!r} must all be written key=value")
+    settings: dict[str, Any] = {}
+    for keyword in call.keywords:
+        assert keyword.arg is not None
+        if keyword.arg in settings:
+            raise VitlabError(f"{keyword.arg!r} is given twice in {text!r}")
+        try:
+            settings[keyword.arg] = ast.literal_eval(keyword.value)
+        except (ValueError, TypeError, RecursionError, MemoryError):
+            raise VitlabError(
+                f"the value of {keyword.arg!r} in {text!r} is no literal; numbers, strings, True, False, None, "
+                "lists, tuples and dicts are allowed, calls and names are not"
+            ) from None
+    return settings
+
+
+def _call(name: str, settings: Mapping[str, Any]) -> str:
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in settings.items())})"

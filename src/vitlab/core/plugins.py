@@ -1,0 +1,84 @@
+"""What the package holds, by name, read from its files: a listing imports no torch.
+
+Parts and recipes are the names in a file's `__all__`; instruments, stress tests and experiments are one file each;
+families stand in an adapter's `FAMILIES`.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+from typing import Any
+
+from vitlab.core.errors import VitlabError, unknown
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def parts() -> dict[str, str]:
+    """Every part and the module that holds it.
+
+    >>> parts()["ContextBroadcast"]
+    'vitlab.modules.context_broadcast'
+    """
+    return {name: _module(file) for file in _files("modules") for name in _literal(file, "__all__", [])}
+
+
+def part(name: str) -> Any:
+    """The class of a part, imported now."""
+    known = parts()
+    if name not in known:
+        raise unknown("part", name, sorted(known))
+    return getattr(importlib.import_module(known[name]), name)
+
+
+def instruments() -> dict[str, str]:
+    """Every instrument and the module that holds it."""
+    return {file.stem: _module(file) for file in _files("instruments")}
+
+
+def families() -> dict[str, str]:
+    """Every family that an adapter knows, with an example model."""
+    found: dict[str, str] = {}
+    for file in _files("adapters"):
+        found.update(_literal(file, "FAMILIES", {}))
+    return dict(sorted(found.items()))
+
+
+def adapter_modules() -> list[str]:
+    """The modules of all adapters."""
+    return [_module(file) for file in _files("adapters") if _literal(file, "FAMILIES", {})]
+
+
+def summary(module: str, name: str | None = None) -> str:
+    """The first line of a module's docstring, or of a class or function in it, without importing it."""
+    tree = _tree(_PACKAGE.parent / (module.replace(".", "/") + ".py"))
+    node: Any = tree
+    if name is not None:
+        node = next((item for item in tree.body if getattr(item, "name", None) == name), tree)
+    return (ast.get_docstring(node) or "").partition("\n")[0]
+
+
+def _files(folder: str) -> list[Path]:
+    return sorted(file for file in (_PACKAGE / folder).glob("*.py") if not file.name.startswith("_"))
+
+
+def _module(file: Path) -> str:
+    return f"vitlab.{file.parent.name}.{file.stem}"
+
+
+def _tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+
+
+def _literal(file: Path, name: str, default: Any) -> Any:
+    """The literal that a file assigns to a name at its top level."""
+    for node in _tree(file).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            try:
+                return ast.literal_eval(node.value)  # type: ignore[attr-defined]
+            except ValueError:
+                raise VitlabError(f"{name} in {file.name} must be a plain literal, so that it can be listed") from None
+    return default
