@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from cases import CASES, Case
+from cases import Case
+from cases.everything import CASES
 from torch import Tensor, nn
 
 import vitlab
@@ -76,8 +77,8 @@ def test_record_attention(case: Case) -> None:
         weights = tape[block.name]
         queries, keys = block.mixer.queries, block.mixer.keys
         assert weights.shape[0] == 2 * queries.windows
-        assert weights.shape[-2] * queries.windows == queries.tokens or queries.permutation is None
-        assert weights.shape[-1] * keys.windows == keys.tokens or keys.permutation is None
+        assert weights.shape[-2] * queries.windows == queries.tokens or queries.permutation == ()
+        assert weights.shape[-1] * keys.windows == keys.tokens or keys.permutation == ()
         assert (weights.sum(-1) - 1).abs().max() < 1e-5
     assert torch.equal(case.logits(model), plain)
 

@@ -5,15 +5,16 @@ looks at what went in. Three ways to look, chosen by the block's description:
 
 - a `TorchFunctionMode` over `scaled_dot_product_attention` and softmax, with a stack of the blocks that are running;
 - a hook on `nn.MultiheadAttention` (a mode would switch off its fast path, and with it the last bits);
-- a hook on the module whose input is the true map, where the softmax is not the last word (ConViT, CaiT).
+- a hook on the module whose input is the true map, where the softmax is not the last word (ConViT).
 
-Dropout inside attention is not in the recorded map.
+Dropout inside attention is not in the recorded map. CaiT mixes heads after the softmax: the softmax is what is read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,13 +25,25 @@ from torch.overrides import TorchFunctionMode
 from vitlab.adapters import describe
 from vitlab.adapters.wrappers import forget_compiled, unwrap
 from vitlab.attention import AttentionCall
-from vitlab.core.anatomy import SEAMS, TAPS, Anatomy, Block, Seam
+from vitlab.core.anatomy import SEAMS, TAPS, Anatomy, Block, Seam, TokenLayout
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.tokens import to_tokens
 
-__all__ = ["Tape", "record"]
+__all__ = ["Feature", "Tape", "record"]
 
 Key = str | tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Feature:
+    """Tokens that passed a place of a block: (B, N, D) in full-map order, and how they lie."""
+
+    block: str
+    place: str
+    tokens: Tensor
+    layout: TokenLayout
+
+
 _PLACES = {"features": ("block.out",), "branches": ("attn.out", "mlp.out")}
 
 
@@ -59,8 +72,12 @@ class Tape(Mapping[Key, Any]):
     def __getitem__(self, key: Key) -> Any:
         entry = self._find(key)
         if isinstance(entry[0], AttentionCall):
-            return torch.cat([call.map() for call in entry])
-        return torch.cat(entry) if self.what != "attention" else list(entry)
+            maps = [call.map() for call in entry]
+            if len({map.shape[1:] for map in maps}) > 1:
+                shapes = ", ".join(str(tuple(map.shape)) for map in maps)
+                raise VitlabError(f"the maps of {key!r} have different shapes ({shapes}); take them one by one from tape.calls")
+            return torch.cat(maps)
+        return torch.cat(entry) if isinstance(entry[0], Tensor) and self.what != "attention" else list(entry)
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self._entries)
@@ -89,7 +106,7 @@ def record(
     *,
     at: str | Sequence[str] | None = None,
     blocks: Sequence[str] | None = None,
-    reduce: Callable[[AttentionCall], Any] | None = None,
+    reduce: Callable[[Any], Any] | None = None,
     gradients: bool = False,
     input_size: int | tuple[int, int] | None = None,
 ) -> Iterator[Tape]:
@@ -101,8 +118,8 @@ def record(
             MLP add to it).
         at: for features and branches, other places: seams or taps such as `"block.mid"`.
         blocks: names of the blocks to listen to; all by default.
-        reduce: for attention, called with each AttentionCall as it arrives; its results are kept instead of the call, so
-            that nothing of size N×N need be stored.
+        reduce: called with each AttentionCall or Feature as it arrives; its results are kept instead, so that neither maps
+            nor features need be stored.
         gradients: keep the graph, so that a loss on what was recorded can train the model.
         input_size: size of the images, where it is not the model's own.
 
@@ -126,7 +143,7 @@ def record(
         if what == "attention":
             _listen(inner, chosen, tape, keep, reduce, stack)
         else:
-            _tap(inner, chosen, places, tape, keep, stack)
+            _tap(inner, chosen, places, tape, keep, reduce, stack)
         forget_compiled()
         stack.callback(forget_compiled)
         yield tape
@@ -154,6 +171,7 @@ def _tap(
     places: tuple[str, ...],
     tape: Tape,
     keep: Callable[[Tensor], Tensor],
+    reduce: Callable[[Feature], Any] | None,
     stack: ExitStack,
 ) -> None:
     for block in blocks:
@@ -163,26 +181,26 @@ def _tap(
                 continue
             entry = tape._entries.setdefault((block.name, place), [])
             module = model.get_submodule(tap.path)
+            read = _reader(entry, block.name, tap, keep, reduce)
             if tap.side == "in":
                 # The residual stream is what came in, before a part at the same place acted on its way to the branch.
-                handle = module.register_forward_pre_hook(_reader_in(entry, tap, keep), prepend=tap in block.taps)
+                handle = module.register_forward_pre_hook(read, prepend=tap in block.taps)
             else:
-                handle = module.register_forward_hook(_reader_out(entry, tap, keep))
+                handle = module.register_forward_hook(read)
             stack.callback(handle.remove)
 
 
-def _reader_in(entry: list[Any], tap: Seam, keep: Callable[[Tensor], Tensor]) -> Callable[..., None]:
-    def read(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        if not _in_backward():
-            entry.append(to_tokens(keep(arguments[0]), tap.layout))
+def _reader(
+    entry: list[Any], block: str, tap: Seam, keep: Callable[[Tensor], Tensor], reduce: Callable[[Feature], Any] | None
+) -> Callable[..., None]:
+    """A hook of either side: the last thing that it is given, arguments or output, holds the tokens."""
 
-    return read
-
-
-def _reader_out(entry: list[Any], tap: Seam, keep: Callable[[Tensor], Tensor]) -> Callable[..., None]:
-    def read(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
-        if not _in_backward():
-            entry.append(to_tokens(keep(output[0] if isinstance(output, tuple) else output), tap.layout))
+    def read(module: nn.Module, *given: Any) -> None:
+        if _in_backward():
+            return
+        passed = given[-1][0] if isinstance(given[-1], tuple) else given[-1]
+        tokens = to_tokens(keep(passed), tap.layout)
+        entry.append(tokens if reduce is None else reduce(Feature(block, tap.name, tokens, tap.layout)))
 
     return read
 

@@ -82,18 +82,20 @@ def blank_images(model: nn.Module, size: tuple[int, int]) -> Tensor:
     """Two blank images on the model's device, in its precision, with as many channels as it takes."""
     weight = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(0))
     first = next((m for m in model.modules() if isinstance(m, nn.Conv2d)), None)
-    channels = first.in_channels if first is not None else 3
+    channels = getattr(model, "in_chans", None) or (first.in_channels if first is not None else 3)
     return torch.zeros(2, channels, *size, device=weight.device, dtype=weight.dtype)
 
 
 def _size(model: nn.Module, given: int | tuple[int, int] | None) -> tuple[int, int]:
     """The given size, or what the model says of itself, or 224."""
+    config = getattr(model, "config", None)
     candidates: list[Any] = [
         given,
         getattr(getattr(model, "patch_embed", None), "img_size", None),
         getattr(model, "img_size", None),
         getattr(model, "image_size", None),
-        getattr(getattr(model, "config", None), "image_size", None),
+        getattr(config, "image_size", None),
+        getattr(getattr(config, "vision_config", None), "image_size", None),
         (getattr(model, "pretrained_cfg", None) or {}).get("input_size"),
         224,
     ]

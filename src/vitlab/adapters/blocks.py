@@ -99,7 +99,7 @@ def window_layout(
 
 
 def class_attention_block(path: str, keys: TokenLayout, *, index: int, stage: int = 0) -> Block:
-    """Class attention: one row of weights, by which the class token gathers from all tokens. Nothing else moves: no seams."""
+    """Class attention: one row of weights, by which the class token gathers from all tokens. It has no seams."""
     row = TokenLayout((0, 0), prefix=1)
     return Block(path, index, stage, Mixer("class attention", f"{path}.attn", row, keys))
 

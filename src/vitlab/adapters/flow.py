@@ -43,7 +43,7 @@ class Flow:
 
     def __init__(self, model: nn.Module, inputs: Mapping[str, Tensor]) -> None:
         self.visits: dict[str, _Visit] = {}
-        training = [module for module in model.modules() if module.training]
+        before = [(module, _attributes(module)) for module in model.modules()]
         positional = [tensor for name, tensor in inputs.items() if not name]
         keywords = {name: tensor for name, tensor in inputs.items() if name}
         with ExitStack() as stack:
@@ -56,8 +56,8 @@ class Flow:
                 model.eval()
                 model(*positional, **keywords)
             finally:
-                for module in training:
-                    module.training = True
+                for module, attributes in before:
+                    vars(module).update(attributes)
 
     def _visit(self, path: str) -> Any:
         def note(module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> None:
@@ -95,6 +95,16 @@ class Flow:
         dim = shape[_CHANNEL[layout.order]]
         assert prod(shape) == _BATCH * layout.tokens * dim, f"{name} at {path}: {shape} is not {layout}"
         return Seam(name, path, side, layout, dim)
+
+
+def _attributes(module: nn.Module) -> dict[str, Any]:
+    """What a forward may change: the mode, LeViT's bias cache, ConViT's relative indices, Hugging Face Swin's window."""
+    plain = (Tensor, dict, tuple, int, float, type(None))
+    return {
+        name: dict(value) if isinstance(value, dict) else value
+        for name, value in vars(module).items()
+        if not name.startswith("_") and isinstance(value, plain)
+    }
 
 
 def _first_tensor(value: Any) -> Shape:

@@ -34,7 +34,7 @@ class TokenLayout:
         order: the axes. `BND` tokens, `BDN` channels first, `BHWD` and `BCHW` maps, `BTND` windows on an axis of their own.
         windows: how many sequences one image is cut into; in `BND` they are folded into the batch, window index fastest.
         permutation: for tokens that are not row-major, the row-major grid index of each token as it lies
-            (window after window); None means row-major, or, where `windows` > 1, an order that is not known.
+            (window after window); None means row-major, () an order that is not known (windows that pad the map).
 
     >>> TokenLayout((14, 14), prefix=1).tokens
     197
@@ -63,8 +63,8 @@ class TokenLayout:
 
 def window_permutation(
     grid: tuple[int, int], window: tuple[int, int], shift: tuple[int, int] = (0, 0), dilated: bool = False
-) -> tuple[int, ...] | None:
-    """The order of tokens after a (shifted) window partition; None where the windows do not tile the grid.
+) -> tuple[int, ...]:
+    """The order of tokens after a (shifted) window partition; () where the windows do not tile the grid.
 
     `shift` is the cyclic shift of Swin (the map is rolled by minus it before it is cut); `dilated` cuts MaxViT's grid
     partition, whose tokens stand `h / window` apart.
@@ -78,7 +78,7 @@ def window_permutation(
     """
     (h, w), (p, q) = grid, window
     if h % p or w % q:
-        return None
+        return ()
     rows, columns = h // p, w // q
     order = []
     for i in range(rows):
@@ -110,7 +110,7 @@ class Mixer:
         path: the module in which the mixing happens.
         queries: how the rows of the map lie; None where there is no token-token map.
         keys: how its columns lie (rectangular in PVT and MViT).
-        map_at: the module whose input is the true map, where that is not the softmax (ConViT, CaiT).
+        map_at: the module whose input is the true map, where that is not the softmax (ConViT).
         why_no_map: the reason, in one sentence, where there is no token-token map.
         window_axis: where windows have an axis of their own in a five-dimensional map, which one it is:
             2 for (B, H, T, n, m), 1 for (B, T, H, n, m).

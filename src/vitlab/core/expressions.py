@@ -96,6 +96,21 @@ def parse_part(text: str) -> PartCall:
     return PartCall(name, settings, at, blocks)
 
 
+def parse_call(text: str) -> tuple[str, dict[str, Any]]:
+    """Read a name with or without settings, as data expressions are written.
+
+    >>> parse_call("cifar100(fraction=0.1)")
+    ('cifar100', {'fraction': 0.1})
+    >>> parse_call("scenes")
+    ('scenes', {})
+    """
+    if not isinstance(text, str):
+        raise VitlabError(f"an expression is text like 'name(key=value)', not {type(text).__name__}")
+    if len(text) > _LONGEST:
+        raise VitlabError(f"an expression of {len(text)} characters; at most {_LONGEST} are read")
+    return _name_and_settings(text.strip())
+
+
 def _split(text: str) -> list[str]:
     """Cut at ` | ` outside quotes."""
     pieces, start, quote = [], 0, ""

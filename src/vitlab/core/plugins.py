@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.expressions import parse_call
+from vitlab.core.recipe import Recipe
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -35,7 +39,41 @@ def part(name: str) -> Any:
 
 def instruments() -> dict[str, str]:
     """Every instrument and the module that holds it."""
-    return {file.stem: _module(file) for file in _files("instruments")}
+    return {file.stem: _module(file) for file in _files("instruments") if _assigns(file, "CARD")}
+
+
+def recipes() -> dict[str, str]:
+    """Every recipe and the module that holds it.
+
+    >>> recipes()["quick"]
+    'vitlab.recipes.quick'
+    """
+    return {name: _module(file) for file in _files("recipes") for name in _literal(file, "__all__", [])}
+
+
+def recipe(text: str) -> Recipe:
+    """The recipe that a name, with settings or without, stands for.
+
+    >>> recipe("quick(epochs=3)").epochs
+    3
+    """
+    name, settings = parse_call(text)
+    known = recipes()
+    if name not in known:
+        raise unknown("recipe", name, sorted(known))
+    make = getattr(importlib.import_module(known[name]), name)
+    defaults = {key: item.default for key, item in inspect.signature(make).parameters.items()}
+    for key, value in settings.items():
+        if key not in defaults:
+            raise unknown(f"setting of recipe {name}", key, defaults)
+        settings[key] = _like(value, defaults[key], f"{key} of recipe {name}")
+    made: Recipe = make(**settings)
+    return made
+
+
+def models() -> list[str]:
+    """The modules that hold our own architectures."""
+    return [_module(file) for file in _files("models")]
 
 
 def families() -> dict[str, str]:
@@ -60,6 +98,17 @@ def summary(module: str, name: str | None = None) -> str:
     return (ast.get_docstring(node) or "").partition("\n")[0]
 
 
+def _like(value: Any, default: Any, what: str) -> Any:
+    """The value, if it is of the kind of the default; a whole number will do for a fraction, a list for a tuple."""
+    if isinstance(default, float) and type(value) is int:
+        return float(value)
+    if isinstance(default, tuple) and isinstance(value, list):
+        return tuple(value)
+    if type(value) is not type(default):
+        raise VitlabError(f"{what} is {value!r}; it should be {type(default).__name__}, like {default!r}")
+    return value
+
+
 def _files(folder: str) -> list[Path]:
     return sorted(file for file in (_PACKAGE / folder).glob("*.py") if not file.name.startswith("_"))
 
@@ -68,14 +117,21 @@ def _module(file: Path) -> str:
     return f"vitlab.{file.parent.name}.{file.stem}"
 
 
+@lru_cache(maxsize=None)
 def _tree(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+
+
+def _assigns(file: Path, name: str) -> bool:
+    return any(isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name for node in _tree(file).body)
 
 
 def _literal(file: Path, name: str, default: Any) -> Any:
     """The literal that a file assigns to a name at its top level."""
     for node in _tree(file).body:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
         if any(isinstance(target, ast.Name) and target.id == name for target in targets):
             try:
                 return ast.literal_eval(node.value)  # type: ignore[attr-defined]

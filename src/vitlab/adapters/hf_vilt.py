@@ -1,0 +1,53 @@
+"""Hugging Face's ViLT: the tokens of a text and of an image in one sequence, text first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vitlab.adapters import blank_images
+from vitlab.adapters.blocks import block_of, with_stage_ends
+from vitlab.adapters.flow import Flow
+from vitlab.adapters.hf_layers import layers, places
+from vitlab.core.anatomy import Block, Mixer, TokenLayout
+
+FAMILIES = {"hf_vilt": "hf/dandelin/vilt-b32-mlm"}
+CLASSES = (
+    "transformers.models.vilt.modeling_vilt.ViltModel",
+    "transformers.models.vilt.modeling_vilt.ViltForMaskedLM",
+    "transformers.models.vilt.modeling_vilt.ViltForQuestionAnswering",
+    "transformers.models.vilt.modeling_vilt.ViltForImageAndTextRetrieval",
+    "transformers.models.vilt.modeling_vilt.ViltForTokenClassification",
+)
+ABSENT = {"attn": "queries, keys and values are apart, and parts at this seam understand timm's packed form"}
+
+_TEXT = 6  # tokens of the text that is fed
+
+
+def family(model: nn.Module) -> str:
+    """There is one."""
+    return "hf_vilt"
+
+
+def inputs(model: nn.Module, size: tuple[int, int]) -> Mapping[str, Tensor]:
+    """A short text and an image."""
+    images = blank_images(model, size)
+    return {"input_ids": torch.zeros(2, _TEXT, dtype=torch.long, device=images.device), "pixel_values": images}
+
+
+def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
+    """Pre-norm layers. The text and the image's class token are the prefix.
+
+    The grid is one row: ViLT draws a new random order of the patches in every forward, so a token has no neighbours.
+    """
+    patches = next(path for path, module in model.named_modules() if isinstance(module, nn.Conv2d))
+    h, w = flow.grid(patches)
+    layout = TokenLayout((1, h * w), prefix=_TEXT + 1)
+    found: list[Block] = []
+    for path, layer in layers(model, flow):
+        mixer = Mixer("attention", f"{path}.attention", layout, layout)
+        found.append(block_of(path, len(found), 0, mixer, places(flow, path, layer, layout)))
+    return with_stage_ends(found)

@@ -1,0 +1,38 @@
+"""Our FAN, plain and hybrid: pre-norm blocks with attentional channel processing for an MLP, then class attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from vitlab.adapters.blocks import class_attention_block, transformer_block, with_stage_ends
+from vitlab.adapters.flow import Flow
+from vitlab.core.anatomy import Block, Mixer, TokenLayout
+
+FAMILIES = {"fan_vit": "vitlab/fan_tiny_vit", "fan_hybrid": "vitlab/fan_tiny_hybrid"}
+CLASSES = ("vitlab.models.fan.FullyAttentionalNetwork",)
+ABSENT: dict[str, str] = {}
+
+
+def family(model: nn.Module) -> str:
+    """The hybrids begin with two stages of a ConvNeXt."""
+    return "fan_hybrid" if hasattr(model.patch_embed, "stages") else "fan_vit"
+
+
+def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
+    """The blocks, without a class token; it comes in for the class attention at the end, which has no seams."""
+    grid = flow.argument("blocks.0", 1, "h"), flow.argument("blocks.0", 2, "w")
+    layout = TokenLayout(grid)
+    found = []
+    for index in range(len(model.blocks)):
+        path = f"blocks.{index}"
+        mixer = Mixer("attention", f"{path}.attn", layout, layout)
+        # Mid lies before the last layer of the MLP inside the channel processing; its gate and End come after.
+        found.append(transformer_block(flow, path, mixer, layout, index=index, last="mlp.fc2", replaceable=True))
+    keys = TokenLayout(grid, prefix=1)
+    gathering = [
+        class_attention_block(f"cls_attn_blocks.{i}", keys, index=len(found) + i)
+        for i in range(len(model.cls_attn_blocks))
+    ]
+    return (*with_stage_ends(found), *gathering)

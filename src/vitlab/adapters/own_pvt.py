@@ -1,0 +1,33 @@
+"""Our PVT (version 1): a pyramid of pre-norm blocks with attention to a reduced map; the class token joins last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from vitlab.adapters.blocks import transformer_block, with_stage_ends
+from vitlab.adapters.flow import Flow
+from vitlab.core.anatomy import Block, Mixer, TokenLayout
+
+FAMILIES = {"pvt": "vitlab/pvt_tiny"}
+CLASSES = ("vitlab.models.pvt.PyramidVisionTransformer",)
+ABSENT = {"attn": "attention looks at a reduced map, and is told its size"}
+
+
+def family(model: nn.Module) -> str:
+    """One family."""
+    return "pvt"
+
+
+def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
+    """The blocks of all stages."""
+    found: list[Block] = []
+    for number, stage in enumerate(model.stages):
+        layout = TokenLayout(flow.grid(f"stages.{number}.patch_embed.proj"), prefix=stage.prefix)
+        for position, block in enumerate(stage.blocks):
+            path = f"stages.{number}.blocks.{position}"
+            keys = layout if block.attn.sr is None else TokenLayout(flow.grid(f"{path}.attn.sr"))
+            mixer = Mixer("attention", f"{path}.attn", layout, keys)
+            found.append(transformer_block(flow, path, mixer, layout, index=len(found), stage=number))
+    return with_stage_ends(found)

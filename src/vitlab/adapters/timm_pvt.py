@@ -1,0 +1,58 @@
+"""timm's PVT-v2 and Twins: pyramids of pre-norm blocks that take tokens and the size of their map.
+
+Attention looks at a reduced map (a strided convolution `sr`, or in PVT-v2-linear a pooling before it), which makes its
+map rectangular; every second block of Twins-SVT looks at its own window instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from vitlab.adapters.blocks import transformer_block, window_layout, with_stage_ends
+from vitlab.adapters.flow import Flow
+from vitlab.core.anatomy import Block, Mixer, TokenLayout
+
+FAMILIES = {
+    "pvt_v2": "timm/pvt_v2_b0",
+    "twins_pcpvt": "timm/twins_pcpvt_small",
+    "twins_svt": "timm/twins_svt_small",
+}
+CLASSES = (
+    "timm.models.pvt_v2.PyramidVisionTransformerV2",
+    "timm.models.twins.Twins",
+)
+ABSENT = {"attn": "attention looks at a reduced map or at windows, and is told their size"}
+
+
+def family(model: nn.Module) -> str:
+    """Twins comes with windows (SVT) and without (PCPVT)."""
+    if type(model).__name__ == "PyramidVisionTransformerV2":
+        return "pvt_v2"
+    return "twins_svt" if any(hasattr(module, "ws") for module in model.modules()) else "twins_pcpvt"
+
+
+def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
+    """The blocks of all stages. Twins' positional convolution after the first block of a stage belongs to none."""
+    stages = (
+        {f"stages.{i}.blocks": stage.blocks for i, stage in enumerate(model.stages)}
+        if family(model) == "pvt_v2"
+        else {f"blocks.{i}": stage for i, stage in enumerate(model.blocks)}
+    )
+    found: list[Block] = []
+    for stage, (parent, layers) in enumerate(stages.items()):
+        for position, block in enumerate(layers):
+            path = f"{parent}.{position}"
+            layout = TokenLayout(tuple(flow.argument(path, 1, "size")))
+            mixer = _mixer(flow, f"{path}.attn", block.attn, layout)
+            found.append(transformer_block(flow, path, mixer, layout, index=len(found), stage=stage))
+    return with_stage_ends(found)
+
+
+def _mixer(flow: Flow, path: str, attention: Any, layout: TokenLayout) -> Mixer:
+    if hasattr(attention, "ws"):
+        windows = window_layout(layout.grid, (attention.ws, attention.ws))
+        return Mixer("window attention", path, windows, windows, window_axis=1)
+    keys = layout if attention.sr is None else TokenLayout(flow.grid(f"{path}.sr"))
+    return Mixer("attention", path, layout, keys)

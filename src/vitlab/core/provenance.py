@@ -1,0 +1,34 @@
+"""Where a result came from: versions, machine, command, time."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from datetime import datetime, timezone
+from importlib import metadata
+from typing import Any
+
+
+def provenance(**extra: Any) -> dict[str, Any]:
+    """Versions, platform, command and time, and whatever else is known (seed, device, data).
+
+    >>> provenance(seed=3)["seed"]
+    3
+    """
+    versions = {}
+    for name in ("torch", "torchvision", "timm", "transformers", "numpy"):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    from vitlab import __version__
+
+    return {
+        "vitlab": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "versions": versions,
+        "command": " ".join(sys.argv),
+        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        **extra,
+    }

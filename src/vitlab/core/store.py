@@ -1,0 +1,147 @@
+"""Files that are there whole or not at all, tensors without pickle, and run folders that survive a crash.
+
+    RUN/recipe.json                      what was asked for
+    RUN/metrics.jsonl                    one line for each epoch, appended
+    RUN/checkpoints/step-*.safetensors   everything needed to go on, the newest few; a .json beside each has its checksum
+    RUN/snapshots/epoch-*.safetensors    weights kept for good, each a model that `file/PATH` loads
+    RUN/model.safetensors                the last weights, likewise
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from vitlab.core.errors import VitlabError
+
+
+@contextmanager
+def write_atomically(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write to that takes its name only when it is complete: a crash leaves the old one or none."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise VitlabError(f"{path} could not be written ({error.strerror}); what was there before is untouched") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_tensors(path: str | Path, tensors: Mapping[str, Any], about: Mapping[str, Any]) -> str:
+    """Write torch tensors and what they are as one safetensors file; returns its SHA-256."""
+    from safetensors.torch import save
+
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    seen: set[int] = set()
+    for name, tensor in plain.items():  # safetensors refuses two names for one memory
+        if tensor.data_ptr() in seen:
+            plain[name] = tensor.clone()
+        seen.add(tensor.data_ptr())
+    data = save(plain, metadata={"vitlab": json.dumps(dict(about))})
+    with write_atomically(path) as file:
+        file.write(data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_tensors(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read a safetensors file: its tensors, and what `write_tensors` said of them (empty for files of others)."""
+    from safetensors import SafetensorError, safe_open
+
+    path = Path(path)
+    if not path.is_file():
+        raise VitlabError(f"there is no file {path}")
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = json.loads((file.metadata() or {}).get("vitlab", "{}"))
+            return {name: file.get_tensor(name) for name in file.keys()}, about  # noqa: SIM118 (no mapping)
+    except (SafetensorError, ValueError) as error:
+        raise VitlabError(f"{path} is no safetensors file ({error}); pickled checkpoints are not read: convert it") from error
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder."""
+
+    folder: Path
+    keep: int = 2
+
+    def claim(self, recipe: Mapping[str, Any]) -> None:
+        """Make the folder this recipe's own, or find that it already is; another recipe's folder is refused."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / "recipe.json"
+        wanted = json.loads(json.dumps(recipe))
+        if path.exists():
+            found = json.loads(path.read_text(encoding="utf-8"))
+            if found != wanted:
+                changed = [key for key in {**found, **wanted} if found.get(key) != wanted.get(key)]
+                raise VitlabError(
+                    f"{self.folder} holds a run of another recipe (they differ in {', '.join(sorted(changed))}); "
+                    "give another --out, or the same settings to go on with it"
+                )
+            return
+        with write_atomically(path) as file:
+            file.write(json.dumps(wanted, indent=1).encode())
+
+    def save_checkpoint(self, step: int, tensors: Mapping[str, Any], about: Mapping[str, Any]) -> Path:
+        """Write a checkpoint with its checksum, then drop those older than the newest few."""
+        path = self.folder / "checkpoints" / f"step-{step:09d}.safetensors"
+        checksum = write_tensors(path, tensors, {**about, "step": step})
+        with write_atomically(path.with_suffix(".json")) as file:
+            file.write(json.dumps({"sha256": checksum, "step": step}).encode())
+        for old in self._checkpoints()[self.keep :]:
+            old.with_suffix(".json").unlink(missing_ok=True)
+            old.unlink(missing_ok=True)
+        return path
+
+    def newest_checkpoint(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """The newest checkpoint that is whole; damaged ones are set aside with a warning."""
+        for path in self._checkpoints():
+            try:
+                expected = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))["sha256"]
+                if hashlib.sha256(path.read_bytes()).hexdigest() != expected:
+                    raise VitlabError("its checksum does not match")
+                return read_tensors(path)
+            except (OSError, ValueError, KeyError) as error:
+                aside = path.with_suffix(".damaged")
+                path.replace(aside)
+                warnings.warn(f"{path.name} is damaged ({error}) and was set aside as {aside.name}", stacklevel=2)
+        return None
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        """Append a line to `metrics.jsonl`."""
+        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(dict(row)) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All lines of `metrics.jsonl`; a last one that a crash cut short is left out."""
+        path = self.folder / "metrics.jsonl"
+        rows = []
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                continue
+        return rows
+
+    def forget_after(self, step: int) -> None:
+        """Drop the lines of steps that a resumed run will do again."""
+        rows = [row for row in self.metrics() if row.get("step", 0) <= step]
+        with write_atomically(self.folder / "metrics.jsonl") as file:
+            file.write("".join(json.dumps(row) + "\n" for row in rows).encode())
+
+    def _checkpoints(self) -> list[Path]:
+        """Newest first."""
+        return sorted((self.folder / "checkpoints").glob("step-*.safetensors"), reverse=True)

@@ -1,0 +1,191 @@
+"""Corrupt images by name and severity: one function for a batch, one module for a pipeline of transforms.
+
+Shape legend: B images, C channels (1 grey, 3 RGB, 4 RGBA), h w pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vitlab.core.errors import VitlabError, unknown
+from vitlab.corruptions import blur, digital, noise, weather
+from vitlab.corruptions.parameters import ParameterSet, strength
+from vitlab.corruptions.randomness import Randomness
+
+#: The 15 corruptions of ImageNet-C by group, as in the paper.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "noise": ("gaussian_noise", "shot_noise", "impulse_noise"),
+    "blur": ("defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
+    "weather": ("snow", "frost", "fog", "brightness"),
+    "digital": ("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
+}
+CORRUPTIONS: tuple[str, ...] = tuple(name for names in GROUPS.values() for name in names)
+
+#: The four that the benchmark keeps for validation.
+EXTRA: tuple[str, ...] = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
+
+_DETERMINISTIC = frozenset(
+    ("defocus_blur", "zoom_blur", "gaussian_blur", "brightness", "contrast", "pixelate", "jpeg_compression", "saturate")
+)
+_FUNCTIONS: dict[str, Callable[..., Tensor]] = {
+    name: next(vars(file)[name] for file in (noise, blur, weather, digital) if name in vars(file))
+    for name in CORRUPTIONS + EXTRA
+}
+_CHUNK = {"cpu": 1 << 18, "cuda": 1 << 27}  # values at once: near the cache of a core; within a GPU's memory
+
+
+def corrupt(
+    images: Tensor,
+    name: str,
+    severity: int,
+    *,
+    seed: int = 0,
+    indices: Sequence[int] | Tensor | None = None,
+    parameters: ParameterSet | None = None,
+) -> Tensor:
+    """Corrupt a batch of images as ImageNet-C does (Hendrycks and Dietterich, ICLR 2019).
+
+    Every random number is a function of (seed, name, severity, index of the image): batch size, order and threads do
+    not change a bit.
+
+    Args:
+        images: (B, C, h, w) or (C, h, w), pixels in [0, 1] of a floating type, or uint8; grey, RGB or RGBA (alpha is
+            kept). Not normalised. The result has the same shape, type and device; uint8 is rounded down, as the
+            benchmark's files are.
+        name: one of `CORRUPTIONS` or `EXTRA`.
+        severity: 1 to 5.
+        seed: any integer.
+        indices: (B,) which images these are in their data set; 0, 1, … by default.
+        parameters: `imagenet` or `cifar`, the strengths of ImageNet-C or CIFAR-C. By default CIFAR-C's where the longer
+            side has at most 64 pixels, else ImageNet-C's.
+
+    >>> images = torch.full((2, 3, 96, 96), 0.5)
+    >>> corrupt(images, "brightness", 2)[0, :, 0, 0].tolist()
+    [0.6999..., 0.6999..., 0.6999...]
+    >>> both = corrupt(images, "fog", 3)
+    >>> corrupt(images[1:], "fog", 3, indices=[1]).equal(both[1:])
+    True
+    """
+    if name not in _FUNCTIONS:
+        raise unknown("corruption", name, CORRUPTIONS + EXTRA)
+    _check(images)
+    batch = images[None] if images.ndim == 3 else images
+    arguments = strength(name, severity, (batch.shape[2], batch.shape[3]), parameters)
+    random = Randomness.of(seed, name, severity, _indices(indices, len(batch)), batch.device)
+    colours, alpha = (batch[:, :3], batch[:, 3:]) if batch.shape[1] == 4 else (batch, None)
+    result = _from_pixels(_by_chunks(name, _to_pixels(colours), random, arguments), images.dtype)
+    result = result if alpha is None else torch.cat([result, alpha], dim=1)
+    return result.view(images.shape)
+
+
+class Corruption(nn.Module):
+    """A corruption as a transform: before normalisation, on one image or a batch, alone or in `transforms.v2.Compose`.
+
+    Args:
+        names: one name, or several of which each image draws one; by default the 15 of ImageNet-C.
+        severities: one severity, or several of which each image draws one.
+        seed: None draws afresh at each call, from torch's generator, as augmentations do (data loaders seed it in every
+            worker); an integer makes the result a function of it and of `indices`.
+        parameters: as in `corrupt`.
+
+    >>> fixed = Corruption("contrast", 5, seed=0)
+    >>> fixed(torch.rand(3, 80, 80)).std().item() < 0.02
+    True
+    >>> image, label = Corruption()(torch.rand(3, 80, 80), 7)
+    >>> image.shape, label
+    (torch.Size([3, 80, 80]), 7)
+    """
+
+    def __init__(
+        self,
+        names: str | Sequence[str] = CORRUPTIONS,
+        severities: int | Sequence[int] = (1, 2, 3, 4, 5),
+        *,
+        seed: int | None = None,
+        parameters: ParameterSet | None = None,
+    ) -> None:
+        super().__init__()
+        self.names = (names,) if isinstance(names, str) else tuple(names)
+        self.severities = (severities,) if isinstance(severities, int) else tuple(severities)
+        self.seed, self.parameters = seed, parameters
+        if not self.names or not self.severities:
+            raise VitlabError("Corruption needs at least one name and one severity to draw from, got none")
+        for name in self.names:
+            for severity in self.severities:
+                strength(name, severity, (224, 224), parameters)
+
+    def forward(self, images: Tensor, *others: Any, indices: Sequence[int] | Tensor | None = None) -> Any:
+        """Images (B, C, h, w) or (C, h, w), corrupted; whatever comes after them (labels, boxes) passes through."""
+        _check(images)
+        batch = images[None] if images.ndim == 3 else images
+        which = _indices(indices, len(batch))
+        seed = int(torch.randint(2**62, ())) if self.seed is None else self.seed
+        choices = [(name, severity) for name in self.names for severity in self.severities]
+        draws = Randomness.of(seed, "choice", 0, which).uniform(1)[:, 0].numpy()
+        chosen = (draws * len(choices)).astype(np.int64).clip(max=len(choices) - 1)
+        result = torch.empty_like(batch)
+        for choice in np.unique(chosen):
+            rows = np.flatnonzero(chosen == choice)
+            settings = {"seed": seed, "indices": [which[row] for row in rows], "parameters": self.parameters}
+            result[rows] = corrupt(batch[rows], *choices[choice], **settings)
+        result = result.view(images.shape)
+        return (result, *others) if others else result
+
+    def extra_repr(self) -> str:
+        """What is drawn from."""
+        return f"names={self.names}, severities={self.severities}, seed={self.seed}, parameters={self.parameters}"
+
+
+def _by_chunks(name: str, images: Tensor, random: Randomness, arguments: Sequence[float]) -> Tensor:
+    """The corruption of a few images at a time: temporaries stay in the cache, memory does not grow with the batch."""
+    if not len(images):
+        return images.clone()
+    each = images[0].numel()
+    # The codec works image by image anyway, on as many threads as torch has.
+    step = len(images) if name == "jpeg_compression" else max(1, _CHUNK.get(images.device.type, 1 << 24) // each)
+    results = []
+    for start in range(0, len(images), step):
+        rows = slice(start, start + step)
+        extra = () if name in _DETERMINISTIC else (random[rows],)
+        results.append(_FUNCTIONS[name](images[rows], *extra, *arguments))
+    return results[0] if len(results) == 1 else torch.cat(results)
+
+
+def _check(images: Tensor) -> None:
+    """Refuse what is no picture, or not in pixels."""
+    if not isinstance(images, Tensor):
+        raise VitlabError(f"corruptions take a tensor, not {type(images).__name__}; put transforms.v2.ToImage() before")
+    shape = tuple(images.shape)
+    if images.ndim not in (3, 4) or shape[-3] not in (1, 3, 4) or 0 in shape[-2:]:
+        raise VitlabError(f"images of shape {shape}: expected (B, C, h, w) or (C, h, w) with 1, 3 or 4 channels first")
+    if images.dtype != torch.uint8 and not images.is_floating_point():
+        raise VitlabError(f"images of {images.dtype}: expected uint8, or floats in [0, 1]")
+    if images.is_floating_point() and images.numel():
+        low, high = (bound.item() for bound in torch.aminmax(images))
+        if not (low >= -1e-4 and high <= 1 + 1e-4):  # also not a number
+            raise VitlabError(
+                f"images from {low:.3g} to {high:.3g}: expected pixels in [0, 1]; corrupt before normalising, "
+                "or undo it: images * std + mean"
+            )
+
+
+def _indices(indices: Sequence[int] | Tensor | None, count: int) -> list[int]:
+    which = list(range(count)) if indices is None else [int(i) for i in torch.as_tensor(indices).flatten().tolist()]
+    if len(which) != count:
+        raise VitlabError(f"{len(which)} indices for {count} images; give one for each")
+    return which
+
+
+def _to_pixels(images: Tensor) -> Tensor:
+    images = images.detach().as_subclass(Tensor)
+    return images.float().div_(255) if images.dtype == torch.uint8 else images.float().clamp(0, 1)
+
+
+def _from_pixels(images: Tensor, dtype: torch.dtype) -> Tensor:
+    # 1e-3 of a level, so that 7 / 255 · 255 is 7 and not 6.9999995 rounded down.
+    return images.mul_(255).add_(1e-3).to(torch.uint8) if dtype == torch.uint8 else images.to(dtype)

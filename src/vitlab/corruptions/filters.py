@@ -1,0 +1,168 @@
+"""The linear filters that corruptions share: Gaussian smoothing, streaks along a line, zooming into the middle.
+
+Each output value is summed in an order that does not depend on the batch, so that batch size does not change a bit.
+
+Shape legend: B images, C channels, h w pixels, T taps of a kernel.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import ceil
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+#: How an image goes on past its edge: a b c | c c (nearest), c b a (reflect), b a (mirror).
+Border = Literal["nearest", "reflect", "mirror"]
+
+_BAND = 128  # rows that one matrix product makes: its cost per pixel then depends on the kernel, not on the image
+
+
+def extend(images: Tensor, rows: int, columns: int, border: Border) -> Tensor:
+    """Images (…, h, w) with `rows` more above and below and `columns` more left and right; more than h or w is fine.
+
+    >>> extend(torch.tensor([[1, 2, 3]]), 0, 4, "mirror").tolist()
+    [[1, 2, 3, 2, 1, 2, 3, 2, 1, 2, 3]]
+    """
+    for axis, amount in ((-2, rows), (-1, columns)):
+        if amount:
+            wanted = np.arange(-amount, images.shape[axis] + amount)
+            positions = torch.from_numpy(_fold(wanted, images.shape[axis], border))
+            images = images.index_select(axis, positions.to(images.device))
+    return images
+
+
+def smooth(
+    images: Tensor, sigma: float | tuple[float, float], border: Border = "nearest", truncate: float = 4.0
+) -> Tensor:
+    """Gaussian smoothing, exp(−d² / 2σ²) cut at `truncate` σ, along both axes.
+
+    Args:
+        images: (B, C, h, w). sigma: of both axes, or (of rows, of columns); 0 does nothing.
+        border: how images go on. truncate: radius of the kernel in σ, rounded to pixels.
+
+    >>> spot = torch.zeros(1, 1, 5, 5)
+    >>> spot[..., 2, 2] = 1
+    >>> round(smooth(spot, 0.5).sum().item(), 4), smooth(spot, 0.0).equal(spot)
+    (1.0, True)
+    """
+    sigmas = sigma if isinstance(sigma, tuple) else (sigma, sigma)
+    for axis, each in zip((-2, -1), sigmas, strict=True):
+        radius = int(truncate * each + 0.5)
+        if radius:
+            images = _correlate(images, gaussian_weights(each, radius), axis, border)
+    return images
+
+
+def gaussian_weights(sigma: float, radius: int) -> tuple[float, ...]:
+    """exp(−k² / 2σ²) for k = −radius … radius, over their sum.
+
+    >>> [round(weight, 3) for weight in gaussian_weights(0.5, 1)]
+    [0.107, 0.787, 0.107]
+    """
+    weights = np.exp(-0.5 * (np.arange(-radius, radius + 1) / sigma) ** 2)
+    return tuple((weights / weights.sum()).tolist())
+
+
+def streak(images: Tensor, angle: Tensor, radius: int, sigma: float) -> Tensor:
+    """Motion along a line: Σ_i k_i x(p + round(i · (cos, sin))), k_i ∝ exp(−i² / 2σ²), i = 0 … 2 · radius.
+
+    The image goes on past its edge with its edge. imagecorruptions ends the sum there, which only images of fewer
+    than 2 · radius + 1 pixels notice: they darken, ours do not.
+
+    Args:
+        images: (B, C, h, w). angle: (B,) in radians, measured clockwise from the right. radius, sigma: of the kernel.
+
+    Returns:
+        (B, C, h, w).
+
+    >>> dot = torch.tensor([[[[0.0, 0.0, 1.0, 0.0]]]])
+    >>> streak(dot, torch.zeros(1), radius=1, sigma=1.0).flatten().tolist()
+    [0.0772..., 0.3461..., 0.5706..., 0.0]
+    """
+    (batch, channels, h, w), reach = images.shape, 2 * radius
+    padded = extend(images, reach, reach, "nearest")
+    height, width = padded.shape[-2:]
+    steps = torch.arange(reach + 1, device=images.device, dtype=torch.float64)[:, None]
+    down, right = (torch.ceil(steps * f(angle.double()) - 0.5).long() for f in (torch.sin, torch.cos))
+    offsets = down * width + right  # (T, B)
+    weights = np.exp(-0.5 * (np.arange(reach + 1) / sigma) ** 2)
+    # Every row of the result is a run of w values somewhere in `padded`: taking runs copies memory, not single values.
+    runs = padded.view(-1).as_strided((padded.numel() - w + 1, w), (1, 1))
+    planes = torch.arange(batch * channels, device=images.device).view(batch, channels, 1) * height * width
+    starts = planes + (torch.arange(h, device=images.device) + reach) * width + reach
+    blurred = torch.zeros_like(images)
+    for offset, weight in zip(offsets, (weights / weights.sum()).tolist(), strict=True):
+        taken = runs.index_select(0, (starts + offset[:, None, None]).view(-1))
+        blurred.add_(taken.view_as(blurred), alpha=weight)
+    return blurred
+
+
+def zoom_in(images: Tensor, factor: float) -> Tensor:
+    """The middle of an image, enlarged bilinearly to at least the whole: (B, C, h, w) to (B, C, ≥ h, ≥ w).
+
+    Corners fall on corners. Trim the result to (h, w) from its top left, as the reference does.
+
+    >>> zoom_in(torch.arange(4.0).view(1, 1, 1, 4), 2.0)[..., 0, :].flatten().tolist()
+    [1.0, 1.3333..., 1.6666..., 2.0]
+    """
+    h, w = images.shape[-2:]
+    height, width = ceil(h / factor), ceil(w / factor)
+    top, left = (h - height) // 2, (w - width) // 2
+    size = (max(h, round(height * factor)), max(w, round(width * factor)))
+    middle = images[..., top : top + height, left : left + width]
+    return middle if size == (height, width) else F.interpolate(middle, size, mode="bilinear", align_corners=True)
+
+
+def _fold(positions: np.ndarray, size: int, border: Border) -> np.ndarray:
+    """Positions on an endless line, brought back to 0 … size − 1."""
+    if border == "nearest" or size == 1:
+        return positions.clip(0, size - 1)
+    period, last = (2 * size, 2 * size - 1) if border == "reflect" else (2 * size - 2, 2 * size - 2)
+    positions = positions % period
+    return np.where(positions < size, positions, last - positions)
+
+
+def _correlate(images: Tensor, weights: tuple[float, ...], axis: int, border: Border) -> Tensor:
+    """Σ_k weights[k] x(p + k − radius) along an axis.
+
+    On a CPU a banded matrix with the border in it beats convolution five times; on a GPU the depthwise kernel of torch
+    sums each value in one thread, where cuDNN would choose an algorithm by the batch.
+    """
+    if images.device.type == "cpu":
+        return _banded_product(images, weights, axis, border)
+    radius, channels = len(weights) // 2, images.shape[1]
+    shape = (len(weights), 1) if axis == -2 else (1, len(weights))
+    kernel = torch.tensor(weights, device=images.device).view(1, 1, *shape).expand(channels, 1, *shape)
+    padded = extend(images, radius if axis == -2 else 0, radius if axis == -1 else 0, border)
+    with torch.backends.cudnn.flags(enabled=False):
+        return F.conv2d(padded, kernel.contiguous(), groups=channels)
+
+
+def _banded_product(images: Tensor, weights: tuple[float, ...], axis: int, border: Border) -> Tensor:
+    size, radius = images.shape[axis], len(weights) // 2
+    planes = images.reshape(-1, *images.shape[-2:])
+    matrix = _band(size, weights, border).expand(len(planes), size, size)
+    result = torch.empty_like(planes)
+    for start in range(0, size, _BAND):
+        stop = min(start + _BAND, size)
+        near = slice(max(0, start - radius), min(size, stop + radius))
+        part = matrix[:, start:stop, near]
+        if axis == -2:
+            result[:, start:stop] = torch.bmm(part, planes[:, near])
+        else:
+            result[..., start:stop] = torch.bmm(planes[..., near], part.transpose(1, 2))
+    return result.view_as(images)
+
+
+@lru_cache(maxsize=32)
+def _band(size: int, weights: tuple[float, ...], border: Border) -> Tensor:
+    """(size, size): row i holds the weights around column i, those past the border folded back."""
+    matrix, rows, radius = np.zeros((size, size), dtype=np.float32), np.arange(size), len(weights) // 2
+    for k, weight in enumerate(weights):
+        np.add.at(matrix, (rows, _fold(rows + k - radius, size, border)), weight)
+    return torch.from_numpy(matrix)

@@ -1,0 +1,87 @@
+"""Random textures: plasma clouds, and the ice of frosted windows in place of photographs.
+
+Shape legend: B images, h w pixels, K directions of needles.
+"""
+
+from __future__ import annotations
+
+from math import pi
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from vitlab.corruptions.filters import streak
+from vitlab.corruptions.randomness import Randomness
+
+#: Mean and standard deviation of red, green and blue of the six photographs of the released code.
+_PHOTOGRAPHS = (
+    (0.305, 0.585, 0.650, 0.106, 0.065, 0.060),
+    (0.787, 0.805, 0.841, 0.084, 0.087, 0.089),
+    (0.787, 0.805, 0.841, 0.084, 0.087, 0.089),
+    (0.540, 0.599, 0.648, 0.112, 0.112, 0.117),
+    (0.441, 0.484, 0.528, 0.174, 0.170, 0.163),
+    (0.280, 0.374, 0.410, 0.138, 0.168, 0.186),
+)
+_DIRECTIONS = 3
+_PATCHES, _SEEDS, _TURN, _KIND, _GRAIN = range(5)  # streams of random numbers
+
+
+def plasma(random: Randomness, side: int, decay: float, stream: int = 0) -> Tensor:
+    """(B, side, side) in [0, 1]: a fractal by the diamond-square algorithm, on a torus.
+
+    Fournier, Fussell and Carpenter, "Computer rendering of stochastic models", CACM 1982. Every point is the mean of
+    four points twice as far apart plus noise, whose amplitude falls by decay² from scale to scale.
+
+    Args:
+        side: a power of two. decay: of the square root of the amplitude.
+
+    >>> clouds = plasma(Randomness.of(0, "fog", 1, [0, 1]), 8, 2.0)
+    >>> clouds.amin((1, 2)).tolist(), clouds.amax((1, 2)).tolist()
+    ([0.0, 0.0], [1.0, 1.0])
+    """
+    noise = random.uniform(side, side, stream=stream, low=-1, high=1)
+    heights = torch.zeros_like(noise)
+    step, amplitude = side, 1e4
+    while step >= 2:
+        half = step // 2
+        even, odd = slice(0, side, step), slice(half, side, step)
+        corners = heights[:, even, even]
+        across = corners + corners.roll(-1, 2)
+        middles = (across + across.roll(-1, 1)).mul_(0.25).add_(noise[:, odd, odd], alpha=amplitude)
+        heights[:, odd, odd] = middles
+        above = across.add_(middles).add_(middles.roll(1, 1))
+        heights[:, even, odd] = above.mul_(0.25).add_(noise[:, even, odd], alpha=amplitude)
+        beside = (corners + corners.roll(-1, 1)).add_(middles).add_(middles.roll(1, 2))
+        heights[:, odd, even] = beside.mul_(0.25).add_(noise[:, odd, even], alpha=amplitude)
+        step, amplitude = half, amplitude / decay**2
+    low, high = (bound.view(-1, 1, 1) for bound in torch.aminmax(heights.flatten(1), dim=1))
+    return heights.sub_(low).div_((high - low).clamp_(min=1e-9))
+
+
+def ice(random: Randomness, h: int, w: int) -> Tensor:
+    """(B, 3, h, w): ice on a window, patches of needles that each grow in a direction of their own.
+
+    Mean and variance by channel are those of a photograph, drawn from six.
+    """
+    field = _needles(random, h, w)
+    deviation, mean = torch.std_mean(field, (1, 2, 3), keepdim=True, correction=0)
+    field = (field - mean) / deviation.clamp(min=1e-6)
+    kinds = random.uniform(1, stream=_KIND, high=len(_PHOTOGRAPHS))[:, 0].long()
+    colours = torch.tensor(_PHOTOGRAPHS, device=field.device)[kinds].view(-1, 6, 1, 1)
+    return torch.addcmul(colours[:, :3], field, colours[:, 3:]).clamp_(0, 1)
+
+
+def _needles(random: Randomness, h: int, w: int) -> Tensor:
+    """(B, 1, h, w): streaks of scattered seeds along K directions, each in its own patches, over broad clouds."""
+    patches = random.normal(2 * _DIRECTIONS, 8, 8, stream=_PATCHES)
+    patches = F.interpolate(patches, (h, w), mode="bicubic", align_corners=True)
+    shares = patches[:, :_DIRECTIONS].mul(4).softmax(1)
+    turn = random.uniform(1, stream=_TURN, high=pi)
+    field = patches[:, _DIRECTIONS : _DIRECTIONS + 1] * 0.12
+    seeds = random.uniform(_DIRECTIONS, h, w, stream=_SEEDS)
+    for k in range(_DIRECTIONS):
+        sparse = (seeds[:, k : k + 1] - 0.9).clamp_(min=0).mul_(10)
+        needles = streak(sparse, turn[:, 0] + k * pi / _DIRECTIONS, 8, 7.0)
+        field = torch.addcmul(field, needles, shares[:, k : k + 1], value=6.0)
+    return field + 0.12 * random.normal(1, h, w, stream=_GRAIN)

@@ -1,0 +1,78 @@
+"""Noise: Gaussian, shot, impulse and speckle, drawn anew for every pixel and channel.
+
+Hendrycks and Dietterich, ICLR 2019, Sec. 3 and Appendix B; speckle noise is one of the four extra corruptions.
+
+Shape legend: B images, C channels (1 or 3), h w pixels. Images are float32 in [0, 1].
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from vitlab.corruptions.randomness import Randomness, poisson
+
+
+def gaussian_noise(images: Tensor, random: Randomness, sigma: float) -> Tensor:
+    """x + σ ε with ε ~ N(0, 1): a sensor in low light.
+
+    Args:
+        images: (B, C, h, w). random: of these images. sigma: standard deviation.
+
+    Returns:
+        (B, C, h, w), cut to [0, 1].
+
+    >>> noisy = gaussian_noise(torch.full((1, 1, 64, 64), 0.5), Randomness.of(0, "gaussian_noise", 1, [0]), 0.08)
+    >>> round(noisy.mean().item(), 2), round(noisy.std().item(), 2)
+    (0.5, 0.08)
+    """
+    return random.normal(*images.shape[1:]).mul_(sigma).add_(images).clamp_(0, 1)
+
+
+def shot_noise(images: Tensor, random: Randomness, photons: float) -> Tensor:
+    """Poisson(c x) / c: light arrives in photons, c of them at full white.
+
+    Args:
+        images: (B, C, h, w). random: of these images. photons: c.
+
+    Returns:
+        (B, C, h, w), cut to [0, 1]: more than c photons are not counted.
+
+    >>> black = torch.zeros(1, 3, 2, 2)
+    >>> shot_noise(black, Randomness.of(0, "shot_noise", 1, [0]), 60).sum().item()
+    0.0
+    """
+    counts = poisson(images * photons, random.uniform(*images.shape[1:]), most=int(photons))
+    return counts.div_(photons)
+
+
+def impulse_noise(images: Tensor, random: Randomness, amount: float) -> Tensor:
+    """Salt and pepper: a share p of all values turns to 1 or to 0, each with probability p / 2.
+
+    Args:
+        images: (B, C, h, w). random: of these images. amount: p.
+
+    Returns:
+        (B, C, h, w).
+
+    >>> noisy = impulse_noise(torch.full((1, 3, 64, 64), 0.5), Randomness.of(0, "impulse_noise", 1, [0]), 0.1)
+    >>> noisy.unique().tolist(), round((noisy != 0.5).float().mean().item(), 1)
+    ([0.0, 0.5, 1.0], 0.1)
+    """
+    numbers = random.uniform(*images.shape[1:])
+    return images.masked_fill(numbers < amount, 0).masked_fill_(numbers < amount / 2, 1)
+
+
+def speckle_noise(images: Tensor, random: Randomness, sigma: float) -> Tensor:
+    """x + σ x ε with ε ~ N(0, 1): noise in proportion to the light.
+
+    Args:
+        images: (B, C, h, w). random: of these images. sigma: standard deviation at white.
+
+    Returns:
+        (B, C, h, w), cut to [0, 1].
+
+    >>> speckle_noise(torch.zeros(1, 3, 2, 2), Randomness.of(0, "speckle_noise", 1, [0]), 0.6).sum().item()
+    0.0
+    """
+    return torch.addcmul(images, random.normal(*images.shape[1:]).mul_(sigma), images).clamp_(0, 1)

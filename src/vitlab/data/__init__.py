@@ -1,0 +1,1 @@
+"""Data sets: the embedded scenes, and readers of the real ones."""

@@ -1,0 +1,93 @@
+"""Augmentation of whole chunks of small images where they live: crop, flip, RandAugment, normalise, erase.
+
+Each step is a pair: `draw_…` takes all random numbers from a generator, the other applies them and is a pure function
+of tensors in fixed shapes. So the whole chain compiles into one graph, and the host never waits for the device.
+
+Shape legend: n images, C channels, h w pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from vitlab.core.errors import VitlabError
+from vitlab.core.recipe import Augment
+from vitlab.data.cropping import Crops, crop_and_flip, draw_crops, draw_resized_crops, resized_crop
+from vitlab.data.erasing import Erasing, draw_erasing, erase
+from vitlab.data.randaugment import Layer, apply_layer, draw_layer, parse
+from vitlab.data.rectangles import Rectangles
+from vitlab.data.transfer import per_channel
+
+__all__ = ["Draws", "apply_draws", "augment_images", "draw_augment", "normalise"]
+
+
+class Draws(NamedTuple):
+    """All random numbers for a chunk; None or nothing for a step that is off."""
+
+    windows: Rectangles | None
+    crops: Crops | None
+    layers: tuple[Layer, ...]
+    increasing: bool
+    erasing: Erasing | None
+
+
+def augment_images(
+    images: Tensor, settings: Augment, mean: Sequence[float], std: Sequence[float], generator: torch.Generator
+) -> Tensor:
+    """Augment and normalise a chunk, as far as single images go: mixing, repeats and patches have their own files.
+
+    In timm's order: crop and flip, RandAugment (filled with the mean), (pixels - mean) / std, random erasing.
+
+    Args:
+        images: (n, C, h, w) uint8.
+        settings: what to do.
+        mean, std: of the pixels in [0, 1], by channel.
+        generator: on the images' device.
+
+    Returns:
+        (n, C, h, w) float32, normalised.
+
+    >>> still = Augment(crop="none", flip=0.0)
+    >>> white = torch.full((1, 3, 8, 8), 255, dtype=torch.uint8)
+    >>> augment_images(white, still, (0.5,) * 3, (0.25,) * 3, torch.Generator()).unique()
+    tensor([2.])
+    """
+    if images.dtype != torch.uint8 or images.dim() != 4:
+        raise VitlabError(f"got {images.dtype} images of shape {tuple(images.shape)}; expected uint8 (n, C, h, w)")
+    channels, height, width = images.shape[1:]
+    draws = draw_augment(len(images), (channels, height, width), settings, generator)
+    return apply_draws(images, draws, per_channel(mean, images.device), per_channel(std, images.device))
+
+
+def draw_augment(count: int, shape: tuple[int, int, int], settings: Augment, generator: torch.Generator) -> Draws:
+    """Every random number that n images of shape (C, h, w) need, on the generator's device."""
+    size = shape[1:]
+    windows = draw_resized_crops(count, size, generator) if settings.crop == "resized" else None
+    crops = None
+    if settings.crop == "pad" or settings.flip > 0:
+        crops = draw_crops(count, size, settings.flip, generator, padded=settings.crop == "pad")
+    policy = parse(settings.randaugment) if settings.randaugment else None
+    layers = tuple(draw_layer(count, policy, generator) for _ in range(policy.layers)) if policy else ()
+    erasing = draw_erasing(count, shape, settings.erasing, generator) if settings.erasing > 0 else None
+    return Draws(windows, crops, layers, bool(policy and policy.increasing), erasing)
+
+
+def apply_draws(images: Tensor, draws: Draws, mean: Tensor, std: Tensor) -> Tensor:
+    """The chain itself: uint8 (n, C, h, w) and constants (C, 1, 1) -> float32 (n, C, h, w); compiles as one graph."""
+    if draws.windows is not None:
+        images = resized_crop(images, draws.windows)
+    if draws.crops is not None:
+        images = crop_and_flip(images, draws.crops)
+    for layer in draws.layers:
+        images = apply_layer(images, layer, draws.increasing, (255 * mean).round().flatten())
+    normalised = normalise(images, mean, std)
+    return normalised if draws.erasing is None else erase(normalised, draws.erasing)
+
+
+def normalise(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    """uint8 pixels (n, C, h, w) to (pixels / 255 - mean) / std in float32: the bits of torchvision's two transforms."""
+    return images.float().div_(255).sub_(mean).div_(std)

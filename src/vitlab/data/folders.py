@@ -1,0 +1,164 @@
+"""Image folders: one folder for each class, with or without splits above them.
+
+    ROOT/<class>/….jpg               evaluation, or both with `holdout`
+    ROOT/train/<class>/….jpg         training
+    ROOT/{test,val}/<class>/….jpg    evaluation
+
+Hidden files and folders are left out, and so is whatever has no suffix of an image.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
+
+from vitlab.core.errors import VitlabError
+from vitlab.data.images import Channels, DataSet, ImageFiles, join
+from vitlab.data.subsets import fraction_of_each_class
+
+SUFFIXES = frozenset([".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"])
+TREE = """\
+  ROOT/train/<class>/<any name>.jpg
+  ROOT/test/<class>/<any name>.jpg     (or val/)
+or, without splits,
+  ROOT/<class>/<any name>.jpg"""
+
+_TRAIN, _TEST = ("train", "training"), ("test", "val", "valid", "validation")
+
+
+def open_folder(
+    root: str | Path,
+    holdout: float | None = None,
+    seed: int = 0,
+    mean: Channels = IMAGENET_DEFAULT_MEAN,
+    std: Channels = IMAGENET_DEFAULT_STD,
+) -> DataSet:
+    """Open a folder of images with one folder for each class. Classes and files are in natural order: 9 before 10.
+
+    Args:
+        root: holds `train` and `test` (or `val`; `test` is taken where both are there), or the classes themselves.
+        holdout: without splits, the fraction of each class that is set aside for testing. None: all images are for
+            testing and none for training, so that nobody tests on what was trained on by accident.
+        seed: which images are set aside.
+        mean, std: for normalisation; ImageNet's unless given.
+    """
+    root = Path(root)
+    if not root.is_dir():
+        raise wrong_layout(f"there is no folder {root}", TREE)
+    train_at, test_at = _first(root, _TRAIN), _first(root, _TEST)
+    if train_at is None and test_at is None:
+        return _unsplit(root, holdout, seed, (mean, std))
+    if test_at is None:
+        raise wrong_layout(f"{root} has {_TRAIN[0]}/ but nothing to test on", TREE)
+    if holdout is not None:
+        raise VitlabError(f"holdout={holdout!r}, but {root} has its own {test_at.name}/; leave holdout out")
+    splits = [at for at in (train_at, test_at) if at is not None]
+    classes = sorted({name for at in splits for name in class_folders(at)}, key=natural)
+    if not classes:
+        raise wrong_layout(f"{test_at} holds no folder of a class", TREE)
+    train = None if train_at is None else gather(train_at, classes, mean, std)
+    return join(str(root), train, gather(test_at, classes, mean, std, "mark"))
+
+
+def gather(
+    root: Path,
+    classes: Sequence[str],
+    mean: Channels = IMAGENET_DEFAULT_MEAN,
+    std: Channels = IMAGENET_DEFAULT_STD,
+    on_broken: Literal["replace", "mark"] = "replace",
+    order: Callable[[str], Any] | None = None,
+) -> ImageFiles:
+    """The images below `root/<class>/`, at any depth, class after class; classes without any are named in a warning.
+
+    `order` is the sort key of the files; natural order unless given.
+    """
+    found = [_images(root, name, order or natural) for name in classes]
+    counts = torch.tensor([len(names) for names in found])
+    empty = [name for name, names in zip(classes, found, strict=True) if not names]
+    if len(empty) == len(classes):
+        raise wrong_layout(f"{root} holds no image in any of its {len(classes)} classes", TREE)
+    if empty:
+        warnings.warn(f"{root} has no images of {len(empty)} classes: {_some(empty)}", stacklevel=2)
+    files = np.array([os.fsencode(name) for group in found for name in group], dtype=np.bytes_)
+    labels = torch.arange(len(classes)).repeat_interleave(counts)
+    return ImageFiles(root, files, labels, tuple(classes), mean, std, on_broken)
+
+
+def class_folders(root: Path) -> list[str]:
+    """The folders in a folder, in natural order, hidden ones left out."""
+    with os.scandir(root) as entries:
+        names = [entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
+    return sorted(names, key=natural)
+
+
+def is_image(name: str) -> bool:
+    """Whether a file's name is that of an image, hidden files left out.
+
+    >>> is_image("cat.JPEG"), is_image("._cat.jpg"), is_image("labels.csv")
+    (True, False, False)
+    """
+    return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
+
+
+def natural(name: str) -> tuple[list[str | int], str]:
+    """A sort key by which numbers in a name count as numbers.
+
+    >>> sorted(["a10", "a9", "B1"], key=natural)
+    ['a9', 'a10', 'B1']
+    """
+    pieces = re.split(r"([0-9]+)", name.lower())
+    return [int(piece) if i % 2 else piece for i, piece in enumerate(pieces)], name
+
+
+def wrong_layout(what: str, tree: str) -> VitlabError:
+    """The error for files that do not lie as they should: one line, and below it the tree that is expected."""
+    return VitlabError(f"{what}; expected:\n{tree}")
+
+
+def _unsplit(root: Path, holdout: float | None, seed: int, normalisation: tuple[Channels, Channels]) -> DataSet:
+    classes = class_folders(root)
+    if not classes:
+        loose = sum(is_image(name) for name in os.listdir(root))
+        raise wrong_layout(f"{root} holds no folder of a class ({loose} images lie directly in it)", TREE)
+    test = gather(root, classes, *normalisation, "mark")
+    if holdout is None:
+        return join(str(root), None, test)
+    if not isinstance(holdout, float) or not 0 < holdout < 1:
+        raise VitlabError(f"holdout={holdout!r}: give a number between 0 and 1, for example 0.2 for 20 %")
+    held = fraction_of_each_class(test.labels, holdout, seed)
+    if held.all():
+        raise VitlabError(f"holdout={holdout} of {root} leaves no image to train on: each class gives at least one")
+    return join(str(root), replace(test.subset(~held), on_broken="replace"), test.subset(held))
+
+
+def _images(root: Path, name: str, order: Callable[[str], Any]) -> list[str]:
+    """Paths below `root` of the images of one class, sorted. A link to nowhere is listed: it is a missing image."""
+
+    def refuse(error: OSError) -> None:
+        raise VitlabError(f"cannot look into {error.filename} ({error.strerror})")
+
+    top, found = root / name, []
+    if not top.is_dir():
+        return []
+    for where, folders, files in os.walk(top, onerror=refuse):
+        folders[:] = [folder for folder in folders if not folder.startswith(".")]
+        below = os.path.relpath(where, root)
+        found += [os.path.join(below, file) for file in files if is_image(file)]
+    return sorted(found, key=order)
+
+
+def _first(root: Path, names: Sequence[str]) -> Path | None:
+    return next((root / name for name in names if (root / name).is_dir()), None)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -1,0 +1,215 @@
+"""Scenes, the embedded data set: procedural pictures of textured shapes on clutter, with everything known about them.
+
+One generator serves classification (`labels`), shape against texture (`shapes`, `textures`), segmentation (`masks`),
+detection (`boxes`, `instances`, `visibility`) and, in `scene_questions`, visual question answering. Nothing is
+downloaded and nothing is kept: picture i is a pure function of (seed, i), at any resolution, in any batch.
+
+Shape legend: B scenes, K objects of a scene (object 0 is the main one), P drawn objects of a chunk, h w pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vitlab.core.errors import VitlabError, unknown
+from vitlab.data.scene_layout import COLOURS, SHAPES, TEXTURES, Cues, Objects, lay_out, take
+from vitlab.data.scene_painting import paint, silhouettes
+
+__all__ = ["CLASSES", "COLOURS", "MEAN", "SHAPES", "STD", "TEXTURES", "Objects", "Scenes", "draw_scenes"]
+
+Kinds = str | int | Sequence[str] | Sequence[int] | Tensor
+
+#: Class c is shape c // 5 with texture c % 5.
+CLASSES = tuple(f"{texture} {shape}" for shape in SHAPES for texture in TEXTURES)
+
+#: Mean and standard deviation of the pixels in [0, 1], by channel, at the default settings.
+MEAN = (0.383, 0.355, 0.35)
+STD = (0.263, 0.214, 0.231)
+
+_MOST_OBJECTS = 8
+_SMALLEST, _LARGEST = 8, 8192
+_CHUNK = 1 << 17  # pixels drawn at once: temporaries stay near the cache, memory does not grow with the batch
+
+
+@dataclass(frozen=True)
+class Scenes:
+    """A batch of scenes. What is not in the constructor is computed when it is first asked for, then kept.
+
+    Args:
+        images: (B, 3, h, w) uint8 RGB.
+        objects: what stands in them, the main object first.
+        seed: the seed that they were drawn with.
+        start: the index of the first; scene i of the batch is scene start + i of the data set.
+    """
+
+    images: Tensor
+    objects: Objects
+    seed: int
+    start: int
+
+    def __len__(self) -> int:
+        """How many, B."""
+        return len(self.images)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.images.shape[2], self.images.shape[3]
+
+    @property
+    def shapes(self) -> Tensor:
+        """(B,) the main object's shape, index into `SHAPES`."""
+        return self.objects.shapes[:, 0]
+
+    @property
+    def textures(self) -> Tensor:
+        """(B,) the main object's texture, index into `TEXTURES`."""
+        return self.objects.textures[:, 0]
+
+    @property
+    def labels(self) -> Tensor:
+        """(B,) the main object's class, index into `CLASSES`."""
+        return self.objects.labels[:, 0]
+
+    @cached_property
+    def instances(self) -> Tensor:
+        """(B, K, h, w) bool: the pixels at which each object is seen, those hidden by nearer objects left out."""
+        return self._silhouettes[0]
+
+    @cached_property
+    def visibility(self) -> Tensor:
+        """(B, K) float32 in [0, 1]: seen pixels over those that the object covers in the frame; 0 where not present."""
+        seen = self.instances.flatten(2).sum(2).float()
+        return seen / self._silhouettes[1].clamp(min=1)
+
+    @cached_property
+    def masks(self) -> Tensor:
+        """(B, h, w) uint8: 0 background, else 1 + class of the object that is seen there."""
+        masks = self.images.new_zeros(len(self), *self.size)
+        labels = (self.objects.labels + 1).to(torch.uint8)
+        for k in range(labels.shape[1]):
+            masks += self.instances[:, k] * labels[:, k, None, None]
+        return masks
+
+    @cached_property
+    def boxes(self) -> Tensor:
+        """(B, K, 4) float32 x0 y0 x1 y1, tight around the seen pixels, the end exclusive; zeros where none is seen."""
+        x0, x1 = _extent(self.instances.any(2))
+        y0, y1 = _extent(self.instances.any(3))
+        return torch.stack([x0, y0, x1, y1], dim=2).float()
+
+    def detections(self, i: int) -> dict[str, Tensor]:
+        """The seen objects of scene i as torchvision's detectors take them: boxes, labels (1 + class), masks."""
+        seen = self.visibility[i] > 0
+        found = {"boxes": self.boxes, "labels": self.objects.labels + 1, "masks": self.instances.to(torch.uint8)}
+        return {name: values[i][seen] for name, values in found.items()}
+
+    @cached_property
+    def _silhouettes(self) -> tuple[Tensor, Tensor]:
+        """Seen pixels (B, K, h, w), and how many each object covers in the frame, hidden or not (B, K)."""
+        parts = [silhouettes(take(self.objects, rows), self.size) for rows in _chunks(len(self), self.size)]
+        seen, covered = zip(*parts, strict=True)
+        return torch.cat(seen), torch.cat(covered)
+
+
+def draw_scenes(
+    count: int,
+    size: int | tuple[int, int] = 32,
+    seed: int = 0,
+    start: int = 0,
+    objects: int = 4,
+    shape: Kinds | None = None,
+    texture: Kinds | None = None,
+    cues: Cues = "free",
+) -> Scenes:
+    """Draw scenes `start` … `start + count - 1` of the endless data set that `seed` names.
+
+    A scene does not depend on the batch that it is drawn in: 0…9 and then 10…19 are the bits of 0…19. Nor does its
+    structure depend on `size`: a square scene is the same scene at 32 and at 224 pixels.
+
+    Args:
+        count: how many, B.
+        size: side, or (height, width).
+        seed: any integer.
+        start: index of the first scene. Training and test sets are two ranges, or two seeds.
+        objects: at most so many objects in a scene, 1 to 8; the number is uniform, less those that find no room.
+        shape: the main object's shape: a name or index for all, or one for each scene. The rest of the scene stays.
+        texture: the main object's texture, likewise: the same silhouette with another interior.
+        cues: how the main object's texture goes with its shape where `texture` is not given: `free`, any with any;
+            `agree`, texture i on shape i (five classes that both cues tell apart); `conflict`, never texture i on
+            shape i. Train on the second and test on the third, and `shapes` and `textures` tell which cue is followed.
+
+    >>> scenes = draw_scenes(3, size=(32, 48), seed=1)
+    >>> scenes.images.shape, scenes.masks.shape, scenes.boxes.shape
+    (torch.Size([3, 3, 32, 48]), torch.Size([3, 32, 48]), torch.Size([3, 4, 4]))
+    >>> bool((draw_scenes(1, size=(32, 48), seed=1, start=2).images == scenes.images[2:]).all())
+    True
+    >>> CLASSES[draw_scenes(1, shape="star", texture="dotted").labels[0]]
+    'dotted star'
+    """
+    frame = _check(count, size, seed, start, objects, cues)
+    if texture is not None and cues != "free":
+        raise VitlabError(f"texture= and cues={cues!r} both decide the main object's texture; give one of them")
+    chosen = _choose("shape", shape, SHAPES, count), _choose("texture", texture, TEXTURES, count)
+    images, drawn = torch.empty(count, 3, *frame, dtype=torch.uint8, device="cpu"), []
+    for rows in _chunks(count, frame):
+        index = np.arange(start + rows.start, start + rows.stop, dtype=np.uint64)
+        main_shapes, main_textures = (None if kinds is None else kinds[rows] for kinds in chosen)
+        placed, look = lay_out(seed, index, frame, objects, main_shapes, main_textures, cues)
+        images[rows] = paint(placed, look, frame)
+        drawn.append(placed)
+    joined = (torch.cat([getattr(part, field.name) for part in drawn]) for field in fields(Objects))
+    return Scenes(images, Objects(*joined), seed, start)
+
+
+def _check(count: int, size: int | tuple[int, int], seed: int, start: int, objects: int, cues: str) -> tuple[int, int]:
+    """The frame (h, w), once everything is as it must be."""
+    sides = (size, size) if isinstance(size, int) else size if isinstance(size, tuple | list) else ()
+    if len(sides) != 2 or not all(isinstance(side, int) and _SMALLEST <= side <= _LARGEST for side in sides):
+        raise VitlabError(f"size={size!r}: give a side or (height, width), integers from {_SMALLEST} to {_LARGEST}")
+    limits = {"count": (count, 1, 2**31), "start": (start, 0, 2**62), "objects": (objects, 1, _MOST_OBJECTS)}
+    for name, (value, low, high) in limits.items():
+        if not isinstance(value, int) or not low <= value <= high:
+            raise VitlabError(f"{name}={value!r}: give an integer from {low} to {high}")
+    if not isinstance(seed, int):
+        raise VitlabError(f"seed={seed!r}: give an integer")
+    if cues not in get_args(Cues):
+        raise unknown("cues", cues, get_args(Cues))
+    return sides[0], sides[1]
+
+
+def _choose(what: str, given: Kinds | None, names: Sequence[str], count: int) -> Tensor | None:
+    """One index into `names` for each scene (B,), from a name, an index, or one of these for each scene."""
+    if given is None:
+        return None
+    if isinstance(given, Tensor):
+        given = given.flatten().tolist()
+    each: list[str | int] = [given] if isinstance(given, str | int) else list(given)
+    for kind in each:
+        if kind not in names and kind not in range(len(names)):
+            raise unknown(what, kind, names)
+    if len(each) not in (1, count):
+        raise VitlabError(f"{len(each)} {what}s for {count} scenes; give one for all, or one for each")
+    numbers = [names.index(kind) if isinstance(kind, str) else int(kind) for kind in each]
+    return torch.tensor(numbers, device="cpu").expand(count)
+
+
+def _chunks(count: int, size: tuple[int, int]) -> Iterator[slice]:
+    """Rows that are drawn at once."""
+    step = max(1, _CHUNK // (size[0] * size[1]))
+    for low in range(0, count, step):
+        yield slice(low, min(low + step, count))
+
+
+def _extent(hits: Tensor) -> tuple[Tensor, Tensor]:
+    """First index and one past the last where (…, n) holds; 0 and 0 where it never does."""
+    hits = hits.to(torch.uint8)
+    last = (hits.shape[-1] - hits.flip(-1).argmax(-1)) * hits.any(-1)
+    return hits.argmax(-1), last

@@ -1,0 +1,175 @@
+"""Attention diversity: how alike the heads of a layer and the rows of a map are, and how local each head is (TAPADL Fig. 4).
+
+    heads   cos(A_h, A_g) of two heads' maps, each taken as one vector (Sec. 4.1.2: 0.63 for FAN-B, 0.27 with TAP and ADL)
+    rows    (1/N) Σ_i cos(A_i, Ā), Ā = (1/N) Σ_i A_i, what the diversification loss lowers (Eq. 2)
+    local   Σ_j a_ij over j = i, and over the 3×3 neighbourhood of i
+
+Shape legend: B batch, T windows, H heads, N query tokens, M key tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vitlab.core.anatomy import Anatomy, Block, TokenLayout
+from vitlab.core.errors import VitlabError
+from vitlab.core.measurement import Card, Measurement
+from vitlab.instruments.observation import Result, observe, table
+from vitlab.instruments.row_sums import RowSums, by_image
+from vitlab.instruments.token_positions import cells_apart
+
+CARD = Card(
+    title="Likeness of heads and of rows, and the mass near the diagonal, by layer and head",
+    paper="TAPADL Fig. 4, Sec. 4.1.2",
+    cost="one forward",
+    needs=("attention",),
+)
+
+_TINY = 1e-8  # a row in which nothing passes the threshold counts as 0, as in the diversification loss
+
+
+def head_similarity(gram: Tensor) -> Tensor:
+    """Cosine similarity of every two heads from the inner products of their maps.
+
+    Args:
+        gram: (..., H, H), Σ_ij of the product of two maps.
+
+    Returns:
+        (..., H, H)
+
+    >>> head_similarity(torch.tensor([[1.0, 0.0], [0.0, 4.0]]))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+    norms = gram.diagonal(dim1=-2, dim2=-1).sqrt().clamp_min(_TINY)
+    return gram / norms[..., None] / norms[..., None, :]
+
+
+def row_sums(weights: Tensor) -> Tensor:
+    """Σ_i A_i and Σ_i A_i / |A_i|: all that the mean likeness to the mean row needs, and both add up over pieces of rows.
+
+    Args:
+        weights: (..., N, M)
+
+    Returns:
+        (..., 2, M)
+    """
+    inverse = torch.linalg.vector_norm(weights, dim=-1).clamp_min(_TINY).reciprocal()
+    return torch.stack((torch.ones_like(inverse), inverse), -2) @ weights
+
+
+def row_similarity(sums: Tensor, rows: int) -> Tensor:
+    """(1/N) Σ_i cos(A_i, Ā) = (Σ_i A_i / |A_i|) · Ā / (N |Ā|).
+
+    Args:
+        sums: (..., 2, M), of `row_sums`.
+        rows: N.
+
+    Returns:
+        (...): 1 where all rows are alike, 1/√N where they are disjoint and equally long.
+
+    >>> row_similarity(row_sums(torch.eye(4)), 4), row_similarity(row_sums(torch.full((4, 4), 0.25)), 4)
+    (tensor(0.5000), tensor(1.))
+    """
+    total, units = sums[..., 0, :], sums[..., 1, :]
+    length = torch.linalg.vector_norm(total, dim=-1).clamp_min(_TINY)
+    return (total * units).sum(-1) / length / rows
+
+
+class Watch(RowSums):
+    """Keeps inner products of heads, sums of rows and the mass near the diagonal."""
+
+    kind = "attention_diversity"
+
+    def __init__(self, tau: float = 0.0) -> None:
+        if tau < 0:
+            raise VitlabError(f"{self.kind} got tau={tau}; expected a threshold of at least 0, in multiples of uniform attention")
+        self.settings = {"tau": tau}
+        self._tau = tau
+        self._near: dict[tuple[TokenLayout, TokenLayout], Tensor | None] = {}
+
+    def begin(self, anatomy: Anatomy) -> None:
+        """Masks of the token itself and of its neighbourhood for every shape of map."""
+        super().begin(anatomy)
+        for layouts in map(_layouts, self.blocks):
+            if layouts not in self._near:
+                apart = cells_apart(*layouts)
+                self._near[layouts] = None if apart is None else torch.stack((apart == 0, apart <= 1), -1)
+
+    def sums(self, block: Block, rows: slice, weights: Tensor) -> tuple[Tensor, ...]:
+        """-> gram (B, H, H), mass near the diagonal (B, H, 2), sums of rows (B·T, H, 2, M), how many rows ()."""
+        windows = _layouts(block)[0].windows
+        near = self._near[_layouts(block)]
+        cut = weights if self._tau == 0 else weights * (weights >= self._tau / weights.shape[-1])
+        flat = by_image(cut, windows)
+        if near is None:
+            mass = torch.zeros((*flat.shape[:2], 2)).to(weights)
+        else:
+            near = self._near[_layouts(block)] = near.to(weights)
+            whole = flat if self._tau == 0 else by_image(weights, windows)
+            mass = whole @ near[:, rows].flatten(0, 2)
+        return flat @ flat.mT, mass, row_sums(cut), torch.tensor(weights.shape[-2])
+
+    def values(self, block: Block, *sums: Tensor) -> Tensor:
+        """-> (B, H, 3 + H): mass on itself, mass on the neighbourhood, likeness of rows, likeness to each head."""
+        gram, mass, of_rows, count = sums
+        queries = _layouts(block)[0]
+        rows = row_similarity(of_rows, int(count)).unflatten(0, (-1, queries.windows)).mean(1)
+        return torch.cat((mass / (queries.tokens - queries.prefix), rows[..., None], head_similarity(gram)), -1)
+
+    def result(self, anatomy: Anatomy) -> Result:
+        """Means over images."""
+        layers = [found.mean(0) for found in self.found()]  # (H, 3 + H)
+        width = max(len(layer) for layer in layers)
+        known = np.array([np.nan if self._near[_layouts(block)] is None else 1.0 for block in self.blocks])[:, None]
+        values = {
+            "head_similarity": np.array([_between(layer[:, 3:]) for layer in layers]),
+            "head_pairs": np.stack([_square(layer[:, 3:], width) for layer in layers]),
+            "row_similarity": table([layer[:, 2] for layer in layers]),
+            "self_mass": known * table([layer[:, 0] for layer in layers]),
+            "neighbourhood_mass": known * table([layer[:, 1] for layer in layers]),
+        }
+        dims = {name: ("layer", "head", "other head")[: value.ndim] for name, value in values.items()}
+        return Result(values, dims, {**self.axes(width), "other head": tuple(range(width))})
+
+
+def measure(model: nn.Module, batches: Iterable[Any], *, tau: float = 0.0) -> Measurement:
+    """Likeness of heads and of rows, and the mass near the diagonal, by layer and head.
+
+    All rows and columns count for the likenesses, prefix tokens included; only spatial ones for the masses. A windowed map is
+    one vector over all windows for the likeness of heads; its rows are compared with the mean row of their window.
+
+    Args:
+        model: a model with attention maps; it runs in evaluation mode.
+        batches: yields (images, targets) or images.
+        tau: entries below tau / M are set to 0 before the likenesses, as in the loss (Eq. 1, there tau = 2). TAPADL says neither
+            whether its 0.63 and 0.27 are thresholded nor how pairs are averaged; 0 and the plain mean are our choice.
+
+    Returns:
+        Means over images: `head_similarity` (layer), the mean over pairs of different heads, NaN where there is one head;
+        `head_pairs` (layer, head, other head); `row_similarity` (layer, head); `self_mass` and `neighbourhood_mass`
+        (layer, head), the mass on the token itself and on the 3×3 tokens around it, itself included, counted in cells of the
+        coarser grid where queries and keys have different ones; NaN where windows are padded.
+    """
+    return observe(model, batches, [Watch(tau)])[0]
+
+
+def _between(similarity: Tensor) -> float:
+    heads = len(similarity)
+    return float("nan") if heads == 1 else float((similarity.sum() - similarity.trace()) / (heads * (heads - 1)))
+
+
+def _square(similarity: Tensor, width: int) -> np.ndarray:
+    missing = width - len(similarity)
+    return np.pad(similarity.numpy(), (0, missing), constant_values=np.nan)
+
+
+def _layouts(block: Block) -> tuple[TokenLayout, TokenLayout]:
+    queries, keys = block.mixer.queries, block.mixer.keys
+    assert queries is not None and keys is not None
+    return queries, keys

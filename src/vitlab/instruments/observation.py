@@ -1,0 +1,142 @@
+"""One pass over the data for several instruments: each map and each feature is made once and shown to all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vitlab.attention import AttentionCall
+from vitlab.core.anatomy import Anatomy, Block
+from vitlab.core.errors import VitlabError
+from vitlab.core.measurement import Measurement
+from vitlab.core.provenance import provenance
+from vitlab.recording import Feature, record
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an observer found: arrays, the names of their axes, and the labels along these."""
+
+    values: Mapping[str, np.ndarray]
+    dims: Mapping[str, tuple[str, ...]]
+    axes: Mapping[str, tuple[Any, ...]]
+
+
+class Observer:
+    """Watches a pass. Subclasses override what they need.
+
+    `kind` is the instrument's name, `settings` what it was told, `places` the taps and seams whose features it wants, and
+    `wants_attention` whether it wants maps.
+    """
+
+    kind: str
+    settings: Mapping[str, Any] = {}
+    places: tuple[str, ...] = ()
+    wants_attention: bool = False
+
+    def begin(self, anatomy: Anatomy) -> None:
+        """Called once, before the first batch; refuse here what cannot be measured."""
+
+    def rows(self, block: Block, call: AttentionCall, rows: slice, weights: Tensor) -> None:
+        """Some rows of an attention map: weights is (B, H, n, M), windows folded into the batch."""
+
+    def feature(self, block: Block, feature: Feature) -> None:
+        """Tokens that passed one of `places`."""
+
+    def result(self, anatomy: Anatomy) -> Result:
+        """What was found, after the last batch."""
+        raise NotImplementedError
+
+
+def observe(model: nn.Module, batches: Iterable[Any], observers: Sequence[Observer]) -> list[Measurement]:
+    """Run a model once over the batches and show what passes to all observers.
+
+    The model runs in evaluation mode, without gradients, and is left as it was found.
+    """
+    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    items = iter(batches)
+    images = _images(next(items, None), device)
+    size, count = (int(images.shape[-2]), int(images.shape[-1])), 0
+    with evaluation(model), ExitStack() as stack:
+        anatomy = _listen(model, observers, size, stack)
+        for observer in observers:
+            observer.begin(anatomy)
+        while True:
+            model(images)
+            count += len(images)
+            item = next(items, None)
+            if item is None:
+                break
+            images = _images(item, device)
+    about = provenance(device=str(device), images=count, data=getattr(batches, "fingerprint", ""))
+    found = [(observer, observer.result(anatomy)) for observer in observers]
+    return [
+        Measurement(observer.kind, type(model).__name__, r.values, r.dims, r.axes, dict(observer.settings), about)
+        for observer, r in found
+    ]
+
+
+@contextmanager
+def evaluation(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients; every module gets its own mode back."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def attention_blocks(anatomy: Anatomy, kind: str) -> list[Block]:
+    """The blocks that have a map, class attention left out; an error where there are none."""
+    blocks = [b for b in anatomy.blocks if b.mixer.queries is not None and b.mixer.kind != "class attention"]
+    if not blocks:
+        raise VitlabError(f"{kind} needs attention maps, and family {anatomy.family!r} has none")
+    return blocks
+
+
+def table(rows: Sequence[Tensor]) -> np.ndarray:
+    """Rows of different lengths (layers with different numbers of heads) as one array, filled with NaN."""
+    width = max(len(row) for row in rows)
+    return np.stack([np.pad(row.double().cpu().numpy(), (0, width - len(row)), constant_values=np.nan) for row in rows])
+
+
+def _listen(model: nn.Module, observers: Sequence[Observer], size: tuple[int, int], stack: ExitStack) -> Anatomy:
+    """Open the tapes that the observers need; nothing is kept on them."""
+    watching = [observer for observer in observers if observer.wants_attention]
+    places = tuple(dict.fromkeys(place for observer in observers for place in observer.places))
+    blocks: dict[str, Block] = {}
+
+    def show_map(call: AttentionCall) -> None:
+        for rows, weights in call.rows():
+            for observer in watching:
+                observer.rows(blocks[call.block], call, rows, weights)
+
+    def show_feature(feature: Feature) -> None:
+        for observer in observers:
+            if feature.place in observer.places:
+                observer.feature(blocks[feature.block], feature)
+
+    anatomy: Anatomy | None = None
+    if watching:
+        anatomy = stack.enter_context(record(model, "attention", reduce=show_map, input_size=size)).anatomy
+    if places or anatomy is None:
+        at = places or ("block.out",)
+        anatomy = stack.enter_context(record(model, "features", at=at, reduce=show_feature, input_size=size)).anatomy
+    blocks.update({block.name: block for block in anatomy.blocks})
+    return anatomy
+
+
+def _images(item: Any, device: torch.device) -> Tensor:
+    images = item[0] if isinstance(item, (tuple, list)) else item
+    if not isinstance(images, Tensor) or images.ndim != 4 or not len(images):
+        raise VitlabError("an instrument needs batches of images of shape (B, C, h, w), and at least one image")
+    return images.to(device)

@@ -1,0 +1,136 @@
+"""Token overfocus: how much of all attention a few tokens receive, the vertical lines of a map as a number (TAPADL Fig. 1).
+
+    r_j = (1/N) Σ_i a_ij,   Σ_j r_j = 1;   top(s) = the sum of the largest s · M of the r_j
+
+Shape legend: B batch, T windows, H heads, N query tokens, M key tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vitlab.core.anatomy import Anatomy, Block
+from vitlab.core.errors import VitlabError
+from vitlab.core.measurement import Card, Measurement
+from vitlab.instruments.observation import Result, observe, table
+from vitlab.instruments.row_sums import RowSums
+
+CARD = Card(
+    title="Share of attention that the most attended tokens receive, by layer and head",
+    paper="TAPADL Fig. 1, Sec. 3.1",
+    cost="one forward",
+    needs=("attention",),
+    higher_is_better=False,
+)
+
+
+def top_share(received: Tensor, share: float) -> Tensor:
+    """What the most attended `share` of the tokens receives, as a part of everything.
+
+    Tokens count in fractions (5 % of 197 are 9.85), so that uniform attention gives exactly `share`.
+
+    Args:
+        received: (..., M), not negative.
+        share: between 0 and 1.
+
+    Returns:
+        (...)
+
+    >>> top_share(torch.tensor([0.7, 0.1, 0.1, 0.1]), 0.25)
+    tensor(0.7000)
+    >>> top_share(torch.full((197,), 1 / 197), 0.05)
+    tensor(0.0500)
+    """
+    return _top(received.sort(-1, descending=True).values, share)
+
+
+def gini(received: Tensor) -> Tensor:
+    """Gini's coefficient of what tokens receive: 0 where all receive the same, 1 − 1/M where one receives everything.
+
+    G = Σ_j (M + 1 − 2j) r_(j) / (M Σ_j r_j), r_(1) the largest.
+
+    Args:
+        received: (..., M), not negative.
+
+    Returns:
+        (...)
+
+    >>> gini(torch.tensor([0.0, 1.0, 0.0, 0.0])), gini(torch.ones(4))
+    (tensor(0.7500), tensor(0.))
+    """
+    return _gini(received.sort(-1, descending=True).values)
+
+
+class Watch(RowSums):
+    """Keeps what each token receives, for every image."""
+
+    kind = "token_overfocus"
+
+    def __init__(self, shares: Sequence[float] = (0.05, 0.1)) -> None:
+        if not shares or not all(0 < share <= 1 for share in shares):
+            raise VitlabError(f"{self.kind} got shares={tuple(shares)}; expected numbers above 0 and at most 1, for example 0.05")
+        self.settings = {"shares": list(shares)}
+        self._shares = tuple(shares)
+
+    def sums(self, block: Block, rows: slice, weights: Tensor) -> tuple[Tensor, ...]:
+        """-> (B·T, H, M)."""
+        return (weights.sum(-2),)
+
+    def values(self, block: Block, *sums: Tensor) -> Tensor:
+        """-> (B, H + 1, k): the columns of all windows side by side; the last row is the map averaged over heads."""
+        assert block.mixer.keys is not None
+        received = sums[0].unflatten(0, (-1, block.mixer.keys.windows)).transpose(1, 2).flatten(2)
+        received = torch.cat((received, received.mean(1, keepdim=True)), 1)
+        largest = (received / received.sum(-1, keepdim=True)).sort(-1, descending=True).values
+        tops = [_top(largest, share) for share in self._shares]
+        return torch.stack([largest[..., 0], _gini(largest), *tops], -1)
+
+    def result(self, anatomy: Anatomy) -> Result:
+        """Means over images."""
+        layers = [found.mean(0) for found in self.found()]  # (H + 1, k)
+        columns = [table([layer[:-1, i] for layer in layers]) for i in range(2 + len(self._shares))]
+        values = {
+            "top1": columns[0],
+            "gini": columns[1],
+            "top": np.stack(columns[2:]),
+            "top1_of_mean": np.array([float(layer[-1, 0]) for layer in layers]),
+            "gini_of_mean": np.array([float(layer[-1, 1]) for layer in layers]),
+        }
+        dims = {name: ("layer", "head")[: value.ndim] for name, value in values.items()}
+        return Result(values, {**dims, "top": ("share", "layer", "head")}, {**self.axes(columns[0].shape[1]), "share": self._shares})
+
+
+def measure(model: nn.Module, batches: Iterable[Any], *, shares: Sequence[float] = (0.05, 0.1)) -> Measurement:
+    """How unequally attention is spread over the tokens that receive it, by layer and head.
+
+    Every row and column counts, prefix tokens included; with windows, the columns of all windows of an image are compared.
+
+    Args:
+        model: a model with attention maps; it runs in evaluation mode.
+        batches: yields (images, targets) or images.
+        shares: parts of the tokens whose mass is given.
+
+    Returns:
+        Means over images: `top1` (layer, head), the share of all mass that the most attended token takes; `top`
+        (share, layer, head), what the most attended share of the tokens takes; `gini` (layer, head). `top1_of_mean` and
+        `gini_of_mean` (layer) are those of the map averaged over heads, which the paper draws.
+    """
+    return observe(model, batches, [Watch(shares)])[0]
+
+
+def _top(largest: Tensor, share: float) -> Tensor:
+    count = share * largest.shape[-1]
+    whole = int(count)
+    part = (count - whole) * largest[..., whole] if whole < largest.shape[-1] else 0.0
+    return (largest[..., :whole].sum(-1) + part) / largest.sum(-1)
+
+
+def _gini(largest: Tensor) -> Tensor:
+    count = largest.shape[-1]
+    rank = torch.arange(count - 1, -count, -2, dtype=largest.dtype, device=largest.device)  # M + 1 − 2j for j = 1 … M
+    return largest @ rank / (count * largest.sum(-1))

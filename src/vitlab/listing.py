@@ -1,0 +1,116 @@
+"""What `vitlab list` and `vitlab describe` show: a table on a terminal, one full name a line elsewhere."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.table import Table
+
+from vitlab.core import plugins
+from vitlab.core.anatomy import Anatomy
+
+
+def _parts() -> dict[str, str]:
+    return {name: plugins.summary(module, name) for name, module in plugins.parts().items()}
+
+
+def _instruments() -> dict[str, str]:
+    return {name: plugins.summary(module) for name, module in plugins.instruments().items()}
+
+
+def _models() -> dict[str, str]:
+    from vitlab import zoo
+
+    return {f"{source}/{name}": "" for source in ("vitlab", "timm", "torchvision") for name in zoo.model_names(source)}
+
+
+KINDS: dict[str, Callable[[], dict[str, str]]] = {
+    "parts": _parts,
+    "models": _models,
+    "families": plugins.families,
+    "instruments": _instruments,
+}
+
+
+def show(what: str, *, as_json: bool = False) -> None:
+    """Print the names of one kind, or how many there are of each."""
+    rows = KINDS[what]() if what else {kind: str(len(KINDS[kind]())) for kind in KINDS if kind != "models"}
+    if as_json:
+        print(json.dumps(rows, indent=1, ensure_ascii=False))
+    elif not what or sys.stdout.isatty():
+        table = Table(box=None, show_header=False)
+        for name, note in rows.items():
+            table.add_row(name, note)
+        Console().print(table)
+    else:
+        print("\n".join(rows))
+    if what and not as_json:
+        print(f"{len(rows)} {what}", file=sys.stderr if not sys.stdout.isatty() else sys.stdout)
+
+
+def show_anatomy(expression: str, size: tuple[int, int] | None, *, as_json: bool = False) -> None:
+    """Print what a model is made of."""
+    from vitlab import zoo
+    from vitlab.adapters import describe
+
+    model = zoo.load(expression)
+    anatomy = describe(model, size)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    if as_json:
+        print(json.dumps({"weights": zoo.weights_of(expression), "parameters": parameters, **_plain(anatomy)}, indent=1))
+        return
+    console = Console()
+    h, w = anatomy.input_size
+    console.print(expression, style="bold", highlight=False, markup=False)
+    console.print(
+        f"family {anatomy.family}, {parameters:,} parameters, weights: {zoo.weights_of(expression)}, images {h}x{w}",
+        highlight=False,
+        markup=False,
+    )
+    console.print(_blocks(anatomy))
+    for seam, why in anatomy.absent.items():
+        console.print(f"no {seam}: {why}", highlight=False, markup=False)
+
+
+def _blocks(anatomy: Anatomy) -> Table:
+    table = Table(box=None)
+    for column in ("block", "stage", "mixer", "grid", "prefix", "width", "seams"):
+        table.add_column(column, overflow="fold")
+    for block in anatomy.blocks:
+        place = next(iter(block.seams or block.taps), None)
+        layout = place.layout if place else block.mixer.queries
+        grid = "x".join(map(str, layout.grid)) if layout else ""
+        cells = (block.stage, block.mixer.kind, grid, layout.prefix if layout else "", place.dim if place else "")
+        table.add_row(block.name, *map(str, cells), " ".join(seam.name for seam in block.seams))
+    return table
+
+
+def _plain(anatomy: Anatomy) -> dict[str, object]:
+    return {
+        "family": anatomy.family,
+        "input_size": anatomy.input_size,
+        "absent": dict(anatomy.absent),
+        "blocks": [
+            {
+                "name": block.name,
+                "stage": block.stage,
+                "mixer": block.mixer.kind,
+                "no_map": block.mixer.why_no_map,
+                "seams": {
+                    seam.name: {
+                        "path": seam.path,
+                        "side": seam.side,
+                        "grid": seam.layout.grid,
+                        "prefix": seam.layout.prefix,
+                        "order": seam.layout.order,
+                        "dim": seam.dim,
+                    }
+                    for seam in block.seams
+                },
+            }
+            for block in anatomy.blocks
+        ],
+    }

@@ -1,0 +1,86 @@
+"""Attention diversification: different queries should look at different keys.
+
+ADL, from "Robustifying Token Attention for Vision Transformers" (TAPADL), Sec. 3.3.
+
+Shape legend: B batch, H heads, N queries, M keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from vitlab.core.errors import VitlabError, unknown
+
+__all__ = ["attention_diversification"]
+
+Form = Literal["paper", "released"]
+Heads = Literal["mean", "each"]
+
+
+def attention_diversification(
+    maps: Sequence[Tensor], *, tau: float = 2.0, form: Form = "paper", heads: Heads = "mean"
+) -> Tensor:
+    """ADL: how much the rows of attention maps resemble their average row, after small entries are set to zero.
+
+    L = (1/L) Σ_l (1/N) Σ_i cos(Â_i, Ā), Â_i = 1(A_i >= τ/M) · A_i, Ā = (1/N) Σ_i Â_i (TAPADL, Eqs. 1 and 2).
+
+    The released code differs: there Ā is the mean of the rows as they are and is cut afterwards like the rows, an entry
+    passes only if it is larger than τ/M, and the sum is divided by L + 1e-6. `form` chooses.
+
+    Both operands carry gradient, the mask is a constant. A row in which nothing passes counts as 0: near-uniform maps,
+    as at random initialisation, have no entry of 2/M, so the loss is exactly 0 there, with zero gradient, until
+    attention sharpens. Always computed in float32 (or float64), also under autocast: τ/M falls to 5e-4 on large images.
+
+    Args:
+        maps: post-softmax attention, one (B, H, N, M) per layer; windows belong in the batch. Sizes may differ.
+        tau: τ, the threshold as a multiple of uniform attention 1/M.
+        form: `"paper"` or `"released"`.
+        heads: `"mean"` averages the heads of a layer first, as the released code does; `"each"` takes every head as a
+            map of its own.
+
+    Returns:
+        A scalar: 1 where all rows are alike, towards 1/√N where they are disjoint.
+
+    >>> alike = torch.tensor([[1.0, 0.0], [1.0, 0.0]]).reshape(1, 1, 2, 2)
+    >>> disjoint = torch.eye(2).reshape(1, 1, 2, 2)
+    >>> attention_diversification([alike]), attention_diversification([disjoint])
+    (tensor(1.), tensor(0.7071))
+    """
+    _check(maps, tau, form, heads)
+    with torch.autocast(maps[0].device.type, enabled=False):
+        layers = torch.stack([_layer(attention, tau, form, heads) for attention in maps])
+        return layers.mean() if form == "paper" else layers.sum() / (1e-6 + len(maps))
+
+
+def _layer(attention: Tensor, tau: float, form: Form, heads: Heads) -> Tensor:
+    if attention.dtype != torch.float64:
+        attention = attention.float()
+    rows = attention.mean(dim=1) if heads == "mean" else attention.flatten(0, 1)  # (B or B·H, N, M)
+    threshold = tau / attention.shape[-1]
+    if form == "paper":
+        rows = rows * (rows >= threshold)
+        average = rows.mean(dim=-2, keepdim=True)
+    else:
+        average = rows.mean(dim=-2, keepdim=True)
+        average = average * (average > threshold)
+        rows = rows * (rows > threshold)
+    return F.cosine_similarity(average, rows, dim=-1, eps=1e-8).mean()
+
+
+def _check(maps: Sequence[Tensor], tau: float, form: str, heads: str) -> None:
+    if form not in get_args(Form):
+        raise unknown("form of attention_diversification", form, get_args(Form))
+    if heads not in get_args(Heads):
+        raise unknown("heads of attention_diversification", heads, get_args(Heads))
+    if tau < 0:
+        raise VitlabError(f"attention_diversification got tau={tau}; expected a threshold of at least 0")
+    if len(maps) == 0:
+        raise VitlabError("attention_diversification got no maps; record the attention of at least one layer")
+    for attention in maps:
+        if attention.dim() != 4:
+            raise VitlabError(f"attention_diversification got a map of {tuple(attention.shape)}; expected (B, H, N, M)")

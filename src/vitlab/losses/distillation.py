@@ -1,0 +1,50 @@
+"""Distillation: learn from a teacher's predictions (DeiT, Sec. 4).
+
+Shape legend: B batch, C classes.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from vitlab.core.errors import VitlabError, unknown
+
+__all__ = ["distillation"]
+
+
+def distillation(
+    student: Tensor, teacher: Tensor, *, kind: Literal["hard", "soft"] = "hard", temperature: float = 3.0
+) -> Tensor:
+    """How far a student's logits are from a teacher's.
+
+    hard: CE(student, argmax teacher); soft: T² KL(softmax(teacher / T) ‖ softmax(student / T)), over the batch's mean.
+
+    Args:
+        student: (B, C) logits.
+        teacher: (B, C) logits; no gradient goes there.
+        kind: which of the two.
+        temperature: T of the soft form.
+
+    Returns:
+        A scalar.
+
+    >>> import torch
+    >>> logits = torch.tensor([[2.0, 0.0]])
+    >>> distillation(logits, logits, kind="soft").abs().item() < 1e-6
+    True
+    """
+    if student.shape != teacher.shape:
+        raise VitlabError(f"the teacher has logits {tuple(teacher.shape)}, the student {tuple(student.shape)}; they must agree")
+    teacher = teacher.detach()
+    if kind == "hard":
+        return F.cross_entropy(student, teacher.argmax(1))
+    if kind == "soft":
+        if temperature <= 0:
+            raise VitlabError(f"temperature={temperature!r} must be above 0")
+        target = F.log_softmax(teacher / temperature, 1)
+        return F.kl_div(F.log_softmax(student / temperature, 1), target, reduction="batchmean", log_target=True) * temperature**2
+    raise unknown("distillation", kind, ["hard", "soft"])
+

@@ -1,0 +1,1 @@
+"""The papers' architectures that timm lacks, one file each, registered with timm when imported."""

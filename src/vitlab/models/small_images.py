@@ -1,0 +1,138 @@
+"""Models for images of 32×32 pixels: thin entry points over timm's classes, with the settings of HDVW.
+
+Source: "How Do Vision Transformers Work?" (HDVW), App. A: patches of 2×2 for ViT and PiT, of 1×1 with windows of 4×4
+for Swin; the released code has no bias on queries, keys and values in ViT and Swin, and gives PiT a patch of 2 at
+stride 1. `patch_size` (2, 4 or 8: Fig. C.3), `num_heads` and `embed_dim` (Figs. C.5 and C.6), `depth` and `global_pool`
+are settings. A ViT with `global_pool='avg'` (GAP, Fig. 6) has no class token unless `class_token=True` asks for one.
+
+Parameters, for 100 classes: ViT-Ti 5,403,172 as computed from the released code. The paper prints none, so there is
+nothing to compare the others with: ViT-S 21,423,076, PiT-Ti 4,582,436, Swin-Ti 27,562,126, Twins-S 23,596,196,
+Mixer-Ti 4,175,908. The settings of Twins-S (those of Twins-SVT-S, patch and windows as in Swin) and of Mixer-Ti (width,
+depth and patch of ViT-Ti) are published nowhere: our choice. GAP is followed by the norm, as timm does it: our choice.
+
+PiT, Swin, Mixer and ViT are built for one image size: pass `img_size=(h, w)` for another one (ViT: or
+`dynamic_img_size=True`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
+from timm.models.mlp_mixer import MlpMixer
+from timm.models.pit import PoolingVisionTransformer
+from timm.models.swin_transformer import SwinTransformer
+from timm.models.twins import Twins
+from timm.models.vision_transformer import VisionTransformer
+from torch import nn
+
+__all__: list[str] = []
+
+PAPER = {
+    "vit_tiny_cifar": {"params_m": None, "macs_g": None, "exact_params": 5403172},
+    "vit_small_cifar": {"params_m": None, "macs_g": None, "exact_params": None},
+    "pit_tiny_cifar": {"params_m": None, "macs_g": None, "exact_params": None},
+    "swin_tiny_cifar": {"params_m": None, "macs_g": None, "exact_params": None},
+    "twins_small_cifar": {"params_m": None, "macs_g": None, "exact_params": None},
+    "mixer_tiny_cifar": {"params_m": None, "macs_g": None, "exact_params": None},
+}
+
+_FIRST = {
+    "pit_tiny_cifar": "patch_embed.conv",
+    "twins_small_cifar": "patch_embeds.0.proj",
+    "mixer_tiny_cifar": "stem.proj",
+}
+
+
+def cifar_cfg(**changes: Any) -> dict[str, Any]:
+    """What timm wants to know of a model for CIFAR-100: sizes, and the mean and deviation of the pixels."""
+    return {
+        "num_classes": 100, "input_size": (3, 32, 32), "fixed_input_size": True, "pool_size": None, "crop_pct": 1.0,
+        "interpolation": "bicubic", "mean": (0.5071, 0.4867, 0.4408), "std": (0.2675, 0.2565, 0.2761),
+        "first_conv": "patch_embed.proj", "classifier": "head", **changes,
+    }  # fmt: skip
+
+
+default_cfgs = generate_default_cfgs(
+    {
+        name: cifar_cfg(
+            first_conv=_FIRST.get(name, "patch_embed.proj"), classifier="head.fc" if name.startswith("swin") else "head"
+        )
+        for name in PAPER
+    }
+)
+
+
+def _create(make: Callable[..., nn.Module], name: str, pretrained: bool, indices: Any, **settings: Any) -> Any:
+    features = {"out_indices": settings.pop("out_indices", indices), "feature_cls": "getter"}
+    return build_model_with_cfg(make, name, pretrained, feature_cfg=features, **settings)
+
+
+def _with_reductions(make: Callable[..., nn.Module], first: int) -> Callable[..., nn.Module]:
+    """Correct the pixels per place of each stage, which timm's PiT and Twins work out for their usual patches only."""
+
+    def build(**settings: Any) -> nn.Module:
+        model: Any = make(**settings)
+        for i, stage in enumerate(model.feature_info):
+            stage["reduction"] = first * 2**i
+        return model
+
+    return build
+
+
+def small_vit_settings(**settings: Any) -> dict[str, Any]:
+    """ViT-Ti for small images, changed by what is given; no class token where the head does not read it.
+
+    >>> small_vit_settings(global_pool="avg")["class_token"]
+    False
+    """
+    class_token = settings.get("global_pool", "token") == "token"
+    base = {"patch_size": 2, "embed_dim": 192, "depth": 12, "num_heads": 3, "qkv_bias": False}
+    return {**base, "class_token": class_token, **settings}
+
+
+@register_model
+def vit_tiny_cifar(pretrained: bool = False, **settings: Any) -> VisionTransformer:
+    """ViT-Ti of HDVW: 256 tokens of 2×2 pixels, D = 192, 3 heads."""
+    return _create(VisionTransformer, "vit_tiny_cifar", pretrained, 3, **small_vit_settings(**settings))
+
+
+@register_model
+def vit_small_cifar(pretrained: bool = False, **settings: Any) -> VisionTransformer:
+    """ViT-S of HDVW: D = 384, 6 heads."""
+    settings = small_vit_settings(**{"embed_dim": 384, "num_heads": 6, **settings})
+    return _create(VisionTransformer, "vit_small_cifar", pretrained, 3, **settings)
+
+
+@register_model
+def pit_tiny_cifar(pretrained: bool = False, **settings: Any) -> PoolingVisionTransformer:
+    """PiT-Ti of HDVW: patches of 2×2 at stride 1, D = 64, 128, 256."""
+    base = {"patch_size": 2, "stride": 1, "base_dims": (32, 32, 32), "depth": (2, 6, 4), "heads": (2, 4, 8)}
+    settings = {**base, "mlp_ratio": 4, **settings}
+    make = _with_reductions(PoolingVisionTransformer, settings["stride"])
+    return _create(make, "pit_tiny_cifar", pretrained, len(settings["depth"]), **settings)
+
+
+@register_model
+def swin_tiny_cifar(pretrained: bool = False, **settings: Any) -> SwinTransformer:
+    """Swin-Ti of HDVW: a token per pixel, windows of 4×4."""
+    base = {"patch_size": 1, "window_size": 4, "embed_dim": 96, "depths": (2, 2, 6, 2), "num_heads": (3, 6, 12, 24)}
+    settings = {**base, "qkv_bias": False, "drop_path_rate": 0.0, **settings}
+    return _create(SwinTransformer, "swin_tiny_cifar", pretrained, len(settings["depths"]), **settings)
+
+
+@register_model
+def twins_small_cifar(pretrained: bool = False, **settings: Any) -> Twins:
+    """Twins-S: the widths and depths of Twins-SVT-S, a token per pixel and windows of 4×4 (our choice)."""
+    base = {"embed_dims": (64, 128, 256, 512), "num_heads": (2, 4, 8, 16), "depths": (2, 2, 10, 4), "wss": (4, 4, 4, 4)}
+    settings = {**base, "patch_size": 1, "mlp_ratios": (4, 4, 4, 4), "sr_ratios": (8, 4, 2, 1), **settings}
+    make = _with_reductions(Twins, settings["patch_size"])
+    return _create(make, "twins_small_cifar", pretrained, len(settings["depths"]), **settings)
+
+
+@register_model
+def mixer_tiny_cifar(pretrained: bool = False, **settings: Any) -> MlpMixer:
+    """MLP-Mixer-Ti: width, depth and patch of ViT-Ti (our choice)."""
+    settings = {"patch_size": 2, "embed_dim": 192, "num_blocks": 12, **settings}
+    return _create(MlpMixer, "mixer_tiny_cifar", pretrained, 3, **settings)

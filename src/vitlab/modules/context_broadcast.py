@@ -1,0 +1,165 @@
+"""Context broadcasting: every token receives the mean of all tokens, an interaction that softmax hardly learns.
+
+CB and its variants, from "Scratching Visual Transformer's Back with Uniform Attention" (CB), Sec. 3.2.
+
+Shape legend: B batch, N tokens, D channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from vitlab.core.anatomy import TokenLayout
+from vitlab.core.errors import VitlabError
+
+__all__ = ["ContextBroadcast", "GatedContextBroadcast", "HybridContextBroadcast", "ScaledContextBroadcast"]
+
+
+class ContextBroadcast(nn.Module):
+    """CB: the mean of all tokens, added to each of them in equal parts.
+
+    CB(x_i) = x_i / 2 + (1 / 2N) Σ_j x_j (CB, Sec. 3.2). The mean covers prefix tokens, and they receive it too: the
+    paper's one line of code averages the whole sequence, and its "+0.9 M" FLOPs are 12 · 197 · 384.
+
+    Args:
+        tokens: positions `(start, stop)`, stop excluded, to which the mean and the broadcast are confined: the
+            image-only and text-only rows of the paper's ViLT table (Table 10). None means all tokens.
+
+    Returns:
+        (B, N, D) for an input of (B, N, D).
+
+    >>> ContextBroadcast()(torch.tensor([[[0.0], [2.0], [4.0]]])).flatten()
+    tensor([1., 2., 3.])
+    >>> ContextBroadcast(tokens=(1, 3))(torch.tensor([[[0.0], [2.0], [4.0]]])).flatten()
+    tensor([0.0000, 2.5000, 3.5000])
+    """
+
+    default_seam: ClassVar[str] = "mlp.out"
+
+    def __init__(self, *, tokens: tuple[int, int] | None = None) -> None:
+        super().__init__()
+        self.tokens = _range(tokens, type(self).__name__)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, N, D) -> (B, N, D)."""
+        return _within(self.tokens, _broadcast, x)
+
+
+class ScaledContextBroadcast(nn.Module):
+    """CB_S: the mean of all tokens, scaled per channel by learned weights and added to each token.
+
+    CB_S(x_i) = x_i + Λ ⊙ (1/N) Σ_j x_j with Λ in R^D and no factor 1/2 (CB, Sec. 3.2). D parameters: "0.02 %" of ViT-S
+    is 12 · 384 of 22,050,664.
+
+    Args:
+        dim: D.
+        init: value at which Λ starts. The paper does not give it; 0 is our choice, so that the model starts as it was.
+        tokens: as in `ContextBroadcast`.
+
+    Returns:
+        (B, N, D) for an input of (B, N, D).
+
+    >>> ScaledContextBroadcast(1, init=1.0)(torch.tensor([[[0.0], [2.0], [4.0]]])).flatten().tolist()
+    [2.0, 4.0, 6.0]
+    """
+
+    default_seam: ClassVar[str] = "mlp.out"
+
+    def __init__(self, dim: int, *, init: float = 0.0, tokens: tuple[int, int] | None = None) -> None:
+        super().__init__()
+        self.tokens = _range(tokens, type(self).__name__)
+        self.scale = nn.Parameter(torch.full((dim,), float(init)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, N, D) -> (B, N, D)."""
+        # Under autocast x may be bfloat16 beside a float32 Λ: cast the D weights rather than promote all N · D tokens.
+        scale = self.scale.to(x.dtype)
+        return _within(self.tokens, lambda chosen: chosen + scale * chosen.mean(dim=1, keepdim=True), x)
+
+
+class GatedContextBroadcast(nn.Module):
+    """CB_gate: every token is multiplied by the class token.
+
+    CB_gate(x_i) = x_i ⊙ (x_0 + 1), x_0 the class token (CB, supplement, Table S5). The class token is gated by itself.
+
+    Args:
+        layout: must have a prefix; its first token is taken as the class token.
+
+    Returns:
+        (B, N, D) for an input of (B, N, D).
+
+    >>> GatedContextBroadcast(TokenLayout((1, 2), prefix=1))(torch.tensor([[[1.0], [2.0], [3.0]]])).flatten()
+    tensor([2., 4., 6.])
+    """
+
+    default_seam: ClassVar[str] = "mlp.out"
+
+    def __init__(self, layout: TokenLayout) -> None:
+        super().__init__()
+        _need_class_token(layout, type(self).__name__)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, N, D) -> (B, N, D)."""
+        return x * (x[:, :1] + 1)
+
+
+class HybridContextBroadcast(nn.Module):
+    """CB_hybrid: tokens multiplied by the class token, plus CB.
+
+    CB_hybrid(x_i) = x_i ⊙ x_0 + CB(x_i), x_0 the class token (CB, supplement, Table S5). The paper reports that it
+    diverges when put behind both MLP and attention.
+
+    Args:
+        layout: must have a prefix; its first token is taken as the class token.
+
+    Returns:
+        (B, N, D) for an input of (B, N, D).
+
+    >>> HybridContextBroadcast(TokenLayout((1, 2), prefix=1))(torch.tensor([[[1.0], [2.0], [3.0]]])).flatten()
+    tensor([2.5000, 4.0000, 5.5000])
+    """
+
+    default_seam: ClassVar[str] = "mlp.out"
+
+    def __init__(self, layout: TokenLayout) -> None:
+        super().__init__()
+        _need_class_token(layout, type(self).__name__)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, N, D) -> (B, N, D)."""
+        return x * x[:, :1] + _broadcast(x)
+
+
+def _broadcast(x: Tensor) -> Tensor:
+    return 0.5 * x + 0.5 * x.mean(dim=1, keepdim=True)
+
+
+def _within(tokens: tuple[int, int] | None, mix: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Mix the tokens of a range among themselves; the others pass through."""
+    if tokens is None:
+        return mix(x)
+    start, stop = tokens
+    if stop > x.shape[1]:
+        raise VitlabError(f"tokens=({start}, {stop}) reaches past the end of a sequence of {x.shape[1]} tokens")
+    return torch.cat((x[:, :start], mix(x[:, start:stop]), x[:, stop:]), dim=1)
+
+
+def _range(tokens: tuple[int, int] | None, who: str) -> tuple[int, int] | None:
+    if tokens is None:
+        return None
+    if len(tokens) != 2 or not 0 <= tokens[0] < tokens[1]:
+        raise VitlabError(
+            f"{who} got tokens={tokens!r}; expected (start, stop) with 0 <= start < stop, or None for all"
+        )
+    return (tokens[0], tokens[1])
+
+
+def _need_class_token(layout: TokenLayout, who: str) -> None:
+    if layout.prefix == 0:
+        raise VitlabError(
+            f"{who} multiplies by the class token, but this place has no prefix token; use ContextBroadcast here"
+        )

@@ -1,0 +1,55 @@
+"""Squeeze-and-excitation on tokens: the baseline that context broadcasting is compared with.
+
+Shape legend: B batch, N tokens, D channels.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vitlab.core.errors import VitlabError
+
+__all__ = ["SqueezeExcite"]
+
+
+class SqueezeExcite(nn.Module):
+    """SE: channels are gated by what the mean of all tokens says about them.
+
+    SE(x_i) = x_i ⊙ σ(W_2 ReLU(W_1 (1/N) Σ_j x_j + b_1) + b_2) (Hu et al. 2018, as a baseline in "Scratching Visual
+    Transformer's Back with Uniform Attention"). Where it stood there and with which ratio is not published: `mlp.out`,
+    the mean over all tokens and a ratio of 1/4 are our choice.
+
+    Args:
+        dim: D.
+        ratio: width of the hidden layer as a share of D, above 0 and at most 1; at least one channel is kept.
+
+    Returns:
+        (B, N, D) for an input of (B, N, D).
+
+    >>> import torch
+    >>> part = SqueezeExcite(4)
+    >>> _ = torch.nn.init.zeros_(part.expand.weight), torch.nn.init.zeros_(part.expand.bias)
+    >>> part(torch.ones(1, 2, 4)).unique()  # σ(0) = 1/2
+    tensor([0.5000], grad_fn=<Unique2Backward0>)
+    """
+
+    default_seam: ClassVar[str] = "mlp.out"
+
+    def __init__(self, dim: int, *, ratio: float = 0.25) -> None:
+        super().__init__()
+        if not 0 < ratio <= 1:
+            raise VitlabError(
+                f"SqueezeExcite got ratio={ratio}; expected a share of the channels, above 0 and at most 1"
+            )
+        hidden = max(1, round(dim * ratio))
+        self.squeeze = nn.Linear(dim, hidden)
+        self.expand = nn.Linear(hidden, dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, N, D) -> (B, N, D)."""
+        hidden = F.relu(self.squeeze(x.mean(dim=1, keepdim=True)))
+        gate: Tensor = self.expand(hidden).sigmoid()
+        return x * gate.to(x.dtype)

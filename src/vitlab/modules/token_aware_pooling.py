@@ -1,0 +1,110 @@
+"""Token-aware average pooling: every token chooses how wide a neighbourhood it averages before attention.
+
+TAP and its multi-kernel variant, from "Robustifying Token Attention for Vision Transformers" (TAPADL), Sec. 3.2.
+
+Shape legend: B batch, N tokens, D channels, K branches, h w grid.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from vitlab.core.anatomy import TokenLayout
+from vitlab.core.errors import VitlabError
+from vitlab.modules.local_pooling import box, neighbourhood_mean
+from vitlab.modules.map_part import MapPart
+
+__all__ = ["MultiKernelPooling", "TokenAwarePooling"]
+
+
+class TokenAwarePooling(MapPart):
+    """TAP: a weighted sum of average poolings of growing dilation, the weights predicted for each token.
+
+    TAP(x)_p = Σ_{d=0}^{K-1} s_d(x)_p · pool_d(x)_p, s = softmax_d of Conv3×3(BN(Conv3×3(x))) / T (TAPADL, Sec. 3.2 and
+    Fig. 2). pool_0 is the identity, pool_d the mean of the 3×3 neighbours at dilation d. As in the released code, zeros
+    outside the map are counted (border tokens shrink), the convolutions have no bias and no activation stands between
+    them. 9DK + 2K + 9K² parameters. The released code takes the grid for a square; this takes any.
+
+    Args:
+        dim: D.
+        layout: grid and prefix. Prefix tokens pass through: our choice, for the paper's models have none here.
+        branches: K. With K = 1 only the identity is left, exactly and without parameters: the paper's baseline.
+        temperature: T.
+
+    Returns:
+        (B, N, D) for an input of (B, N, D).
+
+    >>> import torch
+    >>> part = TokenAwarePooling(1, TokenLayout((3, 3)), branches=2)
+    >>> _ = torch.nn.init.zeros_(part.predictor[-1].weight)  # both branches then weigh one half
+    >>> part(torch.full((1, 9, 1), 9.0)).detach().reshape(3, 3)
+    tensor([[6.5000, 7.5000, 6.5000],
+            [7.5000, 9.0000, 7.5000],
+            [6.5000, 7.5000, 6.5000]])
+    """
+
+    default_seam: ClassVar[str] = "attn.in"
+
+    def __init__(self, dim: int, layout: TokenLayout, *, branches: int = 4, temperature: float = 1.0) -> None:
+        super().__init__(layout)
+        if branches < 1 or temperature <= 0:
+            raise VitlabError(
+                f"{type(self).__name__} got branches={branches}, temperature={temperature}; "
+                "expected at least one branch and a temperature above 0"
+            )
+        self.branches = branches
+        self.temperature = temperature
+        self.predictor = nn.Sequential()
+        if branches > 1:
+            self.predictor.extend(
+                [
+                    nn.Conv2d(dim, branches, 3, padding=1, bias=False),
+                    nn.BatchNorm2d(branches),
+                    nn.Conv2d(branches, branches, 3, padding=1, bias=False),
+                ]
+            )
+
+    @staticmethod
+    def neighbourhood(branch: int) -> tuple[int, ...]:
+        """The row and column offsets that a branch averages over."""
+        return (-branch, 0, branch) if branch else (0,)
+
+    def weigh(self, x: Tensor) -> Tensor:
+        """How much each token takes from each branch: (B, h, w, D) -> (B, h, w, K), summing to one over K."""
+        logits: Tensor = self.predictor(x.permute(0, 3, 1, 2))
+        # Autocast takes softmax to float32; the weights go back to the tokens' own type.
+        return (logits / self.temperature).softmax(dim=1).permute(0, 2, 3, 1).to(x.dtype)
+
+    def on_map(self, x: Tensor) -> Tensor:
+        """(B, h, w, D) -> (B, h, w, D)."""
+        if self.branches == 1:
+            return x
+        weights = self.weigh(x)
+        pooled = weights[..., :1] * x
+        for branch in range(1, self.branches):
+            pooled = pooled + weights[..., branch : branch + 1] * neighbourhood_mean(x, self.neighbourhood(branch))
+        return pooled
+
+
+class MultiKernelPooling(TokenAwarePooling):
+    """TAP (multi-kernel): as TAP, but the branches differ in kernel size instead of dilation.
+
+    Branch j is the mean over (2j+1)×(2j+1) neighbours (TAPADL, Table 1). The paper does not give the sizes: 1, 3, 5, 7
+    are our choice, so that each branch reaches as far as TAP's.
+
+    Args:
+        dim, layout, branches, temperature: as in `TokenAwarePooling`.
+
+    Returns:
+        (B, N, D) for an input of (B, N, D).
+
+    >>> MultiKernelPooling.neighbourhood(2), TokenAwarePooling.neighbourhood(2)
+    ((-2, -1, 0, 1, 2), (-2, 0, 2))
+    """
+
+    @staticmethod
+    def neighbourhood(branch: int) -> tuple[int, ...]:
+        """The row and column offsets that a branch averages over."""
+        return box(2 * branch + 1)

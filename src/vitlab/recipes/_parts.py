@@ -1,0 +1,68 @@
+"""The parts of the papers by the short names that recipes use, and where in a block they go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.expressions import ModelExpression, PartCall
+
+Value = TypeVar("Value")
+
+#: Short name -> part, its settings, and its blocks. CB goes into "the upper layers", whose number is not published: the
+#: upper half is our choice. CB_S goes into all, as its "0.02 %" more parameters show; the gated and hybrid forms too
+#: (Table S5), and so, by our choice, do SE and the uniform heads.
+PARTS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "cb": ("ContextBroadcast", {}, "upper"),
+    "cb_s": ("ScaledContextBroadcast", {}, "all"),
+    "cb_gate": ("GatedContextBroadcast", {}, "all"),
+    "cb_hybrid": ("HybridContextBroadcast", {}, "all"),
+    "se": ("SqueezeExcite", {}, "all"),
+    "uniform_a": ("UniformHead", {"form": "A"}, "all"),
+    "uniform_b": ("UniformHead", {"form": "B"}, "all"),
+    "uniform_c": ("UniformHead", {"form": "C"}, "all"),
+}
+
+#: The positions of CB's Tables 4, S5 and S6 -> seams.
+POSITIONS: dict[str, tuple[str | None, ...]] = {
+    "": (None,),
+    "front": ("mlp.in",),
+    "mid": ("mlp.mid",),
+    "end": ("mlp.out",),
+    "attention": ("attn.out",),
+    "both": ("mlp.out", "attn.out"),
+}
+
+
+def parts(name: str, position: str = "", blocks: str = "") -> tuple[PartCall, ...]:
+    """The calls that a short name stands for; none for the empty name.
+
+    >>> [str(call) for call in parts("cb")]
+    ["ContextBroadcast(blocks='upper')"]
+    >>> len(parts("cb_gate", "both")), parts("")
+    (2, ())
+    """
+    seams = choose("position", position, POSITIONS)
+    if not name:
+        if position or blocks:
+            raise VitlabError(f"position={position!r} and blocks={blocks!r} place a part; name one: {', '.join(PARTS)}")
+        return ()
+    kind, settings, usual = choose("part", name, PARTS)
+    return tuple(PartCall(kind, settings, seam, blocks or usual) for seam in seams)
+
+
+def model(source: str, name: str, settings: Mapping[str, Any], *calls: PartCall) -> str:
+    """The text of a model expression; settings that are 0, False, empty or None are left out.
+
+    >>> model("timm", "deit_tiny_patch16_224", {"drop_path_rate": 0.1, "num_heads": 0}, *parts("cb_s"))
+    "timm/deit_tiny_patch16_224(drop_path_rate=0.1) | ScaledContextBroadcast(blocks='all')"
+    """
+    return str(ModelExpression(source, name, {key: value for key, value in settings.items() if value}, calls))
+
+
+def choose(kind: str, given: object, table: Mapping[str, Value]) -> Value:
+    """The entry of that name, or an error that lists the names."""
+    if not isinstance(given, str) or given not in table:
+        raise unknown(kind, given, [name or "''" for name in table])
+    return table[given]

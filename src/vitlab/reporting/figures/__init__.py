@@ -1,0 +1,1 @@
+"""Drawings of their own, one file an instrument, named like it: `draw(measurements) -> [figure, ...]`."""

@@ -1,0 +1,135 @@
+"""From one process to many: the same code under `python` and under `torchrun`, nothing home-made but one BatchNorm."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+import torch.distributed.nn.functional as dist_nn
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from vitlab.core.errors import VitlabError
+
+
+@dataclass(frozen=True)
+class World:
+    """Who this process is among how many, and which device is its own."""
+
+    rank: int = 0
+    size: int = 1
+    device: torch.device = torch.device("cpu")
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes files and prints."""
+        return self.rank == 0
+
+
+def join(device: str | None = None) -> World:
+    """Join the processes that torchrun started, or stand alone.
+
+    Args:
+        device: `cpu` or `cuda`; by default CUDA where there is one.
+    """
+    kind = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if kind.startswith("cuda") and not torch.cuda.is_available():
+        raise VitlabError(f"device {kind!r} was asked for, but torch sees no CUDA device; use device cpu")
+    if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+        return World(device=torch.device(kind))
+    own = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if kind == "cuda" else torch.device(kind)
+    if own.type == "cuda":
+        torch.cuda.set_device(own)
+    if not dist.is_initialized():
+        dist.init_process_group("nccl" if own.type == "cuda" else "gloo")
+    return World(dist.get_rank(), dist.get_world_size(), own)
+
+
+def leave(world: World) -> None:
+    """Part from the other processes."""
+    if world.size > 1 and dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def add_up(values: Tensor, world: World) -> Tensor:
+    """The sum over all processes, on each of them."""
+    if world.size > 1:
+        dist.all_reduce(values)
+    return values
+
+
+def wrap(model: nn.Module, world: World, sharded: bool) -> nn.Module:
+    """Make a model one of many: DDP, or, for models that do not fit one device, `fully_shard` by block."""
+    if world.size == 1:
+        return model
+    synchronise_batch_norm(model)
+    if not sharded:
+        return DistributedDataParallel(model, device_ids=[world.device] if world.device.type == "cuda" else None)
+    from torch.distributed.fsdp import fully_shard
+
+    for module in model.modules():
+        if isinstance(module, nn.ModuleList):
+            for block in module:
+                fully_shard(block)
+    return fully_shard(model)
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor as one piece, wherever its shards are. All processes must call it."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def fill(tensor: Tensor, value: Tensor) -> None:
+    """Copy a whole value into a tensor, of which this process may hold a shard only."""
+    with torch.no_grad():
+        if isinstance(tensor, DTensor):
+            value = distribute_tensor(value.to(tensor.device, tensor.dtype), tensor.device_mesh, tensor.placements)
+        tensor.copy_(value)
+
+
+def synchronise_batch_norm(model: nn.Module) -> None:
+    """Let every BatchNorm take its statistics over all processes, in place."""
+    for module in model.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.__class__ = _SynchronisedBatchNorm
+
+
+class _SynchronisedBatchNorm(nn.modules.batchnorm._BatchNorm):
+    """BatchNorm over the batch of all processes, on any device: torch's own SyncBatchNorm refuses the CPU.
+
+    It takes over an existing module (by its class), so keys, parameters and hooks stay what they were.
+    """
+
+    def _check_input_dim(self, x: Tensor) -> None:
+        if x.ndim < 2:
+            raise VitlabError(f"BatchNorm needs (B, C, ...), not a tensor of {x.ndim} axes")
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or not dist.is_initialized():
+            return super().forward(x)
+        axes = [axis for axis in range(x.ndim) if axis != 1]
+        wide = x if x.dtype == torch.float64 else x.float()
+        count = torch.full_like(wide[0, :1].flatten()[:1], x.numel() / x.shape[1])
+        sums = torch.cat([wide.sum(axes), wide.square().sum(axes), count])
+        sums = dist_nn.all_reduce(sums)
+        mean, square = (part / sums[-1] for part in sums[:-1].chunk(2))
+        variance = square - mean.square()
+        self._remember(mean, variance, sums[-1])
+        shape = [-1 if axis == 1 else 1 for axis in range(x.ndim)]
+        normal = (wide - mean.view(shape)) * torch.rsqrt(variance.view(shape) + self.eps)
+        if self.affine:
+            normal = normal * self.weight.view(shape) + self.bias.view(shape)
+        return normal.to(x.dtype)
+
+    @torch.no_grad()
+    def _remember(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
+        if self.running_mean is None or self.running_var is None:
+            return
+        if self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+        share = self.momentum if self.momentum is not None else 1.0 / float(self.num_batches_tracked)  # type: ignore[arg-type]
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+        self.running_var.lerp_((variance * count / (count - 1)).to(self.running_var.dtype), share)

@@ -1,0 +1,217 @@
+"""The architecture holds: who may import whom, who may name other libraries' models, what imports no torch."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parent.parent / "src"
+PACKAGE = SOURCE / "vitlab"
+
+#: From top to bottom: a row imports only from rows below it; files of one package may import each other.
+ROWS = [
+    {"__main__"},
+    {"cli"},
+    {"demo", "explore", "experiments", "listing", "laboratory"},
+    {"tasks"},
+    {"training", "instruments", "stress_tests"},
+    {"zoo"},
+    {"recording", "surgery"},
+    {"attention", "tokens"},
+    {"adapters"},
+    {"models"},
+    {"data", "modules", "losses"},
+    {"corruptions", "kernels"},
+    {"reporting", "recipes"},
+    {"core"},
+]
+RANK = {name: len(ROWS) - i for i, row in enumerate(ROWS) for name in row}
+
+#: Who may name the model classes of other libraries.
+MODEL_CLASSES = {"adapters", "zoo", "models", "tasks"}
+TIMM_PIECES = ("timm.data", "timm.optim", "timm.scheduler", "timm.utils")
+MAY_USE_PIECES = MODEL_CLASSES | {"data", "training", "stress_tests"}
+TORCH_FREE = {"core", "reporting", "recipes"}
+TORCH_ONLY = {"modules", "losses"}
+
+
+def files() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def unit(path: Path) -> str:
+    """The top-level file or package that a file belongs to."""
+    parts = path.relative_to(PACKAGE).parts
+    return parts[0].removesuffix(".py")
+
+
+@cache
+def imports(path: Path) -> list[tuple[str, bool]]:
+    """All modules that a file imports, and whether at its top level."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    top = set(map(id, tree.body))
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        found += [(name, id(node) in top) for name in names]
+    return found
+
+
+def test_every_file_has_a_row() -> None:
+    assert {unit(path) for path in files()} - {"__init__"} <= set(RANK)
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_row_imports_only_from_rows_below(path: Path) -> None:
+    own = unit(path)
+    if own == "__init__":
+        return  # imports lazily, on the user's behalf
+    for name, _ in imports(path):
+        if not name.startswith("vitlab."):
+            continue
+        other = name.split(".")[1]
+        if other in RANK and other != own:
+            assert RANK[other] < RANK[own] or (RANK[other] == RANK[own] and _siblings(own, other)), f"{path}: {name}"
+
+
+def _siblings(own: str, other: str) -> bool:
+    """Rows of small files act as one package: recording and surgery do not need each other, listings may."""
+    return {own, other} <= {"attention", "tokens"} or {own, other} <= {"demo", "laboratory", "listing"}
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_who_may_name_other_libraries_models(path: Path) -> None:
+    own = unit(path)
+    for name, _ in imports(path):
+        library = name.split(".")[0]
+        if library == "timm":
+            allowed = MAY_USE_PIECES if name.startswith(TIMM_PIECES) else MODEL_CLASSES
+            assert own in allowed, f"{path} names {name}"
+        if library == "transformers":
+            assert own in MODEL_CLASSES, f"{path} names {name}"
+        if name.startswith("torchvision.models"):
+            assert own in {"adapters", "zoo", "tasks"}, f"{path} names {name}"
+        if own in TORCH_FREE and library in {"torch", "torchvision", "timm", "transformers"}:
+            raise AssertionError(f"{path} names {name}, but {own} imports no torch")
+        if own in TORCH_ONLY:
+            assert library in {"torch", "vitlab", *sys.stdlib_module_names}, f"{path} names {name}"
+
+
+def test_no_cycles() -> None:
+    graph: dict[str, set[str]] = {}
+    names = {".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): path for path in files()}
+    for name, path in names.items():
+        graph[name] = {other for other, top in imports(path) if top and other in names and other != name}
+    visiting: set[str] = set()
+    done: set[str] = set()
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        assert name not in visiting, " -> ".join((*trail, name))
+        if name in done:
+            return
+        visiting.add(name)
+        for other in graph[name]:
+            if not name.startswith(other + "."):  # a package's files may name the package
+                visit(other, (*trail, name))
+        visiting.discard(name)
+        done.add(name)
+
+    for name in graph:
+        visit(name, ())
+
+
+def loaded_by(code: str) -> set[str]:
+    """The top-level libraries that a fresh process has loaded after running some code."""
+    script = f"import sys, json\n{code}\nprint(json.dumps(sorted(m.split('.')[0] for m in sys.modules)))"
+    output = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={"PYTHONPATH": str(SOURCE)}
+    ).stdout
+    return set(json.loads(output.splitlines()[-1]))
+
+
+def everything_in(package: str) -> str:
+    folder = PACKAGE / package
+    names = [path.stem for path in folder.glob("*.py") if path.stem != "__init__"]
+    return "\n".join(f"import vitlab.{package}.{name}" for name in names) or f"import vitlab.{package}"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import vitlab",
+        *(everything_in(package) for package in sorted(TORCH_FREE) if (PACKAGE / package).is_dir()),
+        "import vitlab.cli",
+        "from vitlab.core import plugins; plugins.parts(); plugins.families(); plugins.instruments()",
+    ],
+    ids=lambda code: code.splitlines()[0],
+)
+def test_imports_no_torch_transitively(code: str) -> None:
+    assert not loaded_by(code) & {"torch", "timm", "torchvision", "transformers", "plotly"}
+
+
+@pytest.mark.parametrize("arguments", ["['--help']", "['list', 'parts']", "['list', 'families']"])
+def test_the_command_line_lists_without_torch(arguments: str) -> None:
+    code = f"""
+import sys
+sys.argv = ['vitlab', *{arguments}]
+from vitlab.cli import main
+try:
+    main()
+except SystemExit as stop:
+    assert not stop.code, stop.code
+"""
+    assert not loaded_by(code) & {"torch", "timm", "torchvision", "transformers"}
+
+
+@pytest.mark.parametrize("package", sorted(TORCH_ONLY))
+def test_modules_and_losses_load_torch_only(package: str) -> None:
+    assert not loaded_by(everything_in(package)) & {"timm", "torchvision", "transformers", "plotly"}
+
+
+def test_no_public_function_shares_its_name_with_a_module() -> None:
+    import vitlab
+
+    modules = {path.stem for path in PACKAGE.iterdir()} - {"__init__"}
+    assert not modules & {name for name in vitlab.__all__ if name != "__version__"}
+
+
+def test_every_public_function_can_be_called_twice(tmp_path: Path) -> None:
+    """A lazily imported package that shadows a function shows at the second call only."""
+    import torch
+
+    import vitlab
+
+    text = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3)"
+    images = torch.randn(2, 3, 32, 32)
+    for _ in range(2):
+        model = vitlab.load(text)
+        assert vitlab.describe(model).family == "vit"
+        vitlab.retrofit(model, "ContextBroadcast")
+        with vitlab.record(model, "attention") as tape:
+            model(images)
+        assert len(tape) == 2
+        vitlab.restore(model)
+        measurement = vitlab.measure("attention_entropy", model, [images])
+        assert vitlab.report([measurement], tmp_path / "report.html").exists()
+    assert set(vitlab.__all__) == {
+        "VitlabError",
+        "describe",
+        "load",
+        "measure",
+        "record",
+        "report",
+        "restore",
+        "retrofit",
+    }, "a new public name: call it twice here too"

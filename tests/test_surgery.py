@@ -1,0 +1,349 @@
+"""Retrofit and restore on real timm models: everything that users do with a model still works with parts in it."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import timm
+import torch
+from cases import VIT, redraw
+from timm.utils import ModelEmaV3
+from torch import Tensor, nn
+
+import vitlab
+from vitlab.modules.context_broadcast import ContextBroadcast, ScaledContextBroadcast
+
+PARTS = ["ContextBroadcast", "ScaledContextBroadcast(init=0.3)", "TokenAwarePooling(branches=3)"]
+
+
+def plain_model(name: str = "deit_tiny_patch16_224", **settings: object) -> nn.Module:
+    return redraw(timm.create_model(name, num_classes=7, **{**VIT, **settings})).eval()
+
+
+def fitted_model(part: str = "ScaledContextBroadcast(init=0.3)", **where: object) -> nn.Module:
+    return vitlab.retrofit(plain_model(), part, **where)
+
+
+@pytest.fixture
+def images() -> Tensor:
+    return torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(3))
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_plain_checkpoint_still_loads_and_only_the_parts_keys_are_new(part: str, images: Tensor) -> None:
+    plain, fitted = plain_model(), fitted_model(part)
+    redraw(fitted, seed=9)
+    missing, unexpected = fitted.load_state_dict(plain.state_dict(), strict=False)
+    assert not unexpected
+    assert all(".vitlab_" in key for key in missing)
+    assert torch.equal(vitlab.restore(fitted)(images), plain(images))
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_state_dict_round_trip(part: str, images: Tensor) -> None:
+    first, second = redraw(fitted_model(part)), redraw(fitted_model(part), seed=5)
+    assert not torch.equal(first(images), second(images))
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(first(images), second(images))
+
+
+def test_copies_are_independent(images: Tensor) -> None:
+    fitted = fitted_model()
+    before = fitted(images)
+    copied, averaged = copy.deepcopy(fitted), ModelEmaV3(fitted, decay=0.5)
+    unpickled = pickle.loads(pickle.dumps(fitted))
+    with torch.no_grad():
+        for name, parameter in fitted.named_parameters():
+            if "vitlab_" in name:
+                parameter.fill_(3.0)
+    assert not torch.equal(fitted(images), before)
+    for other in (copied, averaged.module, unpickled):
+        assert torch.equal(other(images), before)
+        assert torch.equal(vitlab.restore(other)(images), plain_model()(images))
+    averaged = ModelEmaV3(fitted, decay=0.5)
+    with torch.no_grad():
+        fitted.blocks[0].mlp.vitlab_scaled_context_broadcast.scale.fill_(5.0)
+    averaged.update(fitted)
+    assert averaged.module.blocks[0].mlp.vitlab_scaled_context_broadcast.scale.mean() == 4.0
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_compile_sees_the_part_in_one_graph(part: str, images: Tensor) -> None:
+    fitted = fitted_model(part)
+    compiled = torch.compile(fitted, fullgraph=True, backend="eager")
+    assert (compiled(images) - fitted(images)).abs().max() < 1e-6
+
+
+def test_a_retrofit_after_compilation_is_seen(images: Tensor) -> None:
+    model = plain_model()
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    plain = compiled(images)
+    vitlab.retrofit(compiled, "ContextBroadcast")
+    assert (compiled(images) - plain).abs().max() > 1e-4
+    vitlab.restore(compiled)
+    assert torch.equal(compiled(images), plain)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_export(part: str, images: Tensor) -> None:
+    fitted = fitted_model(part)
+    exported = torch.export.export(fitted, (images,))
+    assert (exported.module()(images) - fitted(images)).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("part", ["ContextBroadcast", "TokenAwarePooling(branches=3)"])
+def test_onnx(part: str, images: Tensor, tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    fitted = fitted_model(part)
+    path = tmp_path / "model.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(fitted, (images,), path, dynamo=True, verbose=False)
+    session = onnxruntime.InferenceSession(path)
+    (ours,) = session.run(None, {session.get_inputs()[0].name: images.numpy()})
+    assert abs(ours - fitted(images).detach().numpy()).max() < 1e-4
+
+
+DDP = """
+import os, sys, torch, torch.distributed as dist
+sys.path.insert(0, "tests")
+from test_surgery import fitted_model
+from torch.nn.parallel import DistributedDataParallel
+rank = int(os.environ["RANK"])
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+model = fitted_model()
+images = torch.randn(4, 3, 32, 32)
+model(images).square().mean().backward()
+whole = {name: p.grad.clone() for name, p in model.named_parameters()}
+model.zero_grad()
+wrapped = DistributedDataParallel(model)
+wrapped(images[2 * rank : 2 * rank + 2]).square().mean().backward()
+worst = max(float((p.grad - whole[name]).abs().max()) for name, p in model.named_parameters())
+assert any("vitlab_" in name and p.grad.abs().sum() > 0 for name, p in model.named_parameters())
+assert worst < 1e-6, worst
+dist.destroy_process_group()
+"""
+
+
+def test_two_processes_average_the_parts_gradients(tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parent.parent
+    processes = []
+    for rank in (0, 1):
+        environment = {
+            **os.environ,
+            **{"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511"},
+            **{"PYTHONPATH": f"{root / 'src'}", "OMP_NUM_THREADS": "1"},
+        }
+        command = [sys.executable, "-c", DDP]
+        processes.append(subprocess.Popen(command, cwd=root, env=environment, stderr=subprocess.PIPE, text=True))
+    for process in processes:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+
+
+def test_restore_gives_back_the_model_bit_for_bit(images: Tensor) -> None:
+    model = plain_model()
+    tree, keys, logits = [n for n, _ in model.named_modules()], list(model.state_dict()), model(images)
+    for part in [*PARTS, "UniformHead", "SqueezeExcite", "SpatialSmoothing(at='block.out')"]:
+        vitlab.retrofit(model, part)
+    assert not torch.equal(model(images), logits)
+    vitlab.restore(model)
+    assert [n for n, _ in model.named_modules()] == tree
+    assert list(model.state_dict()) == keys
+    assert torch.equal(model(images), logits)
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def test_foreign_hooks_stay(images: Tensor) -> None:
+    model, seen = plain_model(), []
+    model.blocks[0].mlp.register_forward_hook(lambda *_: seen.append(1))
+    vitlab.restore(vitlab.retrofit(model, "ContextBroadcast"))
+    seen.clear()  # `describe` runs the model once, hooks and all
+    model(images)
+    assert seen == [1]
+
+
+class Add(nn.Module):
+    def __init__(self, amount: float) -> None:
+        super().__init__()
+        self.amount = amount
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.amount
+
+
+class Double(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * x
+
+
+def test_parts_stack_in_order_of_insertion(images: Tensor) -> None:
+    model = plain_model()
+    inputs: list[Tensor] = []
+    model.blocks[1].mlp.fc2.register_forward_hook(lambda module, args, output: inputs.append(output))
+    for part in (Add(1.0), Double(), Add(10.0)):
+        vitlab.retrofit(model, part, at="mlp.out", blocks=[1])
+    assert [name for name, _ in model.blocks[1].mlp.named_children()][-3:] == ["vitlab_add", "vitlab_double", "vitlab_add_2"]
+    outputs: list[Tensor] = []
+    model.blocks[1].mlp.register_forward_hook(lambda module, args, output: outputs.append(output))
+    inputs.clear()  # `describe` ran the model too
+    model(images)
+    assert torch.allclose(outputs[0], 2 * (inputs[0] + 1) + 10, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "expected"),
+    [
+        ("all", range(10)),
+        ("upper", range(5, 10)),
+        ("lower", range(5)),
+        ("2:4", (2, 3)),
+        (":30%", (0, 1, 2)),
+        ("30%:", range(3, 10)),
+        ([0, -1], (0, 9)),
+        (["blocks.4"], (4,)),
+        ("7:", (7, 8, 9)),
+    ],
+)
+def test_blocks(blocks: object, expected: object) -> None:
+    model = vitlab.retrofit(plain_model(depth=10, embed_dim=6), "ContextBroadcast", blocks=blocks)
+    assert [i for i in range(10) if hasattr(model.blocks[i].mlp, "vitlab_context_broadcast")] == list(expected)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+def test_mid_equals_end(dtype: torch.dtype, tolerance: float, images: Tensor) -> None:
+    """Averaging commutes with the affine fc2 (CB, Sec. 4.1)."""
+    mid, end, front = (plain_model().to(dtype) for _ in range(3))
+    vitlab.retrofit(mid, "ContextBroadcast", at="mlp.mid")
+    vitlab.retrofit(end, "ContextBroadcast", at="mlp.out")
+    vitlab.retrofit(front, "ContextBroadcast", at="mlp.in")
+    assert (mid(images.to(dtype)) - end(images.to(dtype))).abs().max() <= tolerance
+    assert (front(images.to(dtype)) - end(images.to(dtype))).abs().max() > 1e-4
+
+
+def test_context_broadcast_at_mlp_out_is_the_one_liner(images: Tensor) -> None:
+    fitted, by_hand = fitted_model("ContextBroadcast"), plain_model()
+    for block in by_hand.blocks:
+        mlp = block.mlp
+        block.mlp = nn.Sequential(mlp, _OneLine())
+    assert torch.equal(fitted(images), by_hand(images))
+
+
+class _OneLine(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return 0.5 * x + 0.5 * x.mean(dim=1, keepdim=True)
+
+
+def test_parts_follow_the_models_device_precision_and_mode() -> None:
+    model = plain_model().to(torch.float64).train()
+    vitlab.retrofit(model, "TokenAwarePooling")
+    part = model.blocks[0].norm1.vitlab_token_aware_pooling
+    assert part.training and next(part.parameters()).dtype == torch.float64
+
+
+def test_a_class_and_a_module_are_parts_too(images: Tensor) -> None:
+    by_name, by_class, by_module = (plain_model() for _ in range(3))
+    vitlab.retrofit(by_name, "ScaledContextBroadcast")
+    vitlab.retrofit(by_class, ScaledContextBroadcast)
+    vitlab.retrofit(by_module, ContextBroadcast(), blocks="upper")
+    assert list(by_name.state_dict()) == list(by_class.state_dict())
+    assert not hasattr(by_module.blocks[0].mlp, "vitlab_context_broadcast")
+    assert by_module.blocks[1].mlp.vitlab_context_broadcast is not by_module.blocks[2].mlp.vitlab_context_broadcast
+
+
+def test_a_model_expression_does_the_same() -> None:
+    settings = ", ".join(f"{key}={value}" for key, value in VIT.items())
+    text = f"timm/deit_tiny_patch16_224({settings}, num_classes=7) | ScaledContextBroadcast(init=0.3, blocks='upper')"
+    model = vitlab.load(text, seed=1)
+    torch.manual_seed(1)
+    by_hand = timm.create_model("deit_tiny_patch16_224", num_classes=7, **VIT)
+    vitlab.retrofit(by_hand, "ScaledContextBroadcast(init=0.3)", blocks="upper")
+    for (name, ours), (other, theirs) in zip(model.state_dict().items(), by_hand.state_dict().items(), strict=True):
+        assert name == other and torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("form", ["A", "B", "C"])
+def test_uniform_heads_replace_attention_and_leave_again(form: str, images: Tensor) -> None:
+    model = plain_model()
+    logits, keys = model(images), list(model.state_dict())
+    plain_state = copy.deepcopy(model.state_dict())
+    vitlab.retrofit(model, f"UniformHead(form={form!r})", blocks="upper")
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name not in keys:
+                parameter.normal_(std=0.1)  # B and C start where A and the plain model are
+    assert (model(images) - logits).abs().max() > 1e-4
+    if form != "B":  # B has other widths: nothing of a plain checkpoint fits them
+        missing, unexpected = model.load_state_dict(plain_state, strict=False)
+        assert not unexpected
+        assert not set(missing) & set(keys)
+    copied = copy.deepcopy(model)
+    for fitted in (model, copied):
+        vitlab.restore(fitted)
+        assert torch.equal(fitted(images), logits) and list(fitted.state_dict()) == keys
+
+
+def test_local_attention_that_covers_the_map_is_global_attention(images: Tensor) -> None:
+    model = plain_model("vit_tiny_patch16_224", class_token=False, global_pool="avg")
+    logits = model(images)
+    vitlab.retrofit(model, "LocalAttention(kernel=7)")  # 4x4 grid: 7 covers it
+    assert (model(images) - logits).abs().max() < 1e-5
+    vitlab.restore(model)
+    vitlab.retrofit(model, "LocalAttention(kernel=3)")
+    assert (model(images) - logits).abs().max() > 1e-4
+
+
+MISTAKES = [
+    ({"part": "ContextBroadcats"}, "did you mean 'ContextBroadcast'"),
+    ({"part": "ContextBroadcast", "at": "mlp.outt"}, "there are: attn.in, attn"),
+    ({"part": "ContextBroadcast", "blocks": [99]}, "3 token-mixing blocks"),
+    ({"part": "ContextBroadcast", "blocks": "9:12"}, "is empty"),
+    ({"part": "ContextBroadcast", "blocks": "middle"}, "'upper'"),
+    ({"part": "ContextBroadcast", "blocks": ["blocks.77"]}, "blocks.0"),
+    ({"part": "ContextBroadcast", "at": "attn"}, "cannot replace"),
+    ({"part": "UniformHead", "at": "mlp.out"}, "put it at 'attn'"),
+    ({"part": "TokenAwarePooling(branchs=3)"}, "did you mean 'branches'"),
+    ({"part": "TokenAwarePooling(dim=3)"}, "no setting"),
+    ({"part": "TokenAwarePooling(branches=0)"}, "branches"),
+    ({"part": "ContextBroadcast(at='mlp.out')", "at": "mlp.in"}, "given twice"),
+    ({"part": "__import__('os').system('true')"}, "cannot read"),
+    ({"part": "ContextBroadcast(tokens=__import__('os'))"}, "no literal"),
+    ({"part": 3}, "a part is a name"),
+    ({"part": nn.Linear(3, 3)}, "no default seam"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), MISTAKES, ids=[str(call) for call, _ in MISTAKES])
+def test_a_mistake_is_one_line_and_the_model_is_untouched(call: dict[str, object], message: str) -> None:
+    model = plain_model()
+    keys, tree = list(model.state_dict()), [name for name, _ in model.named_modules()]
+    with pytest.raises(vitlab.VitlabError, match=".") as error:
+        vitlab.retrofit(model, **call)
+    assert message in str(error.value) and "\n" not in str(error.value)
+    assert list(model.state_dict()) == keys and [name for name, _ in model.named_modules()] == tree
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def test_a_part_on_a_family_without_its_seam_names_those_that_exist() -> None:
+    model = timm.create_model("resnet10t", num_classes=3)
+    with pytest.raises(vitlab.VitlabError, match=r"no seam 'attn.in' in family 'resnet'.*it has: .*block.out"):
+        vitlab.retrofit(model, "TokenAwarePooling", input_size=32)
+
+
+def test_a_wrong_grid_is_refused_with_what_to_do() -> None:
+    model = timm.create_model("vit_tiny_patch16_224", num_classes=7, dynamic_img_size=True, **VIT).eval()
+    vitlab.retrofit(model, "TokenAwarePooling")
+    with pytest.raises(vitlab.VitlabError, match=r"4x4 grid.*17 tokens.*got 33.*input_size="):
+        model(torch.zeros(1, 3, 32, 64))
+    vitlab.restore(model)
+    vitlab.retrofit(model, "TokenAwarePooling", input_size=(32, 64))
+    assert model(torch.zeros(1, 3, 32, 64)).shape == (1, 7)
