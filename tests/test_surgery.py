@@ -91,6 +91,22 @@ def test_a_retrofit_after_compilation_is_seen(images: Tensor) -> None:
     assert torch.equal(compiled(images), plain)
 
 
+def test_compiled_code_of_a_plain_model_is_not_taken_for_a_fitted_one(images: Tensor) -> None:
+    """Both models share their class and shapes; only hooks tell them apart."""
+    plain, fitted = plain_model(), fitted_model("TokenAwarePooling")
+
+    def compiled(model: nn.Module) -> object:
+        def forward(images: Tensor) -> Tensor:
+            return model(images)
+
+        return torch.compile(forward, fullgraph=True, backend="eager")
+
+    first, second = compiled(plain), compiled(fitted)
+    assert (first(images) - plain(images)).abs().max() < 1e-6
+    assert (second(images) - fitted(images)).abs().max() < 1e-6
+    assert (first(images) - second(images)).abs().max() > 1e-4
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_export(part: str, images: Tensor) -> None:
     fitted = fitted_model(part)

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from vitlab.adapters import describe
-from vitlab.adapters.wrappers import forget_compiled, unwrap
+from vitlab.adapters.wrappers import guard_hooks, unwrap
 from vitlab.attention import AttentionCall
 from vitlab.core.anatomy import SEAMS, TAPS, Anatomy, Block, Seam, TokenLayout
 from vitlab.core.errors import VitlabError, unknown
@@ -144,8 +144,7 @@ def record(
             _listen(inner, chosen, tape, keep, reduce, stack)
         else:
             _tap(inner, chosen, places, tape, keep, reduce, stack)
-        forget_compiled()
-        stack.callback(forget_compiled)
+        guard_hooks()
         yield tape
 
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.adapters import describe
-from vitlab.adapters.wrappers import forget_compiled, unwrap
+from vitlab.adapters.wrappers import guard_hooks, unwrap
 from vitlab.core import plugins
 from vitlab.core.anatomy import SEAMS, Anatomy, Block, Seam
 from vitlab.core.errors import VitlabError, unknown
@@ -71,7 +71,7 @@ def retrofit(
     fitted = [(seam, _fit(inner, seam, name, make, settings)) for seam in seams]  # all are built before any goes in
     for seam, module in fitted:
         _insert(inner, seam, _snake(name), module)
-    forget_compiled()
+    guard_hooks()
     return model
 
 
@@ -90,7 +90,7 @@ def restore(model: Model) -> Model:
         for hooks, ours in ((module._forward_pre_hooks, _before), (module._forward_hooks, _after)):
             for key in [key for key, hook in hooks.items() if hook is ours]:
                 del hooks[key]
-    forget_compiled()
+    guard_hooks()
     return model
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import importlib
 
 import torch
 from torch import nn
@@ -19,7 +19,14 @@ def unwrap(model: nn.Module) -> nn.Module:
         model = inner
 
 
-def forget_compiled() -> None:
-    """Make compiled code look again: dynamo does not guard hooks, so a change of them would silently be ignored."""
-    if "torch._dynamo" in sys.modules:
+def guard_hooks() -> None:
+    """Make compiled code look at hooks.
+
+    Dynamo does not guard hooks unless told to: a model compiled before a retrofit would silently run without the part,
+    and, worse, the compiled code of a plain model would be taken for that of a fitted one of the same class. Told once,
+    it recompiles where hooks differ; what was compiled before that is thrown away.
+    """
+    config = importlib.import_module("torch._dynamo.config")
+    if config.skip_nnmodule_hook_guards:
+        config.skip_nnmodule_hook_guards = False
         torch._dynamo.reset()

@@ -36,7 +36,7 @@ _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     name: next(vars(file)[name] for file in (noise, blur, weather, digital) if name in vars(file))
     for name in CORRUPTIONS + EXTRA
 }
-_CHUNK = {"cpu": 1 << 18, "cuda": 1 << 27}  # values at once: near the cache of a core; within a GPU's memory
+_CHUNK = {"cpu": 1 << 20, "cuda": 1 << 27}  # values at once: near the cache of a core; within a GPU's memory
 
 
 def corrupt(
@@ -112,7 +112,7 @@ class Corruption(nn.Module):
         super().__init__()
         self.names = (names,) if isinstance(names, str) else tuple(names)
         self.severities = (severities,) if isinstance(severities, int) else tuple(severities)
-        self.seed, self.parameters = seed, parameters
+        self.seed, self.parameter_set = seed, parameters
         if not self.names or not self.severities:
             raise VitlabError("Corruption needs at least one name and one severity to draw from, got none")
         for name in self.names:
@@ -131,14 +131,16 @@ class Corruption(nn.Module):
         result = torch.empty_like(batch)
         for choice in np.unique(chosen):
             rows = np.flatnonzero(chosen == choice)
-            settings = {"seed": seed, "indices": [which[row] for row in rows], "parameters": self.parameters}
-            result[rows] = corrupt(batch[rows], *choices[choice], **settings)
+            indices = [which[row] for row in rows]
+            result[rows] = corrupt(
+                batch[rows], *choices[choice], seed=seed, indices=indices, parameters=self.parameter_set
+            )
         result = result.view(images.shape)
         return (result, *others) if others else result
 
     def extra_repr(self) -> str:
         """What is drawn from."""
-        return f"names={self.names}, severities={self.severities}, seed={self.seed}, parameters={self.parameters}"
+        return f"names={self.names}, severities={self.severities}, seed={self.seed}, parameters={self.parameter_set}"
 
 
 def _by_chunks(name: str, images: Tensor, random: Randomness, arguments: Sequence[float]) -> Tensor:
@@ -182,8 +184,8 @@ def _indices(indices: Sequence[int] | Tensor | None, count: int) -> list[int]:
 
 
 def _to_pixels(images: Tensor) -> Tensor:
-    images = images.detach().as_subclass(Tensor)
-    return images.float().div_(255) if images.dtype == torch.uint8 else images.float().clamp(0, 1)
+    images = images.detach().as_subclass(Tensor).contiguous()
+    return images.float().div_(255) if images.dtype == torch.uint8 else images.float()
 
 
 def _from_pixels(images: Tensor, dtype: torch.dtype) -> Tensor:

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitlab.corruptions.filters import extend, gaussian_weights, smooth, streak, zoom_in
+from vitlab.corruptions.filters import extend, fold, gaussian_weights, smooth, streak, zoom_in
 from vitlab.corruptions.randomness import Randomness
 
-_DOUBLINGS = 6  # chains of up to 64 pixels; longer ones have probability 0.42^64
+_DOUBLINGS = 5  # chains of up to 32 pixels; a longer one has probability 0.42^32 = 1e-12
 
 
 def gaussian_blur(images: Tensor, sigma: float) -> Tensor:
@@ -38,8 +38,9 @@ def defocus_blur(images: Tensor, radius: float, softness: float) -> Tensor:
     """The mean over a disc of `radius` pixels, its rim softened by a Gaussian: a lens out of focus.
 
     The disc is summed by rows: the run of half-width a is the run of a − 1 with two more values, and serves every row
-    of the disc that is so wide; 4 · radius additions instead of π · radius². The reference softens the disc inside a
-    kernel that ends at its rim, whose four tips then weigh 0.1 % too much; ours does not (below 0.3/255).
+    of the disc that is so wide; 4 · radius additions instead of π · radius². The reference softens the disc in an array
+    that may end at its rim and is mirrored there, so that the kernel sums to 1.01 at severity 5: ours is as bright, but
+    spreads the excess over the whole disc (below 0.3/255).
 
     Args:
         images: (B, C, h, w). radius: of the disc. softness: σ of the Gaussian, cut at 1 pixel, 2 for a radius above 8.
@@ -66,7 +67,7 @@ def defocus_blur(images: Tensor, radius: float, softness: float) -> Tensor:
         for dy in range(-reach, reach + 1):
             if widths[abs(dy)] == a:
                 total.add_(run[..., reach + dy : reach + dy + h, :])
-    return total.div_(sum(2 * width + 1 for width in widths) * 2 - (2 * widths[0] + 1)).clamp_(0, 1)
+    return total.mul_(_weight(radius, weights)).clamp_(0, 1)
 
 
 def glass_blur(images: Tensor, random: Randomness, sigma: float, reach: float, rounds: float) -> Tensor:
@@ -77,7 +78,7 @@ def glass_blur(images: Tensor, random: Randomness, sigma: float, reach: float, r
     what that one copied: a chain, whose end pointer doubling finds for all pixels at once, exactly.
 
     Args:
-        images: (B, C, h, w). random: of these images. sigma: of the smoothing. reach: of a neighbour. rounds: of copies.
+        images: (B, C, h, w). random: of these images. sigma: of the smoothing. reach: of neighbours. rounds: of copies.
 
     Returns:
         (B, C, h, w).
@@ -87,11 +88,12 @@ def glass_blur(images: Tensor, random: Randomness, sigma: float, reach: float, r
     True
     """
     h, w = images.shape[-2:]
-    smoothed = smooth(images, sigma).mul_(255).add_(1e-3).floor_().div_(255).flatten(2)
-    for stream in range(int(rounds)):
-        source = shuffle(random, h, w, int(reach), stream)
-        smoothed = smoothed.gather(2, source[:, None].expand_as(smoothed))
-    return smooth(smoothed.view_as(images), sigma).clamp_(0, 1)
+    smoothed = smooth(images, sigma).mul(255).add_(1e-3).floor_().div_(255)
+    source = shuffle(random, h, w, int(reach))
+    for stream in range(1, int(rounds)):
+        source = source.gather(1, shuffle(random, h, w, int(reach), stream))
+    shuffled = smoothed.flatten(2).gather(2, source[:, None].expand(-1, images.shape[1], -1))
+    return smooth(shuffled.view_as(images), sigma).clamp_(0, 1)
 
 
 def shuffle(random: Randomness, h: int, w: int, reach: int, stream: int = 0) -> Tensor:
@@ -101,15 +103,17 @@ def shuffle(random: Randomness, h: int, w: int, reach: int, stream: int = 0) -> 
     so p's value is that of q's end; else p copies q as it was. With J(p) = q(p) in the first case and p in the second,
     the end of the chain is J∘J∘…, squared until nothing changes.
     """
-    rows = torch.arange(h, device=random.device).view(h, 1).expand(h, w)
-    columns = torch.arange(w, device=random.device).view(1, w).expand(h, w)
-    moved = (rows > reach) & (rows <= h - reach) & (columns > reach) & (columns <= w - reach)
-    steps = random.uniform(2, h, w, stream=stream, low=-reach, high=reach).floor_().long()
-    here = rows * w + columns
-    drawn = torch.where(moved, here + steps[:, 1] * w + steps[:, 0], here).flatten(1)
-    here = here.flatten().expand_as(drawn)
-    chain = torch.where((drawn > here) & moved.flatten()[drawn], drawn, here)
-    for _ in range(_DOUBLINGS if reach > 1 else 0):  # at reach 1 all neighbours lie above or to the left
+    steps = random.halves(2, h, w, stream=stream).mul_(reach).bitwise_right_shift_(15)  # −reach … reach − 1
+    step = steps[:, 1].mul_(w).add_(steps[:, 0])
+    # A rim stays as it is. Its pixels draw themselves, which ends a chain.
+    step[:, : reach + 1], step[:, :, : reach + 1] = 0, 0
+    step[:, h - reach + 1 :], step[:, :, w - reach + 1 :] = 0, 0
+    here = torch.arange(h * w, device=random.device)
+    drawn = step.flatten(1) + here
+    if reach == 1:  # all neighbours lie above or to the left
+        return drawn
+    chain = torch.maximum(drawn, here)
+    for _ in range(_DOUBLINGS):
         chain = chain.gather(1, chain)
     return drawn.gather(1, chain)
 
@@ -150,6 +154,17 @@ def zoom_blur(images: Tensor, farthest: float, step: float) -> Tensor:
     for factor in factors:
         total += zoom_in(images, factor)[..., :h, :w]
     return total.div_(len(factors) + 1).clamp_(0, 1)
+
+
+def _weight(radius: float, weights: tuple[float, ...]) -> float:
+    """What each pixel of the disc weighs: the sum of the softened kernel, mirrored at its ends, over its pixels."""
+    reach = 8 if radius <= 8 else int(radius)
+    axis = np.arange(-reach, reach + 1)
+    disc = axis[:, None] ** 2 + axis**2 <= radius**2
+    gain = np.zeros(len(axis))  # how much of each row and column is left after softening
+    for k, weight in enumerate(weights):
+        np.add.at(gain, fold(np.arange(len(axis)) + k - len(weights) // 2, len(axis), "mirror"), weight)
+    return float(gain @ disc @ gain / disc.sum() ** 2)
 
 
 def _taps(images: Tensor, weights: tuple[float, ...], axis: int) -> Tensor:

@@ -32,8 +32,9 @@ def contrast(images: Tensor, factor: float) -> Tensor:
     >>> contrast(torch.tensor([0.0, 1.0]).view(1, 1, 1, 2), 0.4).flatten().tolist()
     [0.3000..., 0.7000...]
     """
-    means = images.mean((2, 3), keepdim=True)
-    return images.mul(factor).add_(means, alpha=1 - factor).clamp_(0, 1)
+    # In double precision, because the order of the sum, and so its last bits, depends on threads.
+    means = images.mean((2, 3), keepdim=True, dtype=torch.float64).float()
+    return images.mul(factor).add_(means * (1 - factor)).clamp_(0, 1)
 
 
 def elastic_transform(images: Tensor, random: Randomness, amount: float, sigma: float, jitter: float) -> Tensor:
@@ -71,7 +72,7 @@ def elastic_transform(images: Tensor, random: Randomness, amount: float, sigma: 
 def pixelate(images: Tensor, scale: float) -> Tensor:
     """Shrink by the mean over boxes to ⌊scale · h⌋ × ⌊scale · w⌋, and enlarge again without smoothing.
 
-    A box holds the pixels whose middles lie in it, all with equal weights, as in PIL; the means are not rounded.
+    A box holds the pixels whose middles lie in it, all with equal weights, as in PIL, and is rounded to 256 levels.
 
     Args:
         images: (B, C, h, w). scale: of the small image.
@@ -79,12 +80,14 @@ def pixelate(images: Tensor, scale: float) -> Tensor:
     Returns:
         (B, C, h, w).
 
-    >>> pixelate(torch.tensor([0.0, 1.0, 0.0, 0.0]).view(1, 1, 1, 4), 0.5).flatten().tolist()
-    [0.5, 0.5, 0.0, 0.0]
+    >>> pixelate(torch.tensor([0.2, 0.6, 0.0, 0.0]).view(1, 1, 1, 4), 0.5).flatten().tolist()
+    [0.4000..., 0.4000..., 0.0, 0.0]
     """
-    for axis in (2, 3):
-        images = _box_means(images, max(1, int(images.shape[axis] * scale)), axis)
-    return images
+    h, w = images.shape[-2:]
+    # Rows lie together in memory and columns do not: turning the smaller image costs less than reading across.
+    small = _box_means(images, max(1, int(h * scale))).transpose(2, 3).contiguous()
+    small = _box_means(small, max(1, int(w * scale))).mul_(255).round_().div_(255)
+    return _repeat(_repeat(small, w).transpose(2, 3).contiguous(), h)
 
 
 def jpeg_compression(images: Tensor, quality: float) -> Tensor:
@@ -99,10 +102,9 @@ def jpeg_compression(images: Tensor, quality: float) -> Tensor:
     >>> jpeg_compression(torch.zeros(1, 3, 9, 7), 25).abs().max().item()
     0.0
     """
-    levels = images.mul(255).round_()
-    if images.device.type == "cpu":
-        return real_codec(levels.to(torch.uint8), int(quality)).float().div_(255)
-    return tensor_codec(levels, int(quality)).div_(255)
+    levels = images.mul(255).add_(0.5).to(torch.uint8)
+    codec = real_codec if images.device.type == "cpu" else tensor_codec
+    return codec(levels, int(quality)).div_(255)
 
 
 def _affine(random: Randomness, rows: Tensor, columns: Tensor, jitter: float) -> tuple[Tensor, Tensor]:
@@ -142,16 +144,28 @@ def _sample(images: Tensor, y: Tensor, x: Tensor, mirror: bool = False) -> Tenso
     return F.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=mirror)
 
 
-def _box_means(images: Tensor, boxes: int, axis: int) -> Tensor:
-    """Along an axis, every pixel turned into the mean of the box in which it lies when enlarged again."""
-    size = images.shape[axis]
-    edges = np.floor(np.arange(boxes + 1) * (size / boxes) + 0.5).astype(np.int64)  # middles at or past the edge
-    starts, counts = edges[:-1], np.maximum(np.diff(edges), 1)
-    owner = np.minimum(((np.arange(size) + 0.5) * (boxes / size)).astype(np.int64), boxes - 1)
-    total = None
-    for k in range(int(counts.max())):
-        where = torch.from_numpy(np.minimum(starts + k, size - 1)).to(images.device)
-        weight = torch.from_numpy(((k < counts) / counts).astype(np.float32)).to(images.device)
-        part = images.index_select(axis, where) * weight.view([-1, 1] if axis == 2 else [-1])
-        total = part if total is None else total.add_(part)
-    return total.index_select(axis, torch.from_numpy(owner).to(images.device))
+def _box_means(images: Tensor, boxes: int) -> Tensor:
+    """Rows (…, h, w) averaged to (…, boxes, w), with PIL's arithmetic: many middles fall on the edge of a box."""
+    size = images.shape[2]
+    scale = size / boxes
+    middles = (np.arange(boxes) + 0.5) * scale
+    starts = (middles - 0.5 * scale + 0.5).astype(np.int64)
+    ends = (middles + 0.5 * scale + 0.5).astype(np.int64).clip(max=size)
+    rows = starts + np.arange((ends - starts).max())[:, None]
+    place = (rows - middles + 0.5) * (1 / scale)
+    inside = (rows < ends) & (place > -0.5) & (place <= 0.5)
+    total = torch.zeros((), device=images.device)
+    for row, weight in zip(rows.clip(max=size - 1), inside / inside.sum(0), strict=True):
+        weights = torch.from_numpy(weight.astype(np.float32)).to(images.device)
+        part = images.index_select(2, torch.from_numpy(row).to(images.device)).mul_(weights[:, None])
+        total = part.add_(total)
+    return total
+
+
+def _repeat(images: Tensor, size: int) -> Tensor:
+    """Rows (…, boxes, w) repeated to (…, size, w): each new row is that of the box in which its middle lies."""
+    boxes = images.shape[2]
+    steps = np.full(size, boxes / size)
+    steps[0] /= 2
+    owners = steps.cumsum().astype(np.int64).clip(max=boxes - 1)  # PIL adds up too
+    return images.index_select(2, torch.from_numpy(owners).to(images.device))

@@ -19,7 +19,7 @@ from torch import Tensor
 #: How an image goes on past its edge: a b c | c c (nearest), c b a (reflect), b a (mirror).
 Border = Literal["nearest", "reflect", "mirror"]
 
-_BAND = 128  # rows that one matrix product makes: its cost per pixel then depends on the kernel, not on the image
+_BAND = 32  # rows that one matrix product makes: its cost per pixel then depends on the kernel, not on the image
 
 
 def extend(images: Tensor, rows: int, columns: int, border: Border) -> Tensor:
@@ -30,10 +30,26 @@ def extend(images: Tensor, rows: int, columns: int, border: Border) -> Tensor:
     """
     for axis, amount in ((-2, rows), (-1, columns)):
         if amount:
-            wanted = np.arange(-amount, images.shape[axis] + amount)
-            positions = torch.from_numpy(_fold(wanted, images.shape[axis], border))
-            images = images.index_select(axis, positions.to(images.device))
+            size = images.shape[axis]
+            before, after = (
+                images.index_select(axis, torch.from_numpy(fold(past, size, border)).to(images.device))
+                for past in (np.arange(-amount, 0), np.arange(size, size + amount))
+            )
+            images = torch.cat([before, images, after], dim=axis)
     return images
+
+
+def fold(positions: np.ndarray, size: int, border: Border) -> np.ndarray:
+    """Positions on an endless line, brought back to 0 … size − 1.
+
+    >>> fold(np.arange(-2, 5), 3, "mirror").tolist(), fold(np.arange(-2, 5), 3, "reflect").tolist()
+    ([2, 1, 0, 1, 2, 1, 0], [1, 0, 0, 1, 2, 2, 1])
+    """
+    if border == "nearest" or size == 1:
+        return positions.clip(0, size - 1)
+    period, last = (2 * size, 2 * size - 1) if border == "reflect" else (2 * size - 2, 2 * size - 2)
+    positions = positions % period
+    return np.where(positions < size, positions, last - positions)
 
 
 def smooth(
@@ -82,24 +98,16 @@ def streak(images: Tensor, angle: Tensor, radius: int, sigma: float) -> Tensor:
 
     >>> dot = torch.tensor([[[[0.0, 0.0, 1.0, 0.0]]]])
     >>> streak(dot, torch.zeros(1), radius=1, sigma=1.0).flatten().tolist()
-    [0.0772..., 0.3461..., 0.5706..., 0.0]
+    [0.0776..., 0.3482..., 0.5740..., 0.0]
     """
-    (batch, channels, h, w), reach = images.shape, 2 * radius
-    padded = extend(images, reach, reach, "nearest")
-    height, width = padded.shape[-2:]
-    steps = torch.arange(reach + 1, device=images.device, dtype=torch.float64)[:, None]
-    down, right = (torch.ceil(steps * f(angle.double()) - 0.5).long() for f in (torch.sin, torch.cos))
-    offsets = down * width + right  # (T, B)
+    reach = 2 * radius
+    steps = torch.arange(reach + 1, device=images.device, dtype=torch.float64)
+    down, right = (torch.ceil(f(angle.double())[:, None] * steps - 0.5).long() for f in (torch.sin, torch.cos))
     weights = np.exp(-0.5 * (np.arange(reach + 1) / sigma) ** 2)
-    # Every row of the result is a run of w values somewhere in `padded`: taking runs copies memory, not single values.
-    runs = padded.view(-1).as_strided((padded.numel() - w + 1, w), (1, 1))
-    planes = torch.arange(batch * channels, device=images.device).view(batch, channels, 1) * height * width
-    starts = planes + (torch.arange(h, device=images.device) + reach) * width + reach
-    blurred = torch.zeros_like(images)
-    for offset, weight in zip(offsets, (weights / weights.sum()).tolist(), strict=True):
-        taken = runs.index_select(0, (starts + offset[:, None, None]).view(-1))
-        blurred.add_(taken.view_as(blurred), alpha=weight)
-    return blurred
+    add_up = _shift_by_slices if images.device.type == "cpu" else _shift_by_runs
+    return add_up(
+        extend(images, reach, reach, "nearest"), down + reach, right + reach, (weights / weights.sum()).tolist()
+    )
 
 
 def zoom_in(images: Tensor, factor: float) -> Tensor:
@@ -115,16 +123,46 @@ def zoom_in(images: Tensor, factor: float) -> Tensor:
     top, left = (h - height) // 2, (w - width) // 2
     size = (max(h, round(height * factor)), max(w, round(width * factor)))
     middle = images[..., top : top + height, left : left + width]
-    return middle if size == (height, width) else F.interpolate(middle, size, mode="bilinear", align_corners=True)
+    return middle if size == (height, width) else enlarge(middle, size)
 
 
-def _fold(positions: np.ndarray, size: int, border: Border) -> np.ndarray:
-    """Positions on an endless line, brought back to 0 … size − 1."""
-    if border == "nearest" or size == 1:
-        return positions.clip(0, size - 1)
-    period, last = (2 * size, 2 * size - 1) if border == "reflect" else (2 * size - 2, 2 * size - 2)
-    positions = positions % period
-    return np.where(positions < size, positions, last - positions)
+def enlarge(images: Tensor, size: tuple[int, int]) -> Tensor:
+    """Bilinear interpolation (B, C, h, w) to (B, C, *size), corners on corners.
+
+    Planes go in one by one, (B · C, 1, h, w): with more channels torch chooses a kernel by the number of threads, and
+    their last bits differ. It is also twice as fast.
+
+    >>> enlarge(torch.tensor([[[[0.0, 1.0]]]]), (1, 3)).flatten().tolist()
+    [0.0, 0.5, 1.0]
+    """
+    planes = images.reshape(-1, 1, *images.shape[-2:])
+    planes = F.interpolate(planes, size, mode="bilinear", align_corners=True)
+    return planes.view(*images.shape[:2], *size)
+
+
+def _shift_by_slices(padded: Tensor, top: Tensor, left: Tensor, weights: list[float]) -> Tensor:
+    """Σ_i weights[i] of the window of each image at top[:, i], left[:, i], (B, T) each: a slice at a time."""
+    reach = len(weights) - 1
+    h, w = padded.shape[-2] - 2 * reach, padded.shape[-1] - 2 * reach
+    total = padded.new_zeros(*padded.shape[:2], h, w)
+    for image, result, ys, xs in zip(padded, total, top.tolist(), left.tolist(), strict=True):
+        for y, x, weight in zip(ys, xs, weights, strict=True):
+            result.add_(image[:, y : y + h, x : x + w], alpha=weight)
+    return total
+
+
+def _shift_by_runs(padded: Tensor, top: Tensor, left: Tensor, weights: list[float]) -> Tensor:
+    """The same for the whole batch at once: each row of the result is a run of w values somewhere in `padded`."""
+    (batch, channels, height, width), reach = padded.shape, len(weights) - 1
+    h, w = height - 2 * reach, width - 2 * reach
+    runs = padded.view(-1).as_strided((padded.numel() - w + 1, w), (1, 1))
+    planes = torch.arange(batch * channels, device=padded.device).view(batch, channels, 1) * (height * width)
+    starts = planes + torch.arange(h, device=padded.device) * width
+    total = padded.new_zeros(batch, channels, h, w)
+    for offset, weight in zip((top * width + left).T, weights, strict=True):
+        taken = runs.index_select(0, (starts + offset[:, None, None]).view(-1))
+        total.add_(taken.view_as(total), alpha=weight)
+    return total
 
 
 def _correlate(images: Tensor, weights: tuple[float, ...], axis: int, border: Border) -> Tensor:
@@ -145,18 +183,22 @@ def _correlate(images: Tensor, weights: tuple[float, ...], axis: int, border: Bo
 
 def _banded_product(images: Tensor, weights: tuple[float, ...], axis: int, border: Border) -> Tensor:
     size, radius = images.shape[axis], len(weights) // 2
-    planes = images.reshape(-1, *images.shape[-2:])
-    matrix = _band(size, weights, border).expand(len(planes), size, size)
+    # Products of few rows take another kernel in some batches: in double precision the difference rounds away.
+    precision = torch.float64 if min(images.shape[-2:]) < _BAND // 2 else torch.float32
+    planes = images.reshape(-1, *images.shape[-2:]).to(precision)
+    matrix = _band(size, weights, border).to(precision).expand(len(planes), size, size)
     result = torch.empty_like(planes)
-    for start in range(0, size, _BAND):
-        stop = min(start + _BAND, size)
+    for stop in range(min(_BAND, size), size + _BAND, _BAND):
+        # The last band overlaps the one before: a narrow rest would take another kernel in some batches.
+        stop = min(stop, size)
+        start = max(0, stop - _BAND)
         near = slice(max(0, start - radius), min(size, stop + radius))
         part = matrix[:, start:stop, near]
         if axis == -2:
             result[:, start:stop] = torch.bmm(part, planes[:, near])
         else:
             result[..., start:stop] = torch.bmm(planes[..., near], part.transpose(1, 2))
-    return result.view_as(images)
+    return result.float().view_as(images)
 
 
 @lru_cache(maxsize=32)
@@ -164,5 +206,5 @@ def _band(size: int, weights: tuple[float, ...], border: Border) -> Tensor:
     """(size, size): row i holds the weights around column i, those past the border folded back."""
     matrix, rows, radius = np.zeros((size, size), dtype=np.float32), np.arange(size), len(weights) // 2
     for k, weight in enumerate(weights):
-        np.add.at(matrix, (rows, _fold(rows + k - radius, size, border)), weight)
+        np.add.at(matrix, (rows, fold(rows + k - radius, size, border)), weight)
     return torch.from_numpy(matrix)

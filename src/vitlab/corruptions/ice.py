@@ -5,13 +5,13 @@ Shape legend: B images, h w pixels, K directions of needles.
 
 from __future__ import annotations
 
-from math import pi
+from functools import reduce
+from math import pi, sqrt
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from vitlab.corruptions.filters import streak
+from vitlab.corruptions.filters import enlarge, streak
 from vitlab.corruptions.randomness import Randomness
 
 #: Mean and standard deviation of red, green and blue of the six photographs of the released code.
@@ -23,8 +23,10 @@ _PHOTOGRAPHS = (
     (0.441, 0.484, 0.528, 0.174, 0.170, 0.163),
     (0.280, 0.374, 0.410, 0.138, 0.168, 0.186),
 )
-_DIRECTIONS = 3
-_PATCHES, _SEEDS, _TURN, _KIND, _GRAIN = range(5)  # streams of random numbers
+_DIRECTIONS, _LENGTH = 3, 16  # of needles, in pixels
+_CLOUDS, _GRAININESS = 1.3, 0.25  # deviations, beside about 1 of the needles
+_DRIFT = 0.28  # share of the deviation by which whole crops of a photograph differ
+_PATCHES, _SEEDS, _TURN, _KIND, _GRAIN, _LEVEL = range(6)  # streams of random numbers
 
 
 def plasma(random: Randomness, side: int, decay: float, stream: int = 0) -> Tensor:
@@ -65,8 +67,10 @@ def ice(random: Randomness, h: int, w: int) -> Tensor:
     Mean and variance by channel are those of a photograph, drawn from six.
     """
     field = _needles(random, h, w)
-    deviation, mean = torch.std_mean(field, (1, 2, 3), keepdim=True, correction=0)
-    field = (field - mean) / deviation.clamp(min=1e-6)
+    # In double precision, because the order of a sum, and so its last bits, depends on threads.
+    deviation, mean = torch.std_mean(field.double(), (1, 2, 3), keepdim=True, correction=0)
+    field = (field - mean.float()) / deviation.float().clamp(min=1e-6) * sqrt(1 - _DRIFT**2)
+    field += random.normal(1, 1, 1, stream=_LEVEL, deviation=_DRIFT)
     kinds = random.uniform(1, stream=_KIND, high=len(_PHOTOGRAPHS))[:, 0].long()
     colours = torch.tensor(_PHOTOGRAPHS, device=field.device)[kinds].view(-1, 6, 1, 1)
     return torch.addcmul(colours[:, :3], field, colours[:, 3:]).clamp_(0, 1)
@@ -74,14 +78,14 @@ def ice(random: Randomness, h: int, w: int) -> Tensor:
 
 def _needles(random: Randomness, h: int, w: int) -> Tensor:
     """(B, 1, h, w): streaks of scattered seeds along K directions, each in its own patches, over broad clouds."""
-    patches = random.normal(2 * _DIRECTIONS, 8, 8, stream=_PATCHES)
-    patches = F.interpolate(patches, (h, w), mode="bicubic", align_corners=True)
-    shares = patches[:, :_DIRECTIONS].mul(4).softmax(1)
-    turn = random.uniform(1, stream=_TURN, high=pi)
-    field = patches[:, _DIRECTIONS : _DIRECTIONS + 1] * 0.12
-    seeds = random.uniform(_DIRECTIONS, h, w, stream=_SEEDS)
-    for k in range(_DIRECTIONS):
-        sparse = (seeds[:, k : k + 1] - 0.9).clamp_(min=0).mul_(10)
-        needles = streak(sparse, turn[:, 0] + k * pi / _DIRECTIONS, 8, 7.0)
-        field = torch.addcmul(field, needles, shares[:, k : k + 1], value=6.0)
-    return field + 0.12 * random.normal(1, h, w, stream=_GRAIN)
+    patches = random.normal(_DIRECTIONS + 1, 9, 9, stream=_PATCHES)
+    *patches, clouds = enlarge(patches, (h, w)).split(1, dim=1)
+    strongest = reduce(torch.maximum, patches)
+    turn = random.uniform(1, stream=_TURN, high=pi)[:, 0]
+    seeds = random.halves(1, h, w, stream=_SEEDS)
+    field = clouds * _CLOUDS + random.normal(1, h, w, stream=_GRAIN, deviation=_GRAININESS)
+    for k, patch in enumerate(patches):
+        sparse = (seeds % _DIRECTIONS == k) & (seeds > 24000)
+        needles = streak(sparse.float(), turn + k * pi / _DIRECTIONS, _LENGTH // 2, 0.6 * _LENGTH)
+        field += torch.where(patch == strongest, needles, 0).mul_(_LENGTH * 0.6)
+    return field

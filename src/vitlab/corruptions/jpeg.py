@@ -1,22 +1,21 @@
 """JPEG without its entropy coder: what is lost is lost in the rounding, and the rounding is all that is here.
 
 ITU-T T.81 (1992): Annex A for the cosine transform, Annex K for the tables; chroma at half the resolution as in
-JFIF files. `round_trip` on a CPU calls the real codec; elsewhere the same steps run on whole batches of tensors.
+JFIF files. `real_codec` calls libjpeg, on a CPU; `tensor_codec` takes the same steps on whole batches, on any device.
 
 Shape legend: B images, C channels (1 or 3), h w pixels, 8 × 8 blocks.
 """
 
 from __future__ import annotations
 
-import io
 from concurrent.futures import ThreadPoolExecutor
 from math import cos, pi, sqrt
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from PIL import Image
 from torch import Tensor
+from torchvision.io import decode_jpeg, encode_jpeg
 
 _LUMINANCE = (
     (16, 11, 10, 16, 24, 40, 51, 61),
@@ -39,12 +38,18 @@ _TO_YCBCR = ((0.299, 0.587, 0.114), (-0.168736, -0.331264, 0.5), (0.5, -0.418688
 
 
 def real_codec(images: Tensor, quality: int) -> Tensor:
-    """Write and read every image as a JPEG file in memory, with libjpeg: (B, C, h, w) uint8 on a CPU, and back."""
-    pixels = images.permute(0, 2, 3, 1).contiguous().numpy()
-    workers = min(torch.get_num_threads(), len(pixels))
-    with ThreadPoolExecutor(max(1, workers)) as pool:
-        decoded = list(pool.map(lambda image: _write_and_read(image, quality), pixels))
-    return torch.from_numpy(np.stack(decoded)).view(images.permute(0, 2, 3, 1).shape).permute(0, 3, 1, 2)
+    """Write and read every image as a JPEG file in memory: (B, C, h, w) uint8 on a CPU to float32 of whole numbers.
+
+    This is libjpeg with its defaults, as in PIL, on as many threads as torch has.
+    """
+    results = torch.empty(images.shape)
+
+    def write_and_read(image: Tensor, result: Tensor) -> None:
+        result.copy_(decode_jpeg(encode_jpeg(image, quality)))
+
+    with ThreadPoolExecutor(max(1, min(torch.get_num_threads(), len(images)))) as pool:
+        list(pool.map(write_and_read, images, results))
+    return results
 
 
 def tensor_codec(images: Tensor, quality: int) -> Tensor:
@@ -53,7 +58,7 @@ def tensor_codec(images: Tensor, quality: int) -> Tensor:
     Within one level of libjpeg for nearly all pixels: it rounds its transforms to integers, we do not.
 
     Args:
-        images: (B, C, h, w) of 0 … 255 in any floating type, on any device. quality: 1 to 100.
+        images: (B, C, h, w) of 0 … 255 in any type, on any device. quality: 1 to 100.
 
     Returns:
         (B, C, h, w) of whole numbers 0 … 255, float32.
@@ -70,7 +75,10 @@ def tensor_codec(images: Tensor, quality: int) -> Tensor:
     mix = torch.tensor(_TO_YCBCR, device=images.device, dtype=torch.float64)
     planes = torch.einsum("ij,bjhw->bihw", mix, images).round_()  # chroma around 0
     light = _blocks_round_trip(planes[:, :1], quality_table(_LUMINANCE, quality))
-    chroma = F.avg_pool2d(_pad_to(planes[:, 1:], 2), 2).add_(0.25).round_() + 128
+    chroma = F.avg_pool2d(_pad_to(planes[:, 1:], 2), 2)
+    chroma[..., ::2] += 0.25  # libjpeg rounds means of four down and up in turns
+    chroma[..., 1::2] += 0.5
+    chroma = chroma.floor_() + 128
     chroma = _blocks_round_trip(chroma, quality_table(_CHROMINANCE, quality)) - 128
     chroma = F.interpolate(chroma, scale_factor=2, mode="bilinear", align_corners=False)[..., : size[0], : size[1]]
     blue, red = chroma.round_().split(1, dim=1)
@@ -110,9 +118,3 @@ def _cosines() -> Tensor:
 def _pad_to(planes: Tensor, multiple: int) -> Tensor:
     h, w = planes.shape[-2:]
     return F.pad(planes, (0, -w % multiple, 0, -h % multiple), mode="replicate")
-
-
-def _write_and_read(image: np.ndarray, quality: int) -> np.ndarray:
-    file = io.BytesIO()
-    Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image).save(file, "JPEG", quality=quality)
-    return np.asarray(Image.open(file))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from vitlab.corruptions.randomness import Randomness, poisson
+from vitlab.corruptions.randomness import Randomness
 
 
 def gaussian_noise(images: Tensor, random: Randomness, sigma: float) -> Tensor:
@@ -26,7 +26,7 @@ def gaussian_noise(images: Tensor, random: Randomness, sigma: float) -> Tensor:
     >>> round(noisy.mean().item(), 2), round(noisy.std().item(), 2)
     (0.5, 0.08)
     """
-    return random.normal(*images.shape[1:]).mul_(sigma).add_(images).clamp_(0, 1)
+    return random.normal(*images.shape[1:], deviation=sigma).add_(images).clamp_(0, 1)
 
 
 def shot_noise(images: Tensor, random: Randomness, photons: float) -> Tensor:
@@ -42,8 +42,7 @@ def shot_noise(images: Tensor, random: Randomness, photons: float) -> Tensor:
     >>> shot_noise(black, Randomness.of(0, "shot_noise", 1, [0]), 60).sum().item()
     0.0
     """
-    counts = poisson(images * photons, random.uniform(*images.shape[1:]), most=int(photons))
-    return counts.div_(photons)
+    return random.poisson(images, most=int(photons)).div_(photons)
 
 
 def impulse_noise(images: Tensor, random: Randomness, amount: float) -> Tensor:
@@ -59,8 +58,9 @@ def impulse_noise(images: Tensor, random: Randomness, amount: float) -> Tensor:
     >>> noisy.unique().tolist(), round((noisy != 0.5).float().mean().item(), 1)
     ([0.0, 0.5, 1.0], 0.1)
     """
-    numbers = random.uniform(*images.shape[1:])
-    return images.masked_fill(numbers < amount, 0).masked_fill_(numbers < amount / 2, 1)
+    numbers, cells = random.halves(*images.shape[1:]), round(amount * 2**15)
+    # Half of the cells below zero and half of those above: one comparison finds both, one says which.
+    return torch.where(numbers.abs() < cells, (numbers > 0).float(), images)
 
 
 def speckle_noise(images: Tensor, random: Randomness, sigma: float) -> Tensor:
@@ -75,4 +75,4 @@ def speckle_noise(images: Tensor, random: Randomness, sigma: float) -> Tensor:
     >>> speckle_noise(torch.zeros(1, 3, 2, 2), Randomness.of(0, "speckle_noise", 1, [0]), 0.6).sum().item()
     0.0
     """
-    return torch.addcmul(images, random.normal(*images.shape[1:]).mul_(sigma), images).clamp_(0, 1)
+    return random.normal(*images.shape[1:], mean=1, deviation=sigma).mul_(images).clamp_(0, 1)

@@ -50,7 +50,7 @@ def snow(
     1.0
     """
     h, w = images.shape[-2:]
-    flakes = zoom_in(random.normal(1, h, w).mul_(deviation).add_(mean), zoom)
+    flakes = zoom_in(random.normal(1, h, w, mean=mean, deviation=deviation), zoom)
     flakes = torch.where(flakes < threshold, 0, flakes).clamp_(0, 1)
     angle = random.uniform(1, stream=1, low=-3 * pi / 4, high=-pi / 4)[:, 0]
     flakes = streak(flakes, angle, int(radius), sigma)[..., :h, :w].mul(255).round_().div_(255)
@@ -146,7 +146,7 @@ def spatter(
     True
     """
     h, w = images.shape[-2:]
-    layer = smooth(random.normal(1, h, w).mul_(deviation).add_(mean), sigma)
+    layer = smooth(random.normal(1, h, w, mean=mean, deviation=deviation), sigma)
     if mud:
         cover = smooth((layer > threshold).float(), strength)
         cover = torch.where(cover < 0.8, 0, cover)

@@ -1,7 +1,7 @@
 """Instruments: each measures one thing about a model. One file each; the file's name is the instrument's name.
 
-A file holds the maths first, as pure functions, then `measure(model, batches, **settings) -> Measurement` and its `CARD`.
-Instruments never print, plot or write.
+A file holds the maths first, as pure functions, then `measure(model, batches, **settings) -> Measurement` and its
+`CARD`. Instruments never print, plot or write.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from vitlab.core.measurement import Measurement
 __all__ = ["measure", "measure_together"]
 
 
-def measure(name: str, model: Any, batches: Iterable[Any], *, subject: str | None = None, **settings: Any) -> Measurement:
+def measure(
+    name: str, model: Any, batches: Iterable[Any], *, subject: str | None = None, **settings: Any
+) -> Measurement:
     """Measure a model with the instrument of that name.
 
     Args:
@@ -43,7 +45,9 @@ def measure(name: str, model: Any, batches: Iterable[Any], *, subject: str | Non
     if isinstance(batches, Iterable) and not hasattr(batches, "shape"):
         result: Measurement = run(model, batches, **settings)
         return replace(result, subject=subject) if subject else result
-    raise VitlabError(f"batches must be an iterable of (images, targets), not {type(batches).__name__}; wrap one in a list")
+    raise VitlabError(
+        f"batches must be an iterable of (images, targets), not {type(batches).__name__}; wrap one in a list"
+    )
 
 
 def measure_together(names: Sequence[str], model: Any, batches: Iterable[Any]) -> dict[str, Measurement]:
@@ -64,7 +68,9 @@ def measure_together(names: Sequence[str], model: Any, batches: Iterable[Any]) -
     modules = {name: importlib.import_module(known[name]) for name in names}
     apart = [name for name, module in modules.items() if not hasattr(module, "Watch")]
     if apart or not modules:
-        raise VitlabError(f"measure_together runs instruments of one pass, not {', '.join(apart) or 'none'}; use measure for others")
+        raise VitlabError(
+            f"measure_together runs instruments of one pass, not {', '.join(apart) or 'none'}; use measure for others"
+        )
     from vitlab.instruments.observation import observe
 
     found = observe(model, batches, [module.Watch() for module in modules.values()])

@@ -80,7 +80,7 @@ class Watch(RowSums):
             if known is not None:
                 self._distances[layouts] = known
         if not self._distances:
-            raise VitlabError(f"{self.kind} needs positions, and all windows of this model are padded; feed a size that they tile")
+            raise VitlabError(f"{self.kind} needs positions, and all windows are padded; feed a size that they tile")
 
     def sums(self, block: Block, rows: slice, weights: Tensor) -> tuple[Tensor, ...]:
         """-> (B, H)."""
@@ -123,20 +123,21 @@ class Watch(RowSums):
 def measure(model: nn.Module, batches: Iterable[Any], *, renormalise: bool = False) -> Measurement:
     """Distance between tokens that attend to each other, by layer and head.
 
-    Only spatial tokens count: rows and columns of prefix tokens are left out. Coordinates run from 0 to 1 along each side and
-    a token stands in the middle of its cell (`token_positions`), a convention that is ours: the paper only says "normalised".
-    A window sees its tokens where they are in the whole image, and 0 = a_ij for tokens of other windows.
+    Only spatial tokens count: rows and columns of prefix tokens are left out. Coordinates run from 0 to 1 along each
+    side and a token stands in the middle of its cell (`token_positions`), which is our choice: the paper only says
+    "normalised". Tokens of a window stand where they are in the whole image, and a_ij = 0 between tokens of different
+    windows.
 
     Args:
         model: a model with attention maps; it runs in evaluation mode.
         batches: yields (images, targets) or images.
-        renormalise: make every row sum to 1 over the spatial keys. The paper's formula takes a_ij as it is, so that what goes
-            to the class token counts as no distance: the default.
+        renormalise: make every row sum to 1 over the spatial keys. The paper's formula takes a_ij as it is, so that
+            what goes to the class token counts as no distance: the default.
 
     Returns:
-        `distance` (layer, head), the paper's mean over all pairs i ≠ j of the map, which falls as 1/N with the number of tokens;
-        `attended` (layer, head), the mean over queries of Σ_j a_ij d_ij: how far a query looks, whatever N is;
-        `uniform` (layer), what `attended` is under uniform attention. NaN for layers whose windows are padded.
+        `distance` (layer, head), the paper's mean over all pairs i ≠ j of the map, which falls as 1/N with the number
+        of tokens; `attended` (layer, head), the mean over queries of Σ_j a_ij d_ij: how far a query looks, whatever N
+        is; `uniform` (layer), what `attended` is under uniform attention. NaN for layers whose windows are padded.
     """
     return observe(model, batches, [Watch(renormalise)])[0]
 

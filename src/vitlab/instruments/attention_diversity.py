@@ -1,6 +1,6 @@
-"""Attention diversity: how alike the heads of a layer and the rows of a map are, and how local each head is (TAPADL Fig. 4).
+"""Attention diversity: how alike heads and rows of a layer's attention are, and how local each head is (TAPADL Fig. 4).
 
-    heads   cos(A_h, A_g) of two heads' maps, each taken as one vector (Sec. 4.1.2: 0.63 for FAN-B, 0.27 with TAP and ADL)
+    heads   cos(A_h, A_g) of two heads' maps, each one vector (Sec. 4.1.2: 0.63 for FAN-B, 0.27 with TAP and ADL)
     rows    (1/N) Σ_i cos(A_i, Ā), Ā = (1/N) Σ_i A_i, what the diversification loss lowers (Eq. 2)
     local   Σ_j a_ij over j = i, and over the 3×3 neighbourhood of i
 
@@ -20,7 +20,7 @@ from vitlab.core.anatomy import Anatomy, Block, TokenLayout
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.instruments.observation import Result, observe, table
-from vitlab.instruments.row_sums import RowSums, by_image
+from vitlab.instruments.row_sums import RowSums, by_image, split_windows
 from vitlab.instruments.token_positions import cells_apart
 
 CARD = Card(
@@ -51,7 +51,7 @@ def head_similarity(gram: Tensor) -> Tensor:
 
 
 def row_sums(weights: Tensor) -> Tensor:
-    """Σ_i A_i and Σ_i A_i / |A_i|: all that the mean likeness to the mean row needs, and both add up over pieces of rows.
+    """Σ_i A_i and Σ_i A_i / |A_i|: all that the likeness to the mean row needs, and both add up over pieces of rows.
 
     Args:
         weights: (..., N, M)
@@ -77,7 +77,7 @@ def row_similarity(sums: Tensor, rows: int) -> Tensor:
     (tensor(0.5000), tensor(1.))
     """
     total, units = sums[..., 0, :], sums[..., 1, :]
-    length = torch.linalg.vector_norm(total, dim=-1).clamp_min(_TINY)
+    length: Tensor = torch.linalg.vector_norm(total, dim=-1).clamp_min(_TINY)
     return (total * units).sum(-1) / length / rows
 
 
@@ -88,7 +88,7 @@ class Watch(RowSums):
 
     def __init__(self, tau: float = 0.0) -> None:
         if tau < 0:
-            raise VitlabError(f"{self.kind} got tau={tau}; expected a threshold of at least 0, in multiples of uniform attention")
+            raise VitlabError(f"{self.kind} got tau={tau}; expected at least 0, in multiples of uniform attention")
         self.settings = {"tau": tau}
         self._tau = tau
         self._near: dict[tuple[TokenLayout, TokenLayout], Tensor | None] = {}
@@ -99,7 +99,7 @@ class Watch(RowSums):
         for layouts in map(_layouts, self.blocks):
             if layouts not in self._near:
                 apart = cells_apart(*layouts)
-                self._near[layouts] = None if apart is None else torch.stack((apart == 0, apart <= 1), -1)
+                self._near[layouts] = None if apart is None else torch.stack((apart == 0, apart <= 1))
 
     def sums(self, block: Block, rows: slice, weights: Tensor) -> tuple[Tensor, ...]:
         """-> gram (B, H, H), mass near the diagonal (B, H, 2), sums of rows (B·T, H, 2, M), how many rows ()."""
@@ -112,14 +112,15 @@ class Watch(RowSums):
         else:
             near = self._near[_layouts(block)] = near.to(weights)
             whole = flat if self._tau == 0 else by_image(weights, windows)
-            mass = whole @ near[:, rows].flatten(0, 2)
+            # One product for each mask: a matrix of two columns takes seven times as long.
+            mass = torch.stack([whole @ mask[:, rows].flatten() for mask in near], -1)
         return flat @ flat.mT, mass, row_sums(cut), torch.tensor(weights.shape[-2])
 
     def values(self, block: Block, *sums: Tensor) -> Tensor:
         """-> (B, H, 3 + H): mass on itself, mass on the neighbourhood, likeness of rows, likeness to each head."""
         gram, mass, of_rows, count = sums
         queries = _layouts(block)[0]
-        rows = row_similarity(of_rows, int(count)).unflatten(0, (-1, queries.windows)).mean(1)
+        rows = split_windows(row_similarity(of_rows, int(count)), queries.windows).mean(1)
         return torch.cat((mass / (queries.tokens - queries.prefix), rows[..., None], head_similarity(gram)), -1)
 
     def result(self, anatomy: Anatomy) -> Result:
@@ -141,20 +142,22 @@ class Watch(RowSums):
 def measure(model: nn.Module, batches: Iterable[Any], *, tau: float = 0.0) -> Measurement:
     """Likeness of heads and of rows, and the mass near the diagonal, by layer and head.
 
-    All rows and columns count for the likenesses, prefix tokens included; only spatial ones for the masses. A windowed map is
-    one vector over all windows for the likeness of heads; its rows are compared with the mean row of their window.
+    All rows and columns count for the likenesses, prefix tokens included; only spatial ones for the masses. A windowed
+    map is one vector over all windows for the likeness of heads; its rows are compared with the mean row of their
+    window.
 
     Args:
         model: a model with attention maps; it runs in evaluation mode.
         batches: yields (images, targets) or images.
-        tau: entries below tau / M are set to 0 before the likenesses, as in the loss (Eq. 1, there tau = 2). TAPADL says neither
-            whether its 0.63 and 0.27 are thresholded nor how pairs are averaged; 0 and the plain mean are our choice.
+        tau: entries below tau / M are set to 0 before the likenesses, as in the loss (Eq. 1, there tau = 2). TAPADL
+            says neither whether its 0.63 and 0.27 are thresholded nor how pairs are averaged; 0 and the plain mean are
+            ours.
 
     Returns:
-        Means over images: `head_similarity` (layer), the mean over pairs of different heads, NaN where there is one head;
+        Means over images: `head_similarity` (layer), the mean over pairs of different heads, NaN where there is one;
         `head_pairs` (layer, head, other head); `row_similarity` (layer, head); `self_mass` and `neighbourhood_mass`
-        (layer, head), the mass on the token itself and on the 3×3 tokens around it, itself included, counted in cells of the
-        coarser grid where queries and keys have different ones; NaN where windows are padded.
+        (layer, head), the mass on the token itself and on the 3×3 tokens around it, itself included, counted in cells
+        of the coarser grid where queries and keys have different ones; NaN where windows are padded.
     """
     return observe(model, batches, [Watch(tau)])[0]
 

@@ -19,6 +19,7 @@ from vitlab.attention import AttentionCall, entropy
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.measurement import Card, Measurement
 from vitlab.instruments.observation import Observer, Result, attention_blocks, observe, table
+from vitlab.instruments.row_sums import refuse_nan
 
 CARD = Card(
     title="Entropy of attention rows, by layer and head",
@@ -56,20 +57,24 @@ class Watch(Observer):
             return
         found = entropy(weights)
         self._keys[block.name] = weights.shape[-1]
-        self._entropies[block.name].append(found.transpose(0, 1).flatten(1).cpu())
+        self._entropies[block.name].append(found.transpose(0, 1).flatten(1))
         if rows.start == 0 and call.queries.prefix:
-            self._class_rows[block.name].append(found[:, :, 0].cpu())
+            self._class_rows[block.name].append(found[:, :, 0])
 
     def result(self, anatomy: Anatomy) -> Result:
         """Mean and tails by layer and head."""
-        rows = [torch.cat(self._entropies[block.name], 1) for block in self._blocks]
+        rows = [torch.cat(self._entropies[block.name], 1).cpu() for block in self._blocks]
+        for block, row in zip(self._blocks, rows, strict=True):
+            refuse_nan(self.kind, block.name, row)
         limits = np.array([bound(self._keys[block.name]) for block in self._blocks])
         mean = table([row.mean(1) for row in rows])
         values = {
             "mean": mean,
             "p15": table([_quantile(row, 0.15) for row in rows]),
             "p85": table([_quantile(row, 0.85) for row in rows]),
-            "class_row": table([self._class_row(block, len(row)) for block, row in zip(self._blocks, rows, strict=True)]),
+            "class_row": table(
+                [self._class_row(block, len(row)) for block, row in zip(self._blocks, rows, strict=True)]
+            ),
             "normalised": mean / limits[:, None],
             "bound": limits,
         }
@@ -90,9 +95,10 @@ def measure(model: nn.Module, batches: Iterable[Any]) -> Measurement:
         batches: yields (images, targets) or images.
 
     Returns:
-        `mean`, `p15`, `p85` (layer, head) over images and query tokens, `class_row` (layer, head) of the first prefix token
-        (NaN where there is none), `normalised` = mean / bound, and `bound` (layer). The paper's text speaks of the top
-        15 %, its figure of the 15th percentile: both tails are given. Layers with fewer heads are filled with NaN.
+        `mean`, `p15`, `p85` (layer, head) over images and query tokens, `class_row` (layer, head) of the first prefix
+        token (NaN where there is none), `normalised` = mean / bound, and `bound` (layer). The paper's text speaks of
+        the top 15 %, its figure of the 15th percentile: both tails are given. Layers with fewer heads are filled with
+        NaN.
     """
     return observe(model, batches, [Watch()])[0]
 

@@ -62,9 +62,16 @@ class RowSums(Observer):
 def refuse_nan(kind: str, layer: str, values: Tensor) -> None:
     """An error where attention is not a number: no instrument may average that away."""
     if values.isnan().any():
-        raise VitlabError(f"{kind}: attention in {layer} is not a number; check the model's weights and the images for NaN")
+        raise VitlabError(
+            f"{kind}: attention in {layer} is not a number; check the model's weights and the images for NaN"
+        )
 
 
 def by_image(weights: Tensor, windows: int) -> Tensor:
     """(B·T, H, n, M) -> (B, H, T·n·M): all entries of an image's map in one line, a view where there is one window."""
-    return weights.unflatten(0, (-1, windows)).transpose(1, 2).flatten(2)
+    return split_windows(weights, windows).transpose(1, 2).flatten(2)
+
+
+def split_windows(x: Tensor, windows: int) -> Tensor:
+    """(B·T, ...) -> (B, T, ...)."""
+    return x.reshape(-1, windows, *x.shape[1:])

@@ -1,4 +1,4 @@
-"""Token overfocus: how much of all attention a few tokens receive, the vertical lines of a map as a number (TAPADL Fig. 1).
+"""Token overfocus: how much of all attention a few tokens receive, the vertical lines of a map (TAPADL Fig. 1).
 
     r_j = (1/N) Σ_i a_ij,   Σ_j r_j = 1;   top(s) = the sum of the largest s · M of the r_j
 
@@ -18,7 +18,7 @@ from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.instruments.observation import Result, observe, table
-from vitlab.instruments.row_sums import RowSums
+from vitlab.instruments.row_sums import RowSums, by_image
 
 CARD = Card(
     title="Share of attention that the most attended tokens receive, by layer and head",
@@ -73,7 +73,7 @@ class Watch(RowSums):
 
     def __init__(self, shares: Sequence[float] = (0.05, 0.1)) -> None:
         if not shares or not all(0 < share <= 1 for share in shares):
-            raise VitlabError(f"{self.kind} got shares={tuple(shares)}; expected numbers above 0 and at most 1, for example 0.05")
+            raise VitlabError(f"{self.kind} got shares={tuple(shares)}; expected parts of the tokens, such as 0.05")
         self.settings = {"shares": list(shares)}
         self._shares = tuple(shares)
 
@@ -84,7 +84,7 @@ class Watch(RowSums):
     def values(self, block: Block, *sums: Tensor) -> Tensor:
         """-> (B, H + 1, k): the columns of all windows side by side; the last row is the map averaged over heads."""
         assert block.mixer.keys is not None
-        received = sums[0].unflatten(0, (-1, block.mixer.keys.windows)).transpose(1, 2).flatten(2)
+        received = by_image(sums[0], block.mixer.keys.windows)
         received = torch.cat((received, received.mean(1, keepdim=True)), 1)
         largest = (received / received.sum(-1, keepdim=True)).sort(-1, descending=True).values
         tops = [_top(largest, share) for share in self._shares]
@@ -102,13 +102,17 @@ class Watch(RowSums):
             "gini_of_mean": np.array([float(layer[-1, 1]) for layer in layers]),
         }
         dims = {name: ("layer", "head")[: value.ndim] for name, value in values.items()}
-        return Result(values, {**dims, "top": ("share", "layer", "head")}, {**self.axes(columns[0].shape[1]), "share": self._shares})
+        return Result(
+            values,
+            {**dims, "top": ("share", "layer", "head")},
+            {**self.axes(columns[0].shape[1]), "share": self._shares},
+        )
 
 
 def measure(model: nn.Module, batches: Iterable[Any], *, shares: Sequence[float] = (0.05, 0.1)) -> Measurement:
     """How unequally attention is spread over the tokens that receive it, by layer and head.
 
-    Every row and column counts, prefix tokens included; with windows, the columns of all windows of an image are compared.
+    Every row and column counts, prefix tokens included; the columns of all windows of an image are compared.
 
     Args:
         model: a model with attention maps; it runs in evaluation mode.

@@ -15,21 +15,22 @@ from vitlab.core.anatomy import TokenLayout
 def positions(layout: TokenLayout) -> Tensor | None:
     """Centres of the grid's cells in coordinates that run from 0 to 1 along each side, window after window.
 
-    Token (row, column) of an h × w grid stands at ((row + ½) / h, (column + ½) / w), so that grids of different sizes over the
-    same image share their coordinates: a key of a reduced map stands in the middle of the cells that it summarises. A
-    shifted window that wraps around the border keeps the true positions of its tokens.
+    Token (row, column) of an h × w grid stands at ((row + ½) / h, (column + ½) / w), so that grids of different sizes
+    over the same image share their coordinates: a key of a reduced map stands in the middle of the cells that it
+    summarises. A shifted window that wraps around the border keeps the true positions of its tokens.
 
     Args:
         layout: how the tokens lie.
 
     Returns:
-        (T, n, 2) for the tokens of the grid, prefix tokens left out; None where the order in the windows is not known (padded).
+        (T, n, 2) for the tokens of the grid, prefix tokens left out; None where windows are padded, their order
+        unknown.
 
     >>> positions(TokenLayout((1, 2)))
     tensor([[[0.5000, 0.2500],
              [0.5000, 0.7500]]])
     """
-    if layout.windows > 1 and (layout.permutation is None or layout.prefix):
+    if layout.permutation == () or (layout.windows > 1 and (layout.permutation is None or layout.prefix)):
         return None
     h, w = layout.grid
     index = torch.arange(h * w) if layout.permutation is None else torch.tensor(layout.permutation)
@@ -52,7 +53,7 @@ def distances(queries: TokenLayout, keys: TokenLayout) -> Tensor | None:
 
 
 def cells_apart(queries: TokenLayout, keys: TokenLayout) -> Tensor | None:
-    """How many cells, along rows or columns, whichever is more, lie between a query and a key: 0 itself, 1 its 3×3 neighbourhood.
+    """Steps between a query and a key, along rows or columns, whichever is more: 1 or less in its 3×3 neighbourhood.
 
     Counted in cells of the coarser grid where the two differ: a query is "itself" for the reduced key that covers it.
 

@@ -33,10 +33,12 @@ _QUIET = 60.0  # seconds between the checkpoints at the ends of epochs
 class Feed(Protocol):
     """Where batches come from: the same ones for the same epoch, from any batch on."""
 
-    steps_per_epoch: int
+    def __len__(self) -> int:
+        """Batches of an epoch."""
+        ...
 
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch, from batch `start` on."""
+    def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch, from `start_batch` on."""
         ...
 
 
@@ -92,7 +94,7 @@ def train(
             run.forget_after(progress.step)
     captures = recipe.compile and world.size == 1 and world.device.type == "cuda" and recipe.precision != "float16"
 
-    steps, row, saved = feed.steps_per_epoch, dict[str, Any](), time.monotonic()
+    steps, row, saved = len(feed), dict[str, Any](), time.monotonic()
     if steps == 0:
         raise VitlabError(f"the training set is smaller than one batch of {recipe.batch_size}; lower batch_size")
     if progress.step >= steps * recipe.epochs and run.metrics():
@@ -101,7 +103,12 @@ def train(
     def save() -> None:
         tensors = _state(model, ema, optimizer)
         if world.leads:
-            about = {"epoch": progress.epoch, "batch": progress.batch, "count": progress.count, "total": float(progress.total)}
+            about = {
+                "epoch": progress.epoch,
+                "batch": progress.batch,
+                "count": progress.count,
+                "total": float(progress.total),
+            }
             run.save_checkpoint(progress.step, tensors, about)
 
     def note(row: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ def make_optimizer(model: nn.Module, settings: recipes.Optimizer, device: torch.
     On CUDA the update is fused and its learning rate is a tensor, so that a step can be captured in a graph.
     """
     exempt = set(model.no_weight_decay()) if hasattr(model, "no_weight_decay") else set()
-    groups = param_groups_weight_decay(model, settings.weight_decay, exempt)
+    groups = param_groups_weight_decay(model, settings.weight_decay, no_weight_decay_list=exempt)
     if settings.name == "sgd":
         return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum, nesterov=True)
     on_cuda = device.type == "cuda"

@@ -1,0 +1,218 @@
+"""Attention maps: the maps of chosen images, layers, heads and query tokens (CB Fig. 10; TAPADL Figs. 1, 3, 4).
+
+Shape legend: I chosen images, T windows, H heads, N query tokens, M key tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vitlab.attention import AttentionCall
+from vitlab.core.anatomy import Anatomy, Block, TokenLayout
+from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.measurement import Card, Measurement
+from vitlab.instruments.observation import Observer, Result, attention_blocks, observe
+from vitlab.instruments.row_sums import refuse_nan, split_windows
+from vitlab.instruments.token_positions import positions
+from vitlab.tokens import orders
+
+CARD = Card(
+    title="Attention maps of chosen images, layers, heads and query tokens",
+    paper="CB Fig. 10; TAPADL Figs. 1, 3, 4",
+    cost="one forward over the chosen images",
+    needs=("attention",),
+)
+
+Heads = Sequence[int] | Literal["mean"] | None
+
+
+def emphasise(rows: Tensor, threshold: float = 0.0, minmax: bool = False) -> Tensor:
+    """Entries below threshold / M set to 0, then, where asked, each row stretched to [0, 1] (CB Sec. 4.5, Fig. 10).
+
+    The paper applies "the same thresholding and min-max normalization" to both models and gives no numbers; a threshold
+    in multiples of uniform attention 1 / M is our reading.
+
+    Args:
+        rows: (..., M)
+        threshold: in multiples of 1 / M.
+        minmax: (a − min a) / (max a − min a); a row of equal entries becomes 0.
+
+    Returns:
+        (..., M)
+
+    >>> emphasise(torch.tensor([0.5, 0.3, 0.1, 0.1]), threshold=1)
+    tensor([0.5000, 0.3000, 0.0000, 0.0000])
+    >>> emphasise(torch.tensor([0.5, 0.3, 0.1, 0.1]), minmax=True)
+    tensor([1.0000, 0.5000, 0.0000, 0.0000])
+    """
+    rows = rows * (rows >= threshold / rows.shape[-1])
+    if minmax:
+        low, high = rows.amin(-1, keepdim=True), rows.amax(-1, keepdim=True)
+        rows = (rows - low) / (high - low).clamp_min(torch.finfo(rows.dtype).tiny)
+    return rows
+
+
+def whole_map(weights: Tensor, queries: TokenLayout, keys: TokenLayout) -> Tensor:
+    """Windows put back into one map, rows and columns in full-map order; 0 between tokens of different windows.
+
+    Args:
+        weights: (I·T, H, n, m)
+        queries, keys: how rows and columns lie.
+
+    Returns:
+        (I, H, N, M)
+
+    >>> whole_map(torch.ones(2, 1, 1, 1), *[TokenLayout((1, 2), windows=2, permutation=(1, 0))] * 2)[0, 0]
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+    if queries.permutation is None or keys.permutation is None:
+        return weights
+    split = split_windows(weights, queries.windows).transpose(1, 2)  # (I, H, T, n, m)
+    dense = weights.new_zeros(*split.shape[:4], queries.windows, split.shape[4])
+    each = torch.arange(queries.windows)
+    dense[:, :, each, :, each] = split.movedim(2, 0)  # the diagonal of windows: (T, I, H, n, m)
+    rows, columns = (orders(layout, weights.device)[1] for layout in (queries, keys))
+    return dense.flatten(4, 5).flatten(2, 3)[:, :, rows][:, :, :, columns]
+
+
+class _Keep(Observer):
+    """Keeps the maps of the chosen layers."""
+
+    kind = "attention_maps"
+    wants_attention = True
+
+    def __init__(
+        self, images: list[int], layers: Sequence[str | int], heads: Heads, queries: Sequence[int] | None, **look: Any
+    ) -> None:
+        self._images, self._layers, self._heads, self._queries, self._look = images, layers, heads, queries, look
+
+    def begin(self, anatomy: Anatomy) -> None:
+        """Which layers are meant."""
+        self._blocks = _chosen_blocks(attention_blocks(anatomy, self.kind), self._layers)
+        self._pieces: dict[str, list[Tensor]] = {block.name: [] for block in self._blocks}
+
+    def rows(self, block: Block, call: AttentionCall, rows: slice, weights: Tensor) -> None:
+        """A piece of a map."""
+        if block.name in self._pieces:
+            self._pieces[block.name].append(weights.cpu())
+
+    def result(self, anatomy: Anatomy) -> Result:
+        """The maps, and the grids by which to draw them."""
+        values: dict[str, np.ndarray] = {}
+        dims: dict[str, tuple[str, ...]] = {"key_grid": ("layer", "side"), "key_prefix": ("layer",)}
+        axes: dict[str, tuple[Any, ...]] = {
+            "layer": tuple(block.name for block in self._blocks),
+            "side": ("height", "width"),
+            "image": tuple(self._images),
+        }
+        for block in self._blocks:
+            found, heads, queries = self._select(block)
+            values[block.name] = found.numpy()
+            own = [f"{axis} of {block.name}" for axis in ("head", "query", "key")]
+            dims[block.name] = ("image", *own)
+            axes |= {own[0]: tuple(heads), own[1]: tuple(queries)}
+        keys = [block.mixer.keys for block in self._blocks if block.mixer.keys is not None]
+        values |= {"key_grid": np.array([k.grid for k in keys]), "key_prefix": np.array([k.prefix for k in keys])}
+        return Result(values, dims, axes)
+
+    def _select(self, block: Block) -> tuple[Tensor, list[Any], list[int]]:
+        queries, keys = block.mixer.queries, block.mixer.keys
+        assert queries is not None and keys is not None
+        if positions(queries) is None or positions(keys) is None:
+            raise VitlabError(
+                f"the windows of {block.name} are padded and cannot be put back; feed a size that they tile"
+            )
+        found = torch.cat(self._pieces[block.name], 2)
+        refuse_nan(self.kind, block.name, found)
+        heads: list[Any] = ["mean"]
+        if self._heads == "mean":
+            found = found.mean(1, keepdim=True)
+        else:
+            heads = _chosen(self._heads, found.shape[1], f"head of {block.name}")
+            found = found[:, heads]
+        found = whole_map(emphasise(found, **self._look), queries, keys)
+        tokens = _chosen(self._queries, found.shape[2], f"query token of {block.name}")
+        return found[:, :, tokens], heads, tokens
+
+
+def measure(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    images: Sequence[int] = (0,),
+    layers: Sequence[str | int] = (-1,),
+    heads: Heads = None,
+    queries: Sequence[int] | None = None,
+    threshold: float = 0.0,
+    minmax: bool = False,
+) -> Measurement:
+    """The maps of chosen images, layers, heads and query tokens.
+
+    Args:
+        model: a model with attention maps; it runs in evaluation mode.
+        batches: yields (images, targets) or images.
+        images: places of the images in the data; the first by default.
+        layers: names or numbers (negative from the end) of blocks with attention, class attention not counted.
+        heads: numbers of heads, `"mean"` for their average (TAPADL Fig. 1), None for all.
+        queries: numbers of query tokens, prefix tokens first, then the grid row by row (0 is the class token where
+            there is one, negative from the end); None for all.
+        threshold: entries below this multiple of uniform attention, over the keys of a window, become 0.
+        minmax: stretch each row to [0, 1].
+
+    Returns:
+        For every layer, under its name, (image, head, query, key), the tokens of windowed layers in full-map order
+        with 0 outside a query's window; `key_grid` (layer, side) and `key_prefix` (layer), by which to draw a row as a
+        picture.
+    """
+    if threshold < 0:
+        raise VitlabError(
+            f"attention_maps got threshold={threshold}; expected a multiple of uniform attention, at least 0"
+        )
+    keep = _Keep(list(images), layers, heads, queries, threshold=threshold, minmax=minmax)
+    keep.settings = {
+        "heads": heads if heads is None or heads == "mean" else list(heads),
+        "threshold": threshold,
+        "minmax": minmax,
+    }
+    return observe(model, [_gather(batches, list(images))], [keep])[0]
+
+
+def _gather(batches: Iterable[Any], wanted: list[int]) -> Tensor:
+    """The chosen images as one batch; reads no further than the last of them."""
+    if not wanted or min(wanted) < 0:
+        raise VitlabError(f"attention_maps got images={wanted}; expected places in the data, 0 or more")
+    found: dict[int, Tensor] = {}
+    start = 0
+    for item in batches:
+        batch = item[0] if isinstance(item, (tuple, list)) else item
+        found |= {i: batch[i - start] for i in wanted if start <= i < start + len(batch)}
+        start += len(batch)
+        if start > max(wanted):
+            return torch.stack([found[i] for i in wanted])
+    raise VitlabError(f"attention_maps was asked for image {max(wanted)}, but the data holds {start} images")
+
+
+def _chosen_blocks(blocks: list[Block], layers: Sequence[str | int]) -> list[Block]:
+    names = [block.name for block in blocks]
+    chosen = []
+    for layer in layers:
+        if isinstance(layer, str) and layer not in names:
+            raise unknown("layer with attention", layer, names)
+        chosen.append(
+            names.index(layer) if isinstance(layer, str) else _chosen([layer], len(names), "layer with attention")[0]
+        )
+    return [blocks[i] for i in dict.fromkeys(chosen)]
+
+
+def _chosen(numbers: Sequence[int] | None, count: int, what: str) -> list[int]:
+    """Numbers from 0 on; an error for one that does not exist."""
+    for number in numbers or ():
+        if not isinstance(number, int) or not -count <= number < count:
+            raise VitlabError(f"no {what} {number!r}; there are {count}, 0 to {count - 1}")
+    return list(range(count)) if numbers is None else [number % count for number in numbers]

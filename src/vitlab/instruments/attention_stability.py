@@ -1,0 +1,227 @@
+"""Attention stability: how alike attention is on a clean image and on its corrupted twin (TAPADL Figs. 1, 5).
+
+    s = ⟨A, A'⟩ / (|A| |A'|)   for each image, layer and head, A the map on the image, A' on the corrupted image
+
+Shape legend: B batch, T windows, H heads, N query tokens, M key tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vitlab.core.anatomy import Anatomy, Block
+from vitlab.core.batches import Batches
+from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.measurement import Card, Measurement
+from vitlab.corruptions import corrupt
+from vitlab.corruptions.noise import gaussian_noise
+from vitlab.corruptions.randomness import Randomness
+from vitlab.instruments.observation import Result, observe, table
+from vitlab.instruments.row_sums import RowSums, split_windows
+
+CARD = Card(
+    title="Likeness of attention on clean and corrupted images, by layer and head",
+    paper="TAPADL Figs. 1, 5",
+    cost="two forwards",
+    needs=("attention", "pixels"),
+    higher_is_better=True,
+)
+
+Unit = Literal["map", "row"]
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+def similarity(clean: Tensor, other: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Inner products that the cosine of two maps needs, row by row: A·A', A·A and A'·A'.
+
+    Args:
+        clean, other: (..., N, M)
+
+    Returns:
+        Three times (..., N).
+
+    >>> both, first, second = similarity(torch.eye(2), torch.full((2, 2), 0.5))
+    >>> both.sum() / (first.sum() * second.sum()).sqrt()
+    tensor(0.7071)
+    """
+    return torch.linalg.vecdot(clean, other), torch.linalg.vecdot(clean, clean), torch.linalg.vecdot(other, other)
+
+
+class _Compare(RowSums):
+    """Compares the first half of every batch, clean images, with the second half, their corrupted twins."""
+
+    kind = "attention_stability"
+
+    def __init__(self, unit: Unit, bins: int) -> None:
+        if unit not in get_args(Unit):
+            raise unknown("unit of attention_stability", unit, get_args(Unit))
+        if bins < 1:
+            raise VitlabError(f"{self.kind} got bins={bins}; expected at least one")
+        self._unit, self._bins = unit, bins
+
+    def sums(self, block: Block, rows: slice, weights: Tensor) -> tuple[Tensor, ...]:
+        """-> inner products (3, B·T, H), or the sum over rows of their cosines (1, B·T, H), and how many rows ()."""
+        products = torch.stack(similarity(*weights.chunk(2)))
+        if self._unit == "row":
+            products = (products[0] / (products[1] * products[2]).sqrt())[None]
+        return products.sum(-1), torch.tensor(weights.shape[-2])
+
+    def values(self, block: Block, *sums: Tensor) -> Tensor:
+        """-> (B, H, 1)."""
+        assert block.mixer.queries is not None
+        products = [split_windows(product, block.mixer.queries.windows) for product in sums[0]]
+        if self._unit == "row":
+            return products[0].mean(1)[..., None] / int(sums[1])
+        both, clean, other = (product.sum(1) for product in products)
+        return (both / (clean * other).sqrt())[..., None]
+
+    def result(self, anatomy: Anatomy) -> Result:
+        """Distributions over images."""
+        layers = [found[..., 0].T for found in self.found()]  # (H, images)
+        edges = np.linspace(0.0, 1.0, self._bins + 1)
+        histograms = [_shares(layer.numpy(), edges) for layer in layers]
+        heads = max(len(layer) for layer in layers)
+        everything = np.concatenate([layer.numpy().ravel() for layer in layers])
+        values = {
+            "mean": table([layer.mean(1) for layer in layers]),
+            "quantiles": np.stack([table([_quantile(layer, q) for layer in layers]) for q in QUANTILES]),
+            "histogram": np.stack(
+                [np.pad(h, ((0, heads - len(h)), (0, 0)), constant_values=np.nan) for h in histograms]
+            ),
+            "distribution": _shares(everything[None], edges)[0],
+            "overall": np.array(everything.mean()),
+        }
+        dims: dict[str, tuple[str, ...]] = {
+            "mean": ("layer", "head"),
+            "quantiles": ("quantile", "layer", "head"),
+            "histogram": ("layer", "head", "similarity"),
+            "distribution": ("similarity",),
+            "overall": (),
+        }
+        centres = tuple(float(centre) for centre in (edges[:-1] + edges[1:]) / 2)
+        return Result(values, dims, {**self.axes(heads), "quantile": QUANTILES, "similarity": centres})
+
+
+def measure(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    corruption: str | Callable[[Tensor], Tensor] = "gaussian_noise",
+    severity: int = 3,
+    sigma: float | None = None,
+    seed: int = 0,
+    unit: Unit = "map",
+    bins: int = 50,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> Measurement:
+    """Cosine similarity between attention on clean and corrupted images: its distribution by layer and head.
+
+    Clean and corrupted images go through the model side by side in one batch, so that no map and no query is stored.
+
+    Args:
+        model: a model with attention maps; it runs in evaluation mode.
+        batches: yields (images, targets) or images.
+        corruption: a corruption of ImageNet-C by name, or a function of pixels (B, C, h, w) in [0, 1].
+        severity: of a named corruption, 1 to 5. The papers' severity is not given; 3 is our choice.
+        sigma: where given, Gaussian noise of this standard deviation in pixels instead.
+        seed: noise is a function of it and of an image's place in the data.
+        unit: `"map"` takes the whole map of a head as one vector, `"row"` the mean over rows of each row's cosine.
+            TAPADL does not say which; the map is our choice.
+        bins: of the histograms, over [0, 1].
+        mean, std: of the images' normalisation, where batches are not `Batches` and the model does not say.
+
+    Returns:
+        `mean` (layer, head); `quantiles` (quantile, layer, head); `histogram` (layer, head, similarity), the share of
+        images in each bin; `distribution` (similarity) and `overall` (), the same over all layers and heads (Figs. 1,
+        5).
+    """
+    spoil = _spoiler(corruption, severity, sigma, seed)
+    average, deviation = _normalisation(model, batches, mean, std)
+    twins = Batches(
+        _twins(batches, spoil, average, deviation), average, deviation, fingerprint=getattr(batches, "fingerprint", "")
+    )
+    found = observe(model, twins, [_Compare(unit, bins)])[0]
+    name = corruption if isinstance(corruption, str) else getattr(corruption, "__qualname__", type(corruption).__name__)
+    settings = {"corruption": name, "severity": severity, "sigma": sigma, "seed": seed, "unit": unit}
+    return replace(found, settings=settings, provenance={**found.provenance, "images": found.provenance["images"] // 2})
+
+
+def _twins(
+    batches: Iterable[Any], spoil: Callable[..., Tensor], mean: Sequence[float], std: Sequence[float]
+) -> Iterator[Tensor]:
+    """Clean images and their corrupted twins, half a batch at a time: no forward is larger than one of the user's."""
+    start = 0
+    for item in batches:
+        images = item[0] if isinstance(item, (tuple, list)) else item
+        if not isinstance(images, Tensor) or images.ndim != 4 or not len(images):
+            yield images  # `observe` says what is wrong
+            return
+        for half in images.chunk(2):
+            shift, scale = (torch.tensor(part, device=half.device)[:, None, None] for part in (mean, std))
+            spoilt = spoil(_pixels(half, shift, scale), range(start, start + len(half)))
+            yield torch.cat((half, ((spoilt.float() - shift) / scale).to(half.dtype)))
+            start += len(half)
+
+
+def _spoiler(
+    corruption: Any, severity: int, sigma: float | None, seed: int
+) -> Callable[[Tensor, Sequence[int]], Tensor]:
+    """What makes corrupted pixels of pixels, given the images' places in the data."""
+    if sigma is not None:
+        if not sigma >= 0:
+            raise VitlabError(
+                f"attention_stability got sigma={sigma}; expected a standard deviation in pixels, for example 0.18"
+            )
+        level = sigma
+        return lambda x, indices: gaussian_noise(x, Randomness.of(seed, "gaussian_noise", 0, indices, x.device), level)
+    if isinstance(corruption, str):
+        return lambda x, indices: corrupt(x, corruption, severity, seed=seed, indices=list(indices))
+    if not callable(corruption):
+        raise VitlabError(f"corruption is a name or a function of pixels, not {type(corruption).__name__}")
+    return lambda x, indices: corruption(x)
+
+
+def _pixels(images: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+    if len(shift) not in (1, images.shape[1]):
+        raise VitlabError(f"mean and std have {len(shift)} channels, the images {images.shape[1]}")
+    pixels = images.float() * scale + shift
+    low, high = (float(bound) for bound in torch.aminmax(pixels))
+    if not (low >= -0.01 and high <= 1.01):
+        raise VitlabError(
+            f"images * std + mean run from {low:.3g} to {high:.3g}, not 0 to 1; give their own mean= and std="
+        )
+    return pixels.clamp(0, 1)
+
+
+def _normalisation(
+    model: nn.Module, batches: Iterable[Any], mean: Sequence[float] | None, std: Sequence[float] | None
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """From the settings, else from the batches, else from the model's `pretrained_cfg`."""
+    said = getattr(model, "pretrained_cfg", None) or {}
+    for found in (
+        (mean, std),
+        (getattr(batches, "mean", None), getattr(batches, "std", None)),
+        (said.get("mean"), said.get("std")),
+    ):
+        if found[0] is not None and found[1] is not None:
+            return tuple(map(float, found[0])), tuple(map(float, found[1]))
+    raise VitlabError(
+        "attention_stability corrupts pixels and must know how images were normalised; give Batches, or mean= and std="
+    )
+
+
+def _shares(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """(H, images) -> the share of images in each bin, (H, bins); rounding may push a cosine just past 1."""
+    clipped = values.clip(0.0, 1.0)
+    return np.stack([np.histogram(row, edges)[0] / len(row) for row in clipped])
+
+
+def _quantile(layer: Tensor, q: float) -> Tensor:
+    return torch.from_numpy(np.quantile(layer.numpy(), q, axis=1))

@@ -1,0 +1,269 @@
+"""Hessian max eigenvalue spectrum: how sharp and how convex the loss is (HDVW Figs. 1c, 4, 6, 7b, 12c).
+
+    H = ∇²_w L(w; mini-batch), its k eigenvalues of largest |λ|, pooled over mini-batches of augmented data
+
+Large eigenvalues mean a sharp loss, negative ones a non-convex one. Snapshots of early and late training: call it on
+each.
+
+Shape legend: K mini-batches at once, B batch, C classes, P weights in all, k eigenvalues of each mini-batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from vitlab.core.errors import VitlabError
+from vitlab.core.measurement import Card, Measurement
+from vitlab.core.provenance import provenance
+from vitlab.core.statistics import student_quantile
+from vitlab.instruments.curvature import Eigenvalues, Product, largest_eigenvalues
+from vitlab.instruments.weight_loss import (
+    L2,
+    Pair,
+    Weights,
+    cross_entropy,
+    cut,
+    l2_term,
+    labelled,
+    predict,
+    undisturbed,
+    weights_of,
+)
+
+CARD = Card(
+    title="Largest eigenvalues of the loss Hessian, negative and positive",
+    paper="HDVW Figs. 1c, 4, 6, 7b, 12c, C.3–C.7, F.1b",
+    cost="15 to 30 products with the Hessian per mini-batch, each about 6 forwards",
+    needs=("labels",),
+)
+
+Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def negative_proportion(eigenvalues: np.ndarray) -> float:
+    """NEP, the share of negative eigenvalues: how non-convex the loss is (HDVW Sec. 2).
+
+    >>> negative_proportion(np.array([-1.0, 2.0, 4.0, 6.0]))
+    0.25
+    """
+    return float(np.mean(eigenvalues < 0))
+
+
+def positive_average(eigenvalues: np.ndarray) -> float:
+    """APE, the mean of the positive eigenvalues: how sharp the loss is (HDVW Sec. 2); NaN where there are none.
+
+    >>> positive_average(np.array([-1.0, 2.0, 4.0, 6.0]))
+    4.0
+    """
+    positive = eigenvalues[eigenvalues > 0]
+    return float(positive.mean()) if len(positive) else math.nan
+
+
+def power_law(x: Sequence[float], y: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float]:
+    """The exponent b of y = a xᵇ with its interval: least squares on logarithms, Student's t.
+
+    For APE over heads or embedding dimensions theory says −1/2; HDVW reads −0.562 and −0.796 (Sec. 2, Fig. 6).
+
+    Args:
+        x: numbers of heads, or dimensions.
+        y: their APE.
+        confidence: of the interval.
+
+    Returns:
+        exponent, low, high; the interval of two points is infinite.
+
+    >>> [round(value, 6) for value in power_law([1, 4, 16], [8, 4, 2])]
+    [-0.5, -0.5, -0.5]
+    """
+    points = np.array([x, y], dtype=float)
+    if not (points > 0).all() or len(set(points[0])) < 2:
+        raise VitlabError("a power law needs positive x and y, and at least two different x")
+    u, v = np.log(points)
+    spread = float(np.square(u - u.mean()).sum())
+    exponent = float(((u - u.mean()) * v).sum() / spread)
+    freedom = len(u) - 2
+    if not freedom:
+        return exponent, -math.inf, math.inf
+    error = v - v.mean() - exponent * (u - u.mean())
+    half = student_quantile(0.5 + confidence / 2, freedom) * math.sqrt(float(error @ error) / freedom / spread)
+    return exponent, exponent - half, exponent + half
+
+
+def hessian_products(loss: Loss, weights: Tensor, images: Tensor, targets: Tensor) -> tuple[Tensor, Product]:
+    """The losses of K mini-batches and their K Hessians as one function, v -> H v, reverse over reverse.
+
+    Each mini-batch gets its own copy of the weights, so that one backward through the graph of all gradients multiplies
+    every Hessian with its vector. That graph is made once: a product costs two thirds of one that starts from the
+    weights.
+
+    Args:
+        loss: (weights (P,), images (B, …), targets (B, C)) -> scalar.
+        weights: (P,).
+        images: (K, B, …).
+        targets: (K, B, C).
+
+    Returns:
+        (K,) losses and (K, P) -> (K, P).
+
+    >>> square = lambda w, x, y: (x[0] * w.square()).sum()
+    >>> losses, product = hessian_products(square, torch.ones(2), torch.tensor([[[1.0, -3.0]]]), torch.zeros(1, 1, 1))
+    >>> losses, product(torch.tensor([[1.0, 1.0]]))
+    (tensor([-2.]), tensor([[ 2., -6.]]))
+    """
+    with torch.enable_grad():
+        copies = weights.expand(len(images), -1).clone().requires_grad_()
+        if len(images) == 1:
+            losses = loss(copies[0], images[0], targets[0])[None]
+        else:
+            losses = torch.vmap(loss, randomness="different")(copies, images, targets)
+        (gradient,) = torch.autograd.grad(losses.sum(), copies, create_graph=True)
+
+    def product(vectors: Tensor) -> Tensor:
+        return torch.autograd.grad(gradient, copies, vectors, retain_graph=True)[0]
+
+    return losses.detach(), product
+
+
+def measure(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    count: int = 5,
+    batch_size: int = 16,
+    mini_batches: int | None = None,
+    l2: L2 = "squared",
+    weight_decay: float = 0.05,
+    training: bool = False,
+    tolerance: float = 1e-6,
+    limit: int = 200,
+    basis: int = 40,
+    together: int | None = None,
+    seed: int = 0,
+) -> Measurement:
+    """The largest eigenvalues of the Hessian of NLL + l2, mini-batch by mini-batch.
+
+    Over the parameters that require gradients. HDVW uses mini-batches of 16 of augmented training data (mixup
+    included) and k = 5, by PyHessian: power iteration with deflation, in evaluation mode. Its code was not released;
+    the form of l2 there is not known, so it is a setting, and the default is our choice. Fused attention has no second
+    derivative: the model runs on PyTorch's plain kernel, and needs no change.
+
+    Args:
+        model: a classifier; it is left as it was found.
+        batches: yields (images, targets), augmented by the caller; targets are class indices, probabilities (B, C), or
+            (labels, partners, share). Each batch is cut into mini-batches; what is left over is not used.
+        count: k.
+        batch_size: B of the mini-batches.
+        mini_batches: how many to use; all by default.
+        l2: `"squared"`, which shifts every eigenvalue by `weight_decay`; `"norms"`; or `"none"`. See `l2_term`.
+        weight_decay: of the l2 term; 0.05 is what HDVW trains with.
+        training: training mode instead of evaluation mode: BatchNorm over the mini-batch, one fixed draw of dropout.
+        tolerance, limit, basis: of `largest_eigenvalues`; `basis` bounds memory to so many copies of the weights.
+        together: mini-batches at once, by default 4 on a GPU and 1 elsewhere; where `vmap` fails they go one by one.
+        seed: of the start vectors.
+
+    Returns:
+        `eigenvalues`, `residuals`, `converged` (mini_batch, rank), largest |λ| first; `loss` and `products`, the
+        number of products with the Hessian, (mini_batch); `negative_proportion` (NEP) and `positive_average` (APE) of
+        the pool.
+    """
+    weights = weights_of(model)
+    flat = _flatten(model, weights)
+    together = together or (4 if flat.is_cuda else 1)
+    if count > len(flat) or min(count, batch_size, together, mini_batches or 1) < 1:
+        asked = f"count={count}, batch_size={batch_size}, together={together}"
+        raise VitlabError(f"{asked}: each must be at least 1, and count at most {len(flat)}, the number of weights")
+    solver = {"tolerance": tolerance, "limit": limit, "basis": basis}
+    found: list[tuple[Tensor, Eigenvalues]] = []
+    with undisturbed(model, training=training, seed=seed), sdpa_kernel(SDPBackend.MATH):
+        loss = _loss(model, weights, l2, weight_decay)
+        pairs = cut(labelled(model, weights, batches), batch_size, mini_batches)
+        while group := list(islice(pairs, together)):
+            starts = torch.stack([_start(flat, seed + len(found) + i) for i in range(len(group))])
+            found += _solve(loss, flat, group, starts, count, **solver)
+    values = _pool(found)
+    data = getattr(batches, "fingerprint", "")
+    return Measurement(
+        "hessian_spectrum",
+        type(model).__name__,
+        values,
+        {name: ("mini_batch", "rank")[: value.ndim] for name, value in values.items()},
+        {"mini_batch": tuple(range(len(found))), "rank": tuple(range(1, count + 1))},
+        {
+            **{"count": count, "batch_size": batch_size, "mini_batches": mini_batches, "l2": l2},
+            **{"weight_decay": weight_decay, "training": training, "seed": seed, **solver},
+        },
+        provenance(device=str(flat.device), images=len(found) * batch_size, data=data, seed=seed),
+    )
+
+
+def _trainable(model: nn.Module) -> list[str]:
+    return [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+
+
+def _flatten(model: nn.Module, weights: Weights) -> Tensor:
+    """(P,) the weights that require gradients, in one row."""
+    names = _trainable(model)
+    if not names:
+        raise VitlabError(
+            f"no parameter of {type(model).__name__} requires gradients; switch them on with requires_grad_()"
+        )
+    return torch.cat([weights[name].flatten() for name in names])
+
+
+def _loss(model: nn.Module, weights: Weights, l2: L2, decay: float) -> Loss:
+    """NLL + l2 as a function of the weights in one row."""
+    names = _trainable(model)
+    sizes = [weights[name].numel() for name in names]
+
+    def loss(flat: Tensor, images: Tensor, targets: Tensor) -> Tensor:
+        pieces = zip(names, torch.split(flat, sizes), strict=True)
+        moved = {name: piece.view_as(weights[name]) for name, piece in pieces}
+        logits = predict(model, {**weights, **moved}, images)
+        return cross_entropy(logits, targets) + l2_term(list(moved.values()), l2, decay)
+
+    return loss
+
+
+def _start(flat: Tensor, seed: int) -> Tensor:
+    """A random vector that depends neither on the device nor on how many mini-batches go together."""
+    return torch.randn(flat.shape, generator=torch.Generator().manual_seed(seed), dtype=flat.dtype).to(flat.device)
+
+
+def _solve(
+    loss: Loss, flat: Tensor, group: list[Pair], starts: Tensor, count: int, **settings: Any
+) -> list[tuple[Tensor, Eigenvalues]]:
+    """The loss and the eigenvalues of each mini-batch; together, or one by one where that is not possible."""
+    images, targets = (torch.stack(part) for part in zip(*group, strict=True))
+    try:
+        losses, product = hessian_products(loss, flat, images, targets)
+    except RuntimeError:
+        if len(group) == 1:
+            raise
+        each = zip(group, starts, strict=True)
+        return [row for pair, start in each for row in _solve(loss, flat, [pair], start[None], count, **settings)]
+    if not bool(losses.isfinite().all()):
+        raise VitlabError("the loss of a mini-batch is not finite; look at the images and the weights")
+    found = largest_eigenvalues(product, starts, count, generator=torch.Generator().manual_seed(0), **settings)
+    rows = zip(losses, found.values, found.residuals, found.converged, strict=True)
+    return [(value, Eigenvalues(a, b, c, found.products)) for value, a, b, c in rows]
+
+
+def _pool(found: list[tuple[Tensor, Eigenvalues]]) -> dict[str, np.ndarray]:
+    eigenvalues = torch.stack([row.values for _, row in found]).numpy()
+    return {
+        "eigenvalues": eigenvalues,
+        "residuals": torch.stack([row.residuals for _, row in found]).numpy(),
+        "converged": torch.stack([row.converged for _, row in found]).numpy(),
+        "loss": np.array([float(loss) for loss, _ in found]),
+        "products": np.array([row.products for _, row in found]),
+        "negative_proportion": np.array(negative_proportion(eigenvalues)),
+        "positive_average": np.array(positive_average(eigenvalues)),
+    }

@@ -1,0 +1,194 @@
+"""Softmax gradient: softmax is steepest where attention is uniform (CB Sec. 3.1, Fig. 5).
+
+    a = softmax(λ s),  J_jk = ∂a_j / ∂s_k = λ (1[j = k] a_j − a_j a_k),  ‖J‖_* = tr J = λ Σ_j (a_j − a_j²) ≤ λ (1 − 1/N)
+
+Shape legend: B batch, H heads, N tokens of a row, n rows of a piece, M key tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vitlab.attention import AttentionCall, entropy
+from vitlab.core.anatomy import Anatomy, Block
+from vitlab.core.errors import VitlabError
+from vitlab.core.measurement import Card, Measurement
+from vitlab.instruments.observation import Result, observe, table
+from vitlab.instruments.row_sums import RowSums
+
+CARD = Card(
+    title="Steepness of softmax at the model's attention, against its entropy",
+    paper="CB Sec. 3.1, Fig. 5",
+    cost="one forward",
+    needs=("attention",),
+)
+
+
+def softmax_jacobian(attention: Tensor, scale: float = 1.0) -> Tensor:
+    """The Jacobian of softmax(λ s) at a known output.
+
+    Args:
+        attention: (..., N), rows that sum to 1.
+        scale: λ.
+
+    Returns:
+        (..., N, N), symmetric and positive semi-definite.
+
+    >>> softmax_jacobian(torch.tensor([0.5, 0.5]))
+    tensor([[ 0.2500, -0.2500],
+            [-0.2500,  0.2500]])
+    """
+    return scale * (torch.diag_embed(attention) - attention[..., :, None] * attention[..., None, :])
+
+
+def nuclear_norm(attention: Tensor, scale: float = 1.0) -> Tensor:
+    """The sum of that Jacobian's singular values, which is its trace: λ (1 − Σ_j a_j²).
+
+    Args:
+        attention: (..., N), rows that sum to 1.
+        scale: λ.
+
+    Returns:
+        (...)
+
+    >>> nuclear_norm(torch.full((4,), 0.25)), nuclear_norm(torch.tensor([1.0, 0.0]))
+    (tensor(0.7500), tensor(0.))
+    """
+    squares: Tensor = torch.linalg.vecdot(attention, attention)
+    return scale * (1 - squares)
+
+
+def plane(extent: float = 4.0, points: int = 81, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Softmax of two numbers over the plane (Fig. 5): a_1 = 1 / (1 + exp λ(x_2 − x_1)) and ‖J‖_* = 2 λ a_1 (1 − a_1).
+
+    Returns:
+        The coordinates (points,), a_1 and the norm, both (points, points), x_1 along the first axis.
+
+    >>> x, first, norm = plane(points=3)
+    >>> x.tolist(), norm.diagonal().tolist()
+    ([-4.0, 0.0, 4.0], [0.5, 0.5, 0.5])
+    """
+    x = np.linspace(-extent, extent, points)
+    first = 1 / (1 + np.exp(scale * (x[None, :] - x[:, None])))
+    return x, first, 2 * scale * first * (1 - first)
+
+
+def curve(tokens: int, points: int = 65, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Entropy and nuclear norm along rows of one key of weight p and N − 1 equal ones, from p = 1 to uniform, p = 1/N.
+
+    H = −p log p − (1 − p) log((1 − p) / (N − 1)) and ‖J‖_* = λ (1 − p² − (1 − p)² / (N − 1)). Entropy does not fix the
+    norm: other families of rows give other curves between the same ends.
+
+    Returns:
+        Entropies and norms, both (points,).
+
+    >>> h, norm = curve(4, points=2)
+    >>> [round(float(v), 4) for v in (*h, *norm)]
+    [0.0, 1.3863, 0.0, 0.75]
+    """
+    p = np.linspace(1.0, 1.0 / tokens, points)
+    rest = (1 - p) / max(tokens - 1, 1)
+    spread = np.where(rest > 0, (1 - p) * np.log(np.where(rest > 0, rest, 1.0)), 0.0)
+    return -p * np.log(p) - spread + 0.0, scale * (1 - p**2 - (1 - p) * rest)
+
+
+class Watch(RowSums):
+    """Keeps moments of norm and entropy, and the mean norm in bins of entropy."""
+
+    kind = "softmax_gradient"
+
+    def __init__(self, bins: int = 20) -> None:
+        if bins < 1:
+            raise VitlabError(f"{self.kind} got bins={bins}; expected at least one")
+        self.settings = {"bins": bins}
+        self._bins = bins
+        self._scale: dict[str, float] = {}
+        self._keys: dict[str, int] = {}
+
+    def rows(self, block: Block, call: AttentionCall, rows: slice, weights: Tensor) -> None:
+        """Notes λ beside the rows; a model that hands over its own weights does not tell it."""
+        self._scale[block.name] = float("nan") if call.q is None else call.scale
+        self._keys[block.name] = weights.shape[-1]
+        super().rows(block, call, rows, weights)
+
+    def sums(self, block: Block, rows: slice, weights: Tensor) -> tuple[Tensor, ...]:
+        """-> (B·T, H, 6 + 2 bins): count, sums of norm, entropy, squares and product; norms and counts in bins."""
+        norm, dense = nuclear_norm(weights).double(), entropy(weights).double()
+        share = dense / np.log(max(weights.shape[-1], 2))
+        where = (share.nan_to_num(0.0) * self._bins).long().clamp(0, self._bins - 1)
+        empty = torch.zeros((*norm.shape[:2], self._bins), dtype=norm.dtype, device=norm.device)
+        ones = torch.ones_like(norm)
+        moments = torch.stack((ones, norm, dense, norm * norm, dense * dense, norm * dense)).sum(-1).movedim(0, -1)
+        return (torch.cat((moments, empty.scatter_add(-1, where, norm), empty.scatter_add(-1, where, ones)), -1),)
+
+    def values(self, block: Block, *sums: Tensor) -> Tensor:
+        """The sums as they are: they add up over images too."""
+        return sums[0]
+
+    def result(self, anatomy: Anatomy) -> Result:
+        """Means by layer and head, and by entropy."""
+        layers = [found.sum(0) for found in self.found()]  # (H, 6 + 2 bins)
+        names = [block.name for block in self.blocks]
+        keys = np.array([self._keys[name] for name in names])
+        mean = table([layer[:, 1] / layer[:, 0] for layer in layers])
+        x, first, steep = plane()
+        dense, norms = curve(int(keys.max()))
+        values = {
+            "mean": mean,
+            "correlation": table([_correlation(layer) for layer in layers]),
+            "bound": 1 - 1 / keys,
+            "scale": np.array([self._scale[name] for name in names]),
+            "by_entropy": np.stack([self._by_entropy(layer) for layer in layers]),
+            "plane_softmax": first,
+            "plane_norm": steep,
+            "curve_entropy": dense,
+            "curve_norm": norms,
+        }
+        dims: dict[str, tuple[str, ...]] = {
+            **dict.fromkeys(("mean", "correlation"), ("layer", "head")),
+            **dict.fromkeys(("bound", "scale"), ("layer",)),
+            "by_entropy": ("layer", "entropy share"),
+            **dict.fromkeys(("plane_softmax", "plane_norm"), ("x1", "x2")),
+            **dict.fromkeys(("curve_entropy", "curve_norm"), ("point",)),
+        }
+        shares = tuple((i + 0.5) / self._bins for i in range(self._bins))
+        axes = {**self.axes(mean.shape[1]), "entropy share": shares, "x1": tuple(x.tolist()), "x2": tuple(x.tolist())}
+        return Result(values, dims, axes)
+
+    def _by_entropy(self, layer: Tensor) -> np.ndarray:
+        norms, counts = layer[:, 6:].sum(0).reshape(2, -1)
+        return torch.where(counts > 0, norms / counts, float("nan")).numpy()
+
+
+def measure(model: nn.Module, batches: Iterable[Any], *, bins: int = 20) -> Measurement:
+    """Nuclear norm of the softmax Jacobian at every attention row, beside its entropy; and both closed forms.
+
+    Norms are given for λ = 1, so that layers and models of different width compare; multiply by `scale` for the
+    gradient with respect to q·k.
+
+    Args:
+        model: a model with attention maps; it runs in evaluation mode.
+        batches: yields (images, targets) or images.
+        bins: of entropy as a share of its bound.
+
+    Returns:
+        `mean` (layer, head), of the norm over rows; `correlation` (layer, head), of norm and entropy over rows;
+        `bound` (layer), 1 − 1/M; `scale` (layer), λ, NaN where the model keeps it to itself; `by_entropy` (layer,
+        entropy share), the mean norm of rows of that entropy, NaN where there are none; `plane_softmax` and
+        `plane_norm` (x1, x2), Fig. 5; `curve_entropy` and `curve_norm` (point), from one key to uniform over the
+        largest M.
+    """
+    return observe(model, batches, [Watch(bins)])[0]
+
+
+def _correlation(layer: Tensor) -> Tensor:
+    """Pearson's, from sums (H, ≥ 6); NaN where one of the two does not vary."""
+    count, norm, dense, norm2, dense2, both = layer[:, :6].T
+    covariance = both / count - norm * dense / count**2
+    variances = (norm2 / count - (norm / count) ** 2) * (dense2 / count - (dense / count) ** 2)
+    return torch.where(variances > 1e-24, covariance / variances.clamp_min(1e-24).sqrt(), float("nan"))

@@ -1,0 +1,123 @@
+"""Trajectory: the way of the weights through training, seen from where it ends (HDVW Figs. 1b, C.4b).
+
+    Δw_t = w_t − w_optimal,   r_t = ‖Δw_t‖ / ‖Δw_init‖,   θ_t = angle between Δw_t and Δw_init
+
+A caveat of the authors themselves: they withdrew this figure as hard to reproduce and misleading, and ask readers to
+leave it out of account (issue 13 of their repository). Two coordinates say little about a way through millions: draw
+no conclusion from a smooth curve.
+
+Shape legend: T snapshots, P weights in all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vitlab.core.errors import VitlabError
+from vitlab.core.measurement import Card, Measurement
+from vitlab.core.provenance import provenance
+from vitlab.core.store import read_tensors
+from vitlab.instruments.weight_loss import Weights, weights_of
+
+CARD = Card(
+    title="Polar coordinates of training snapshots, seen from the last weights",
+    paper="HDVW Figs. 1b, C.4b (withdrawn by the authors)",
+    cost="no forward; each snapshot is read once",
+    needs=("snapshots",),
+)
+
+Snapshot = str | Path | nn.Module | Mapping[str, Tensor]
+
+
+def polar(offset: Tensor, start: Tensor) -> tuple[float, float]:
+    """r and θ of an offset from the optimum, relative to that of the start (HDVW, caption of Fig. 1).
+
+    θ = 2 atan2(‖u − v‖, ‖u + v‖) for the unit vectors u, v: cos⁻¹ would lose small angles to rounding.
+
+    Args:
+        offset: (P,) Δw_t.
+        start: (P,) Δw_init.
+
+    Returns:
+        r_t, and θ_t in [0, π]; the angle of no offset at all is NaN.
+
+    >>> polar(torch.tensor([0.0, 1.0]), torch.tensor([2.0, 0.0]))
+    (0.5, 1.5707963267948966)
+    """
+    offset, start = offset.double(), start.double()
+    length, full = float(offset.norm()), float(start.norm())
+    if not length:
+        return 0.0, float("nan")
+    u, v = offset / length, start / full
+    return length / full, 2 * float(torch.atan2((u - v).norm(), (u + v).norm()))
+
+
+def measure(model: nn.Module, batches: Iterable[Any], *, snapshots: Sequence[Snapshot] = ()) -> Measurement:
+    """Polar coordinates of snapshots around a model's weights. Mind the caveat above: the authors withdrew the figure.
+
+    Args:
+        model: w_optimal, usually the end of training.
+        batches: not looked at; give `[]`.
+        snapshots: in the order of training, w_init first: paths of safetensors files, models, or mappings from a
+            parameter's name to a tensor. Buffers do not count as weights.
+
+    Returns:
+        `radius` and `angle` (snapshot), the angle in radians, NaN for a snapshot that is the model itself.
+    """
+    if isinstance(snapshots, (str, Path, Mapping, nn.Module)) or not len(snapshots):
+        raise VitlabError("trajectory needs snapshots=[…], in the order of training, the initial weights first")
+    optimum = weights_of(model)
+    start: Tensor | None = None
+    found = []
+    for index, snapshot in enumerate(snapshots):
+        offset = _offset(snapshot, optimum, f"snapshot {index}")
+        start = offset if start is None else start
+        if not bool(start.any()):
+            raise VitlabError(
+                "the first snapshot equals the model; give the initial weights first, and the trained model"
+            )
+        found.append(polar(offset, start))
+    radius, angle = np.array(found).T
+    labels = tuple(str(s) if isinstance(s, (str, Path)) else index for index, s in enumerate(snapshots))
+    return Measurement(
+        "trajectory",
+        type(model).__name__,
+        {"radius": radius, "angle": angle},
+        {"radius": ("snapshot",), "angle": ("snapshot",)},
+        {"snapshot": labels},
+        {"snapshots": len(found)},
+        provenance(images=0),
+    )
+
+
+def _offset(snapshot: Snapshot, optimum: Weights, label: str) -> Tensor:
+    """(P,) w_t − w_optimal, in one row on the CPU."""
+    if isinstance(snapshot, (str, Path)):
+        label = f"snapshot {snapshot}"
+    weights = _weights(snapshot, label)
+    pieces = []
+    for name, best in optimum.items():
+        if name not in weights or weights[name].shape != best.shape:
+            there = tuple(weights[name].shape) if name in weights else "none"
+            raise VitlabError(f"{label} is of another model: {name!r} is {tuple(best.shape)} here and {there} there")
+        piece = weights[name].detach().to("cpu", best.dtype) - best.cpu()
+        if not bool(piece.isfinite().all()):
+            raise VitlabError(f"{label} has weights that are not finite: {name!r}")
+        pieces.append(piece.flatten())
+    return torch.cat(pieces)
+
+
+def _weights(snapshot: Snapshot, label: str) -> Mapping[str, Tensor]:
+    if isinstance(snapshot, (str, Path)):
+        return read_tensors(snapshot)[0]
+    if isinstance(snapshot, nn.Module):
+        return weights_of(snapshot)
+    if isinstance(snapshot, Mapping):
+        return snapshot
+    raise VitlabError(f"{label} is a {type(snapshot).__name__}; expected a path, a model or a mapping of tensors")

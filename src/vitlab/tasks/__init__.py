@@ -1,0 +1,1 @@
+"""Tasks: each assembles model, data, objective and metric for the training loop."""

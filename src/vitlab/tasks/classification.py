@@ -1,0 +1,246 @@
+"""Image classification: a recipe's model, batches, loss and accuracy, put together for the loop.
+
+Shape legend: B batch, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vitlab import zoo
+from vitlab.core.errors import VitlabError
+from vitlab.core.expressions import parse_model
+from vitlab.core.recipe import Objective, Recipe
+from vitlab.core.store import Run
+from vitlab.data.catalogue import open_data
+from vitlab.data.images import DataSet, ImageArray
+from vitlab.data.patch_augment import augment_patches
+from vitlab.data.resident import Resident
+from vitlab.data.seeding import seeded_generator
+from vitlab.data.workers import Workers
+from vitlab.losses.attention_diversification import attention_diversification
+from vitlab.losses.distillation import distillation
+from vitlab.recording import Tape, record
+from vitlab.training.distributed import World, add_up, join, leave
+from vitlab.training.loop import train
+
+
+def run(
+    recipe: Recipe,
+    out: str | Path,
+    *,
+    root: str | Path | None = None,
+    device: str | None = None,
+    show: bool = False,
+    log: Callable[[dict[str, Any]], None] | None = None,
+) -> dict[str, Any]:
+    """Train a classifier as a recipe says, in the folder `out`; run again to go on where it stopped.
+
+    Args:
+        recipe: the training run.
+        out: the run folder.
+        root: the folder that holds the data sets; else the environment variable VITLAB_DATA.
+        device: `cpu` or `cuda`; by default CUDA where there is one.
+        show: whether to show a progress bar.
+        log: called with each row of metrics.
+
+    Returns:
+        The last row of metrics: train_loss, loss, top1, top5, and those of the averaged weights where there are any.
+    """
+    world = join(device)
+    data = open_data(recipe.data, root=root, image_size=recipe.image_size)
+    recipe = replace(recipe, model=with_classes(recipe.model, len(data.classes)))
+    model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
+    feed = batches(recipe, data, world)
+    try:
+        with ExitStack() as stack:
+            tape = None
+            if recipe.objective.diversification:
+                size = recipe.image_size
+                tape = stack.enter_context(record(model, "attention", gradients=True, input_size=size))
+            loss = make_loss(recipe.objective, _teacher(recipe, world), tape)
+            test = Accuracy(data, feed, world, recipe)
+            run_folder = Run(Path(out))
+            return train(recipe, model, feed, loss, test, run_folder, world=world, show=show, log=log)
+    finally:
+        leave(world)
+
+
+def with_classes(expression: str, classes: int) -> str:
+    """The model expression with as many classes as the data has, unless it says its own number."""
+    parsed = parse_model(expression)
+    key = "num_labels" if parsed.source == "hf" else "num_classes"
+    if parsed.source == "file" or key in parsed.settings:
+        return expression
+    return str(replace(parsed, settings={**parsed.settings, key: classes}))
+
+
+# -- batches -----------------------------------------------------------------------------------------------------------
+
+
+def batches(recipe: Recipe, data: DataSet, world: World) -> Resident | Workers | Patched:
+    """Where training batches come from: small images live on the device, others go through worker processes."""
+    images = data.to_train_on()
+    share = {"batch_size": recipe.batch_size, "seed": recipe.seed, "rank": world.rank, "world": world.size}
+    feed: Resident | Workers
+    if isinstance(images, ImageArray) and tuple(images.images.shape[-2:]) == recipe.image_size:
+        on_cuda = world.device.type == "cuda"
+        half = on_cuda and recipe.precision == "bfloat16"
+        feed = Resident(
+            images.images.to(world.device),
+            images.labels.to(world.device),
+            data.mean,
+            data.std,
+            recipe.augment,
+            dtype=torch.bfloat16 if half else torch.float32,
+            compiled=recipe.compile and on_cuda,
+            **share,
+        )
+    else:
+        feed = Workers(images, data.test, recipe.image_size, recipe.augment, device=world.device, **share)
+    return Patched(feed, data, recipe.seed) if recipe.augment.patches else feed
+
+
+@dataclass(frozen=True)
+class Patched:
+    """A feed that adds to each batch a second version of its images, their patches augmented (RVT)."""
+
+    feed: Resident | Workers
+    data: DataSet
+    seed: int
+
+    def __len__(self) -> int:
+        return len(self.feed)
+
+    def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[tuple[Tensor, ...]]:
+        """(images, labels, partners, weights, patched images)."""
+        for number, batch in enumerate(self.feed.epoch(epoch, start_batch), start_batch):
+            generator = seeded_generator(batch.images.device, "patches", self.seed, epoch, number)
+            yield (*batch, augment_patches(batch.images, self.data.mean, self.data.std, generator))
+
+
+# -- the objective ------------------------------------------------------------------------------------------------------
+
+
+def mixed_cross_entropy(logits: Tensor, labels: Tensor, partners: Tensor, weights: Tensor, smoothing: float) -> Tensor:
+    """λ CE(labels) + (1 − λ) CE(partners), the cross entropy of mixed labels.
+
+    Args:
+        logits: (B, C).
+        labels, partners: (B,) class indices.
+        weights: (B,) λ.
+        smoothing: label smoothing.
+
+    >>> logits = torch.tensor([[0.0, 0.0]])
+    >>> round(mixed_cross_entropy(logits, torch.tensor([0]), torch.tensor([1]), torch.tensor([0.3]), 0.0).item(), 4)
+    0.6931
+    """
+    own = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="none")
+    other = F.cross_entropy(logits, partners, label_smoothing=smoothing, reduction="none")
+    return torch.lerp(other, own, weights.to(own.dtype)).mean()
+
+
+def make_loss(
+    settings: Objective, teacher: nn.Module | None = None, tape: Tape | None = None
+) -> Callable[[nn.Module, tuple[Tensor, ...]], Tensor]:
+    """The loss of a batch (images, labels, partners, weights[, patched images]).
+
+    Args:
+        settings: smoothing, ADL, distillation.
+        teacher: for distillation.
+        tape: attention recorded with gradients, for ADL; it is emptied before each forward.
+    """
+
+    def loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
+        images, labels, partners, weights, *patched = batch
+        if tape is not None:
+            tape.clear()
+        own, distilled = outputs(model(images))
+        value = mixed_cross_entropy(own, labels, partners, weights, settings.smoothing)
+        if teacher is not None:
+            with torch.no_grad():
+                lesson = outputs(teacher(images))[0]
+            taught = distillation(
+                distilled, lesson, kind=settings.distillation or "hard", temperature=settings.temperature
+            )
+            value = torch.lerp(value, taught, settings.distillation_weight)
+        if tape is not None:
+            maps = [tape[block.name] for block in tape.anatomy.blocks if _diversified(block)]
+            form = settings.diversification_form
+            value = value + settings.diversification * attention_diversification(maps, tau=settings.tau, form=form)
+        if patched:  # RVT adds the gradients of the patched batch; ADL sees the clean one only
+            value = value + mixed_cross_entropy(
+                outputs(model(patched[0]))[0], labels, partners, weights, settings.smoothing
+            )
+        return value
+
+    return loss
+
+
+def outputs(output: Any) -> tuple[Tensor, Tensor]:
+    """A model's logits and those of its distillation head, whatever its library wraps them in."""
+    if isinstance(output, tuple):  # DeiT's distilled training
+        return output[0], output[1]
+    logits = getattr(output, "logits", output)
+    return logits, logits
+
+
+def _diversified(block: Any) -> bool:
+    return block.mixer.queries is not None and block.mixer.kind != "class attention"
+
+
+def _teacher(recipe: Recipe, world: World) -> nn.Module | None:
+    if not recipe.objective.distillation:
+        return None
+    if not recipe.objective.teacher:
+        raise VitlabError("distillation needs a teacher; set objective.teacher to a model expression")
+    return zoo.load(recipe.objective.teacher).to(world.device).eval().requires_grad_(False)
+
+
+# -- the metric ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Loss, top-1 and top-5 of a model on the test images; exact counts, over all processes."""
+
+    data: DataSet
+    feed: Any
+    world: World
+    recipe: Recipe
+
+    @torch.no_grad()
+    def __call__(self, model: nn.Module) -> dict[str, float]:
+        """Accuracies in per cent."""
+        training = model.training
+        model.eval()
+        kind = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(self.recipe.precision)
+        sums = torch.zeros(4, dtype=torch.float64, device=self.world.device)
+        for images, labels in self._batches():
+            with torch.autocast(self.world.device.type, kind, enabled=kind is not None):
+                logits = outputs(model(images))[0].float()
+            ranked = logits.topk(min(5, logits.shape[1]), dim=1).indices == labels[:, None]
+            total = F.cross_entropy(logits, labels, reduction="sum")
+            sums += torch.stack([total, ranked[:, 0].sum(), ranked.sum(), torch.full_like(total, len(labels))]).double()
+        model.train(training)
+        loss, top1, top5, count = add_up(sums, self.world).tolist()
+        if not count:
+            raise VitlabError("the test set is empty: there is nothing to evaluate on")
+        return {"loss": loss / count, "top1": 100 * top1 / count, "top5": 100 * top5 / count}
+
+    def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        test, feed = self.data.test, self.feed.feed if isinstance(self.feed, Patched) else self.feed
+        if isinstance(feed, Workers):
+            return feed.evaluation()
+        assert isinstance(test, ImageArray)
+        labels = test.labels.to(self.world.device)
+        resident = replace(feed, images=test.images.to(self.world.device), labels=labels, compiled=False)
+        return resident.evaluation(max(1, 1024 // self.world.size))

@@ -1,0 +1,179 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torchvision.transforms import v2
+
+from vitlab.core.errors import VitlabError
+from vitlab.corruptions import CORRUPTIONS, EXTRA, GROUPS, Corruption, corrupt
+from vitlab.corruptions.parameters import CIFAR, IMAGENET
+
+ALL = CORRUPTIONS + EXTRA
+PLAIN = {
+    "defocus_blur",
+    "zoom_blur",
+    "gaussian_blur",
+    "brightness",
+    "contrast",
+    "pixelate",
+    "jpeg_compression",
+    "saturate",
+}
+
+
+def pictures(count=2, h=40, w=40, channels=3):
+    """Smooth random pictures: noise alone would hide what a blur does."""
+    small = torch.rand(count, channels, 6, 6, generator=torch.Generator().manual_seed(0))
+    return torch.nn.functional.interpolate(small, (h, w), mode="bilinear").clamp(0, 1)
+
+
+def test_there_are_fifteen_in_four_groups_and_four_more():
+    assert len(CORRUPTIONS) == 15 and len(EXTRA) == 4 and len(set(ALL)) == 19
+    assert [len(names) for names in GROUPS.values()] == [3, 4, 4, 4]
+    for table in (IMAGENET, CIFAR):
+        assert sorted(table) == sorted(ALL) and all(len(rows) == 5 for rows in table.values())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_batch_order_and_threads_do_not_change_a_bit(name):
+    images, threads = pictures(5, 70, 93), torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        whole = corrupt(images, name, 3, seed=1, indices=[7, 3, 0, 900, 12])
+        single = [corrupt(images[i], name, 3, seed=1, indices=[j]) for i, j in ((4, 12), (0, 7), (2, 0))]
+        torch.set_num_threads(2)
+        again = corrupt(images.flip(0), name, 3, seed=1, indices=[12, 900, 0, 3, 7]).flip(0)
+    finally:
+        torch.set_num_threads(threads)
+    assert again.equal(whole)
+    assert torch.stack(single).equal(whole[[4, 0, 2]])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_chunks_do_not_change_a_bit(name, monkeypatch):
+    images = pictures(4, 33, 66)
+    whole = corrupt(images, name, 5)
+    monkeypatch.setitem(__import__("vitlab.corruptions.apply", fromlist=["_"])._CHUNK, "cpu", 3 * 33 * 66)
+    assert corrupt(images, name, 5).equal(whole)
+
+
+@pytest.mark.parametrize("name", sorted(set(ALL) - PLAIN))
+def test_random_ones_follow_seed_severity_and_index(name):
+    images = pictures(1, 70, 70).expand(2, -1, -1, -1)
+    base = corrupt(images, name, 4)
+    assert not base[0].equal(base[1])
+    assert not corrupt(images, name, 4, seed=1).equal(base)
+    assert corrupt(images, name, 4).equal(base)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.sampled_from(ALL), st.integers(1, 5), st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 3, 4]),
+    st.sampled_from(["imagenet", "cifar"]),
+)  # fmt: skip
+def test_any_size_and_channels_give_pixels(name, severity, h, w, channels, parameters):
+    images = torch.rand(2, channels, h, w)
+    before = images.clone()
+    result = corrupt(images, name, severity, parameters=parameters)
+    assert result.shape == images.shape and result.dtype == torch.float32
+    assert result.min() >= 0 and result.max() <= 1  # and so finite
+    assert images.equal(before)
+    if channels == 4:
+        assert result[:, 3].equal(images[:, 3])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_type_gives_the_same_picture(name):
+    levels = (pictures(2, 36, 48) * 255).to(torch.uint8)
+    single = corrupt(levels.float() / 255, name, 2)
+    whole = corrupt(levels, name, 2)
+    assert whole.dtype == torch.uint8
+    assert whole.equal((single * 255 + 1e-3).floor().to(torch.uint8))
+    double = corrupt(levels.double() / 255, name, 2)
+    assert double.dtype == torch.float64
+    torch.testing.assert_close(double.float(), single)
+    assert corrupt(levels.half() / 255, name, 2).dtype == torch.float16
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_stronger_is_farther_from_the_clean_picture(name):
+    images = (pictures(4, 96, 96) * 0.7 + 0.3 * torch.rand(4, 3, 96, 96)).clamp(0, 1)
+    if name == "saturate":
+        return  # severities 1 and 2 take colour away, 3 to 5 add it
+    apart = [(corrupt(images, name, severity) - images).abs().mean().item() for severity in (1, 3, 5)]
+    assert 0 < apart[0] < apart[2] and apart[1] < apart[2] * 1.1
+
+
+def test_the_set_of_parameters_goes_by_size():
+    for side, chosen in ((32, "cifar"), (64, "cifar"), (65, "imagenet"), (224, "imagenet")):
+        images = torch.rand(1, 3, 20, side)
+        assert corrupt(images, "contrast", 5).equal(corrupt(images, "contrast", 5, parameters=chosen))
+
+
+def test_empty_batches_stay_empty():
+    for name in ALL:
+        assert corrupt(torch.zeros(0, 3, 32, 32), name, 1).shape == (0, 3, 32, 32)
+
+
+@pytest.mark.parametrize(
+    ("images", "settings", "message"),
+    [
+        (torch.rand(2, 3, 8, 8), {"name": "gausian_noise"}, "did you mean 'gaussian_noise'"),
+        (torch.rand(2, 3, 8, 8), {"severity": 0}, "severity=0: give an integer from 1 to 5"),
+        (torch.rand(2, 3, 8, 8), {"severity": True}, "severity=True"),
+        (torch.rand(2, 3, 8, 8), {"parameters": "imagnet"}, "did you mean 'imagenet'"),
+        (torch.rand(2, 3, 8, 8), {"indices": [1]}, "1 indices for 2 images"),
+        (torch.rand(2, 3, 8, 8) * 4 - 2, {}, "corrupt before normalising"),
+        (torch.full((1, 3, 8, 8), float("nan")), {}, "expected pixels in"),
+        (torch.rand(2, 8, 8, 3), {}, "1, 3 or 4 channels first"),
+        (torch.rand(8, 8), {}, "expected (B, C, h, w)"),
+        (torch.rand(2, 3, 0, 8), {}, "expected (B, C, h, w)"),
+        (torch.ones(2, 3, 8, 8, dtype=torch.int64), {}, "expected uint8, or floats"),
+        ("cat.jpg", {}, "take a tensor, not str"),
+    ],
+)
+def test_mistakes_are_named(images, settings, message):
+    call = {"name": "fog", "severity": 1, **settings}
+    with pytest.raises(VitlabError, match=message.replace("(", r"\(").replace(")", r"\)")):
+        corrupt(images, **call)
+
+
+def test_a_transform_draws_what_it_may_and_follows_its_seed():
+    images = pictures(6, 70, 70)
+    transform = Corruption(("brightness", "contrast"), (1, 5), seed=3)
+    result = transform(images)
+    choices = [corrupt(images, name, severity) for name in ("brightness", "contrast") for severity in (1, 5)]
+    drawn = [[choice[i].equal(result[i]) for choice in choices].index(True) for i in range(6)]
+    assert len(set(drawn)) > 1
+    assert transform(images[4:5], indices=[4]).equal(result[4:5])
+    torch.manual_seed(0)
+    fresh, other = Corruption()(images), Corruption()(images)
+    torch.manual_seed(0)
+    assert Corruption()(images).equal(fresh) and not other.equal(fresh)
+
+
+def test_a_transform_fits_into_torchvisions_pipeline():
+    pipeline = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True), Corruption("fog", 2, seed=0)])
+    levels = (pictures(1, 40, 50)[0] * 255).to(torch.uint8)
+    image, label = pipeline(v2.functional.to_pil_image(levels), 3)
+    assert label == 3
+    torch.testing.assert_close(image, corrupt(levels.float() / 255, "fog", 2))
+    assert list(Corruption().parameters()) == [] and "fog" in repr(Corruption("fog"))
+    with pytest.raises(VitlabError, match="no corruption 'smog'"):
+        Corruption("smog")
+    with pytest.raises(VitlabError, match="at least one name"):
+        Corruption(())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("severity", [1, 3, 5])
+def test_a_gpu_makes_the_same_picture_and_its_batches_the_same_bits(name, severity):
+    images = pictures(9, 224, 160)
+    here, there = corrupt(images, name, severity), corrupt(images.cuda(), name, severity)
+    assert there.is_cuda
+    assert (here - there.cpu()).abs().mean() < (2 / 255 if name == "jpeg_compression" else 1e-4)
+    for rows in (slice(0, 1), slice(3, 5)):
+        part = corrupt(images[rows].cuda(), name, severity, indices=list(range(9))[rows])
+        assert part.equal(there[rows])

@@ -1,0 +1,244 @@
+"""The loop: what it computes, and that nothing is lost whatever happens to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import vitlab
+from vitlab.core.recipe import Augment, Objective, Optimizer, Recipe, change
+from vitlab.core.store import Run
+from vitlab.data.resident import Resident
+from vitlab.tasks.classification import make_loss, run
+from vitlab.training.loop import Interrupted, train
+from vitlab.training.optimizer import learning_rate
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+MODEL = (
+    "timm/vit_tiny_patch16_224(img_size=16, patch_size=4, embed_dim=24, depth=2, num_heads=3, num_classes=25,"
+    " drop_path_rate=0.2, proj_drop_rate=0.1)"
+)
+
+
+def tiny(**settings: object) -> Recipe:
+    recipe = Recipe(
+        model=MODEL,
+        data="scenes(train=48, test=24)",
+        image_size=(16, 16),
+        epochs=3,
+        batch_size=8,
+        augment=Augment(mixup=0.8, cutmix=1.0, randaugment="rand-m9-n2", erasing=0.25),
+        optimizer=Optimizer(warmup_epochs=1, clip=1.0),
+        ema=0.9,
+        checkpoint_every=2,
+        log_every=1,
+    )
+    return dataclasses.replace(recipe, **settings)
+
+
+def losses(folder: Path) -> dict[int, float]:
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return {row["step"]: row["train_loss"] for row in rows if "top1" not in row}
+
+
+def test_a_step_is_what_adamw_does_by_hand(tmp_path: Path) -> None:
+    """One step on one batch against torch's plain AdamW on the same loss, with the two groups of weight decay."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.LayerNorm(4))
+    twin = nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.LayerNorm(4))
+    twin.load_state_dict(model.state_dict())
+    images, labels = torch.randint(0, 255, (8, 3, 2, 2), dtype=torch.uint8), torch.arange(8) % 4
+    settings = Augment(crop="none", flip=0.0)
+    feed = Resident(images, labels, (0.5,) * 3, (0.5,) * 3, settings, batch_size=8)
+    optimizer = Optimizer(lr=0.1, warmup_epochs=0, weight_decay=0.3)
+    recipe = Recipe("timm/x", "x", epochs=1, batch_size=8, augment=settings, optimizer=optimizer)
+    train(recipe, model, feed, make_loss(Objective(smoothing=0.0)), lambda model: {}, Run(tmp_path))
+
+    decayed = [p for p in twin.parameters() if p.ndim > 1]
+    others = [p for p in twin.parameters() if p.ndim <= 1]
+    groups = [{"params": decayed, "weight_decay": 0.3}, {"params": others, "weight_decay": 0.0}]
+    by_hand = torch.optim.AdamW(groups, lr=learning_rate(optimizer, 0, 1, 1))
+    batch = next(iter(feed.epoch(0)))
+    nn.functional.cross_entropy(twin(batch.images), batch.labels).backward()
+    by_hand.step()
+    for ours, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-6)
+
+
+def test_it_learns(tmp_path: Path) -> None:
+    recipe = tiny(
+        data="scenes(train=64, test=8)",
+        epochs=60,
+        batch_size=32,
+        augment=Augment(crop="none", flip=0.0),
+        optimizer=Optimizer(lr=3e-3, warmup_epochs=1),
+        model=MODEL.replace(" drop_path_rate=0.2, proj_drop_rate=0.1", "").replace("25,", "25"),
+        log_every=0,
+        checkpoint_every=0,
+        evaluate_every=100,
+    )
+    run(recipe, tmp_path)
+    rows = Run(tmp_path).metrics()
+    assert rows[-1]["train_loss"] < 0.7 * rows[0]["train_loss"]
+
+
+def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    whole = run(tiny(), tmp_path / "whole")
+    broken = tmp_path / "broken"
+
+    def stop(row: dict[str, object]) -> None:
+        if row["step"] == 7:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Interrupted, match="step 7"):
+        run(tiny(), broken, log=stop)
+    assert run(tiny(), broken).items() >= {"top1": whole["top1"], "train_loss": whole["train_loss"]}.items()
+    assert losses(broken) == losses(tmp_path / "whole")
+    for name in ("model", "model_ema"):
+        first, second = (vitlab.core.store.read_tensors(folder / f"{name}.safetensors")[0] for folder in (tmp_path / "whole", broken))
+        assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+KILLED = """
+import sys
+sys.path[:0] = [{source!r}, {tests!r}]
+import torch
+torch.set_num_threads(1)
+from test_loop import tiny
+from vitlab.tasks.classification import run
+run(tiny(epochs=6), {folder!r})
+"""
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_kill_9_at_a_random_moment_loses_nothing(seed: int, tmp_path: Path) -> None:
+    code = KILLED.format(source=str(ROOT / "src"), tests=str(ROOT / "tests/training"), folder=str(tmp_path / "killed"))
+    moment = random.Random(seed)
+    for _ in range(2):
+        process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "killed/metrics.jsonl").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(moment.uniform(0.0, 1.5))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    subprocess.run([sys.executable, "-c", code], check=True)
+    torch.set_num_threads(1)
+    run(tiny(epochs=6), tmp_path / "whole")
+    assert losses(tmp_path / "killed") == losses(tmp_path / "whole")
+
+
+def test_a_damaged_newest_checkpoint_is_set_aside(tmp_path: Path) -> None:
+    run(tiny(epochs=2), tmp_path / "whole")
+    run(tiny(epochs=2), tmp_path / "run")
+    newest = sorted((tmp_path / "run/checkpoints").glob("*.safetensors"))[-1]
+    data = bytearray(newest.read_bytes())
+    data[len(data) // 2] ^= 1
+    newest.write_bytes(bytes(data))
+    with pytest.warns(UserWarning, match="checksum"):
+        run(tiny(epochs=2), tmp_path / "run")
+    assert newest.with_suffix(".damaged").exists()
+    assert losses(tmp_path / "run") == losses(tmp_path / "whole")
+
+
+def test_another_recipe_does_not_go_on_in_this_folder(tmp_path: Path) -> None:
+    run(tiny(epochs=1), tmp_path)
+    with pytest.raises(vitlab.VitlabError, match="another recipe.*epochs"):
+        run(tiny(epochs=2), tmp_path)
+
+
+def test_a_loss_that_is_not_finite_stops_with_a_usable_checkpoint(tmp_path: Path) -> None:
+    good = tiny(epochs=1)
+    run(good, tmp_path / "good")
+    images = torch.randint(0, 255, (48, 3, 16, 16), dtype=torch.uint8)
+    feed = Resident(images, torch.arange(48) % 25, (0.5,) * 3, (0.5,) * 3, Augment(), batch_size=8)
+    usual, calls = make_loss(Objective()), []
+
+    def loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
+        calls.append(1)
+        return usual(model, batch) * (float("nan") if len(calls) == 5 else 1.0)
+
+    model = vitlab.load(MODEL)
+    with pytest.raises(vitlab.VitlabError, match="not finite.*optimizer.lr"):
+        train(tiny(ema=0.0), model, feed, loss, lambda model: {}, Run(tmp_path / "run"))
+    tensors, about = Run(tmp_path / "run").newest_checkpoint()
+    assert about["step"] == 4
+    assert all(tensor.isfinite().all() for tensor in tensors.values())
+
+
+def test_a_full_disk_is_one_line_and_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_folder = Run(tmp_path)
+    run_folder.save_checkpoint(1, {"x": torch.ones(3)}, {})
+
+    def full(file: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(vitlab.VitlabError, match="No space left on device.*untouched"):
+        run_folder.save_checkpoint(2, {"x": torch.zeros(3)}, {})
+    monkeypatch.undo()
+    tensors, about = run_folder.newest_checkpoint()
+    assert about["step"] == 1 and tensors["x"].sum() == 3
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_accumulation_gives_the_gradient_of_the_whole_batch(tmp_path: Path) -> None:
+    model = MODEL.replace(", proj_drop_rate=0.1", "").replace(" drop_path_rate=0.2", " drop_path_rate=0.0")
+    settings = {"model": model, "epochs": 1, "ema": 0.0, "augment": Augment()}
+    run(tiny(**settings), tmp_path / "one")
+    run(tiny(**settings, accumulate=4), tmp_path / "four")
+    first, second = losses(tmp_path / "one"), losses(tmp_path / "four")
+    assert first.keys() == second.keys()
+    assert all(abs(first[step] - second[step]) < 2e-4 for step in first)
+
+
+def test_snapshots_and_the_last_weights_load_as_models(tmp_path: Path) -> None:
+    run(tiny(epochs=2, snapshots=(1,)), tmp_path)
+    early, late = (vitlab.load(f"file/{tmp_path}/{name}.safetensors") for name in ("snapshots/epoch-0001", "model"))
+    images = torch.randn(2, 3, 16, 16)
+    assert early.eval()(images).shape == (2, 25)
+    assert not torch.equal(early(images), late.eval()(images))
+
+
+def test_sharpness_aware_minimisation_is_its_two_steps_by_hand(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, twin = nn.Sequential(nn.Flatten(), nn.Linear(12, 4)), nn.Sequential(nn.Flatten(), nn.Linear(12, 4))
+    twin.load_state_dict(model.state_dict())
+    images, labels = torch.randint(0, 255, (8, 3, 2, 2), dtype=torch.uint8), torch.arange(8) % 4
+    settings = Augment(crop="none", flip=0.0)
+    feed = Resident(images, labels, (0.5,) * 3, (0.5,) * 3, settings, batch_size=8)
+    optimizer = Optimizer(name="sgd", lr=0.1, warmup_epochs=0, weight_decay=0.0, momentum=0.0, sam=0.05)
+    recipe = Recipe("timm/x", "x", epochs=1, batch_size=8, augment=settings, optimizer=optimizer)
+    recipe = change(recipe, {"optimizer.momentum": 0.9})  # Nesterov wants a momentum
+    train(recipe, model, feed, make_loss(Objective(smoothing=0.0)), lambda model: {}, Run(tmp_path))
+
+    batch = next(iter(feed.epoch(0)))
+
+    def gradient() -> list[Tensor]:
+        value = nn.functional.cross_entropy(twin(batch.images), batch.labels)
+        return list(torch.autograd.grad(value, list(twin.parameters())))
+
+    first = gradient()
+    norm = torch.cat([g.flatten() for g in first]).norm()
+    with torch.no_grad():
+        for p, g in zip(twin.parameters(), first, strict=True):
+            p += 0.05 * g / norm
+    second = gradient()
+    rate = learning_rate(optimizer, 0, 1, 1)
+    with torch.no_grad():
+        for p, g, h in zip(twin.parameters(), first, second, strict=True):
+            p -= 0.05 * g / norm
+            p -= rate * (1 + 0.9) * h  # Nesterov's first step
+    for ours, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-5)
