@@ -1,6 +1,6 @@
 """Training throughput of Alter-ResNet-50 against pre-activation ResNet-50 on CIFAR shapes, in one run (HDVW: 1.2x).
 
-    python benchmarks/models.py [--batch 96] [--models vitlab/preact_resnet50_cifar,vitlab/alternet50_cifar] [--json PATH]
+python benchmarks/models.py [--batch 96] [--models vitlab/preact_resnet50_cifar,vitlab/alternet50_cifar] [--json PATH]
 """
 
 from __future__ import annotations

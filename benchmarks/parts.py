@@ -1,6 +1,6 @@
 """What each part costs: forward + backward of ViT-S/16 with it, relative to the plain model, in one run.
 
-    python benchmarks/parts.py [--batch 256] [--compile] [--parts ContextBroadcast,...] [--json PATH]
+python benchmarks/parts.py [--batch 256] [--compile] [--parts ContextBroadcast,...] [--json PATH]
 """
 
 from __future__ import annotations

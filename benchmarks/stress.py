@@ -1,6 +1,6 @@
 """Images a second of every corruption, ours against imagecorruptions-imaug, the authors' code as packaged.
 
-    PYTHONPATH=src python benchmarks/stress.py [--json PATH] [--images 8] [--repeats 5] [--threads 2] [--severity 3]
+    PYTHONPATH=src python benchmarks/stress.py [--json PATH] [--images 16] [--repeats 5] [--threads 2] [--severity 3]
 
 On a CPU: the same images through both, interleaved, and the ratio of the medians. On a GPU (chosen where there is one;
 `--device cpu` overrides): our rates, and their ratio to `STORED`, the reference's rate on one core of another machine.
@@ -73,7 +73,7 @@ def reference(name: str, severity: int, images: torch.Tensor) -> Callable[[], ob
 def measure(name: str, images: torch.Tensor, options: argparse.Namespace) -> dict[str, float]:
     """Median rates and their spread (half of the interquartile range over the median)."""
     pixels = images.to(options.device).float() / 255
-    calls = {"ours": lambda: corrupt(pixels, name, options.severity)}
+    calls: dict[str, Callable[[], object]] = {"ours": lambda: corrupt(pixels, name, options.severity)}
     if options.device == "cpu":
         calls["reference"] = reference(name, options.severity, images)
     for call in calls.values():
@@ -121,7 +121,7 @@ def show(rows: dict[str, dict[str, float]], geometric_mean: float, options: argp
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--images", type=int, help="in a batch: 8, or 256 on a GPU")
+    parser.add_argument("--images", type=int, help="in a batch: 16, or 256 on a GPU")
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--severity", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=5)
@@ -132,7 +132,7 @@ def main() -> None:
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     torch.set_num_threads(options.threads)
-    images = scenes(options.images or (8 if options.device == "cpu" else 256), options.size)
+    images = scenes(options.images or (16 if options.device == "cpu" else 256), options.size)
     if options.core_rates:
         print(json.dumps(core_rates(images, options.severity), indent=4))
         return

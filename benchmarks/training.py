@@ -100,9 +100,18 @@ def main() -> None:
             again = bare(recipe, device, options.seconds)
             fastest = max(alone, again)
             rate = statistics.median(rates)
-            row = {"model": name, "batch": size, "bare": fastest, "whole": rate, "ratio": rate / fastest, "epochs": rates}
+            row = {
+                "model": name,
+                "batch": size,
+                "bare": fastest,
+                "whole": rate,
+                "ratio": rate / fastest,
+                "epochs": rates,
+            }
             rows.append(row)
-            print(f"ViT-{name} batch {size}: bare {fastest:,.0f}, whole loop {rate:,.0f} images/s, ratio {rate / fastest:.3f}")
+            print(
+                f"ViT-{name} batch {size}: bare {fastest:,.0f}, whole {rate:,.0f} images/s, ratio {rate / fastest:.3f}"
+            )
             timing.write(options.json, {"rows": rows})
 
 

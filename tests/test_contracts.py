@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from cases import Case
-from cases.everything import CASES
 from torch import Tensor, nn
 
 import vitlab
+from cases import Case
+from cases.everything import CASES
 from vitlab.core import plugins
 
 
@@ -53,7 +53,9 @@ def test_describe(case: Case) -> None:
         for seam in (*block.seams, *block.taps):
             assert not isinstance(modules[seam.path], (nn.Sequential, nn.ModuleList))
     assert model.training and set(model.state_dict()) == keys and torch.equal(torch.get_rng_state(), state)
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules() if not _foreign(module))
+    assert not any(
+        module._forward_hooks or module._forward_pre_hooks for module in model.modules() if not _foreign(module)
+    )
 
 
 def _foreign(module: nn.Module) -> bool:

@@ -18,7 +18,7 @@ PACKAGE = SOURCE / "vitlab"
 ROWS = [
     {"__main__"},
     {"cli"},
-    {"demo", "explore", "experiments", "listing", "laboratory"},
+    {"demo", "explore", "experiments", "listing", "laboratory", "sizes"},
     {"tasks"},
     {"training", "instruments", "stress_tests"},
     {"zoo"},
@@ -88,7 +88,7 @@ def test_a_row_imports_only_from_rows_below(path: Path) -> None:
 
 def _siblings(own: str, other: str) -> bool:
     """Rows of small files act as one package: recording and surgery do not need each other, listings may."""
-    return {own, other} <= {"attention", "tokens"} or {own, other} <= {"demo", "laboratory", "listing"}
+    return {own, other} <= {"attention", "tokens"} or {own, other} <= {"demo", "laboratory", "listing", "sizes"}
 
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -111,7 +111,9 @@ def test_who_may_name_other_libraries_models(path: Path) -> None:
 
 def test_no_cycles() -> None:
     graph: dict[str, set[str]] = {}
-    names = {".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): path for path in files()}
+    names = {
+        ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): path for path in files()
+    }
     for name, path in names.items():
         graph[name] = {other for other, top in imports(path) if top and other in names and other != name}
     visiting: set[str] = set()

@@ -6,10 +6,10 @@ import pytest
 import timm
 import torch
 import torchvision
-from cases import VIT, redraw
 from torch import Tensor, nn
 
 import vitlab
+from cases import VIT, redraw
 from vitlab.attention import AttentionCall
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import timm
 import torch
-from cases import VIT, redraw
 from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 
 import vitlab
+from cases import VIT, redraw
 from vitlab.modules.context_broadcast import ContextBroadcast, ScaledContextBroadcast
 
 PARTS = ["ContextBroadcast", "ScaledContextBroadcast(init=0.3)", "TokenAwarePooling(branches=3)"]
@@ -208,7 +208,11 @@ def test_parts_stack_in_order_of_insertion(images: Tensor) -> None:
     model.blocks[1].mlp.fc2.register_forward_hook(lambda module, args, output: inputs.append(output))
     for part in (Add(1.0), Double(), Add(10.0)):
         vitlab.retrofit(model, part, at="mlp.out", blocks=[1])
-    assert [name for name, _ in model.blocks[1].mlp.named_children()][-3:] == ["vitlab_add", "vitlab_double", "vitlab_add_2"]
+    assert [name for name, _ in model.blocks[1].mlp.named_children()][-3:] == [
+        "vitlab_add",
+        "vitlab_double",
+        "vitlab_add_2",
+    ]
     outputs: list[Tensor] = []
     model.blocks[1].mlp.register_forward_hook(lambda module, args, output: outputs.append(output))
     inputs.clear()  # `describe` ran the model too

@@ -57,7 +57,8 @@ class AttentionCall:
     def statistics(self, names: Iterable[str]) -> dict[str, Tensor]:
         """Statistics of the map, streamed: `entropy` (B, H, N) in nats, `received` (B, H, M), the mean over rows.
 
-        >>> call = AttentionCall("b", TokenLayout((1, 4)), TokenLayout((1, 4)), q=torch.zeros(1, 1, 4, 2), k=torch.ones(1, 1, 4, 2))
+        >>> layout, zeros = TokenLayout((1, 4)), torch.zeros(1, 1, 4, 2)
+        >>> call = AttentionCall("a block", layout, layout, q=zeros, k=zeros)
         >>> call.statistics(["entropy"])["entropy"].allclose(torch.tensor(4.0).log())
         True
         """
@@ -71,7 +72,9 @@ class AttentionCall:
             total += weights.shape[-2]
             for name in wanted:
                 pieces[name].append(STATISTICS[name](weights))
-        return {name: torch.cat(p, -1) if name in _PER_ROW else torch.stack(p).sum(0) / total for name, p in pieces.items()}
+        return {
+            name: torch.cat(p, -1) if name in _PER_ROW else torch.stack(p).sum(0) / total for name, p in pieces.items()
+        }
 
     def _rows(self, rows: slice) -> Tensor:
         if self.weights is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,6 +27,9 @@ def main() -> None:
     except VitlabError as error:
         typer.echo(f"vitlab: {error}", err=True)
         sys.exit(2)
+    except KeyboardInterrupt as error:
+        typer.echo(f"vitlab: {error or 'interrupted'}", err=True)
+        sys.exit(130)
 
 
 @app.callback(invoke_without_command=True)
@@ -37,7 +41,8 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
 @app.command("list")
 def list_(
-    what: Annotated[str, typer.Argument(help="parts, models, families or instruments")] = "",
+    what: Annotated[str, typer.Argument(help="parts, models, families, instruments, recipes or data")] = "",
+    params: Annotated[bool, typer.Option("--params", help="Sizes of the papers' models, ours beside theirs.")] = False,
     json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """List what there is: one full name a line off a terminal."""
@@ -45,7 +50,12 @@ def list_(
 
     if what and what not in listing.KINDS:
         raise unknown("list", what, listing.KINDS)
-    listing.show(what, as_json=json)
+    if params and what != "models":
+        raise VitlabError("only models have parameters to list; write: vitlab list models --params")
+    if params:
+        listing.show_sizes(as_json=json)
+    else:
+        listing.show(what, as_json=json)
 
 
 @app.command()
@@ -64,14 +74,42 @@ def describe(
 def measure(
     models: Annotated[list[str], typer.Argument(help="Model expressions.")],
     with_: Annotated[str, typer.Option("--with", help="Instruments, separated by commas.")] = "attention_entropy",
-    images: Annotated[int, typer.Option(help="How many of the embedded images.")] = 64,
+    data: Annotated[str, typer.Option(help="A data expression, for example scenes or imagenet.")] = "scenes",
+    root: Annotated[Path | None, typer.Option(help="Folder of the data sets; else VITLAB_DATA.")] = None,
+    images: Annotated[int, typer.Option(help="How many test images.")] = 64,
     out: Annotated[Path, typer.Option(help="Folder for the measurements.")] = Path("runs/measure"),
 ) -> None:
-    """Measure models with instruments on the embedded scenes; writes one JSON + npz each."""
+    """Measure models with instruments; writes one JSON + npz each, and goes on where it stopped."""
     from vitlab import laboratory
 
-    for path in laboratory.measure(models, [name.strip() for name in with_.split(",")], images, out):
+    names = [name.strip() for name in re.split(r",(?![^(]*\))", with_) if name.strip()]
+    for path in laboratory.measure(models, names, out, data=data, root=root, images=images):
         typer.echo(path)
+
+
+@app.command()
+def train(
+    recipe: Annotated[str, typer.Argument(help="A recipe, for example quick or vit_tiny_cifar100(seed=1)")],
+    out: Annotated[Path, typer.Option(help="The run folder; the same one goes on where it stopped.")] = Path(
+        "runs/train"
+    ),
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting, key=value; dots reach into groups.")
+    ] = None,
+    root: Annotated[Path | None, typer.Option(help="Folder of the data sets; else VITLAB_DATA.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; by default CUDA where there is one.")] = None,
+    tensorboard: Annotated[bool, typer.Option(help="Also write TensorBoard events into the run folder.")] = False,
+) -> None:
+    """Train as a recipe says: one process, or many under torchrun."""
+    from vitlab.core import plugins
+    from vitlab.core.recipe import change
+    from vitlab.tasks import classification
+    from vitlab.training.events import tensorboard_log
+
+    chosen = change(plugins.recipe(recipe), set_ or [])
+    log = tensorboard_log(out) if tensorboard else None
+    row = classification.run(chosen, out, root=root, device=device, show=sys.stderr.isatty(), log=log)
+    typer.echo("  ".join(f"{key} {value:.4g}" for key, value in row.items()))
 
 
 @app.command()
@@ -88,12 +126,13 @@ def report(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the models, measurements and the page.")] = Path("runs/demo"),
-    steps: Annotated[int, typer.Option(help="Training steps of each model.")] = 250,
+    epochs: Annotated[int, typer.Option(help="Training epochs of each model.")] = 8,
+    images: Annotated[int, typer.Option(help="Training images.")] = 1536,
 ) -> None:
     """Train a small ViT without and with Context Broadcasting on embedded images, measure both, write a report."""
     from vitlab import demo
 
-    demo.run(out, steps)
+    demo.run(out, epochs, images)
 
 
 def _size(text: str) -> Any:

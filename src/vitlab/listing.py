@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from vitlab.core import plugins
 from vitlab.core.anatomy import Anatomy
+
+if TYPE_CHECKING:
+    from vitlab.sizes import Size
 
 
 def _parts() -> dict[str, str]:
@@ -27,17 +32,31 @@ def _models() -> dict[str, str]:
     return {f"{source}/{name}": "" for source in ("vitlab", "timm", "torchvision") for name in zoo.model_names(source)}
 
 
+def _recipes() -> dict[str, str]:
+    return {name: plugins.summary(module, name) for name, module in plugins.recipes().items()}
+
+
+def _data() -> dict[str, str]:
+    from vitlab.data.catalogue import data_sets
+
+    return data_sets()
+
+
 KINDS: dict[str, Callable[[], dict[str, str]]] = {
     "parts": _parts,
     "models": _models,
     "families": plugins.families,
     "instruments": _instruments,
+    "recipes": _recipes,
+    "data": _data,
 }
 
 
 def show(what: str, *, as_json: bool = False) -> None:
     """Print the names of one kind, or how many there are of each."""
-    rows = KINDS[what]() if what else {kind: str(len(KINDS[kind]())) for kind in KINDS if kind != "models"}
+    rows = (
+        KINDS[what]() if what else {kind: str(len(KINDS[kind]())) for kind in KINDS if kind not in ("models", "data")}
+    )
     if as_json:
         print(json.dumps(rows, indent=1, ensure_ascii=False))
     elif not what or sys.stdout.isatty():
@@ -51,6 +70,48 @@ def show(what: str, *, as_json: bool = False) -> None:
         print(f"{len(rows)} {what}", file=sys.stderr if not sys.stdout.isatty() else sys.stdout)
 
 
+def show_sizes(*, as_json: bool = False) -> None:
+    """Print parameters and multiply-accumulates of the papers' models, ours beside the papers'."""
+    from rich.progress import track
+
+    from vitlab import sizes
+
+    progress = Console(stderr=True)
+    total = len(sizes.published())
+    found = list(
+        track(sizes.sizes(), "counting", total, console=progress, transient=True, disable=not progress.is_terminal)
+    )
+    if as_json:
+        print(json.dumps([{**asdict(size), "marks": size.marks} for size in found], indent=1, ensure_ascii=False))
+        return
+    rows = [_size_cells(size) for size in found]
+    if sys.stdout.isatty():
+        table = Table(box=None)
+        for column in _SIZE_COLUMNS:
+            table.add_column(column, justify="left" if column == "model" else "right", overflow="fold")
+        for row in rows:
+            table.add_row(*row)
+        Console().print(table)
+        print("= equal after rounding to the printed digits, ≈ within 1 % (parameters) or 2 % (MACs), ≠ neither")
+    else:
+        print("\n".join("\t".join(row) for row in [_SIZE_COLUMNS, *rows]))
+
+
+_SIZE_COLUMNS = ("model", "parameters", "exact", "paper, M", "MACs, G", "paper, G", "parts, M", "paper, M")
+
+
+def _size_cells(size: Size) -> tuple[str, ...]:
+    """The row of a model: what we count, and what is published with its mark."""
+    marks, known = size.marks, asdict(size.published)
+    theirs = {key: f"{mark} {known[key]:,}".strip() if mark else "" for key, mark in marks.items()}
+    added = f"{size.added_macs / 1e6:.2f}" if size.added_macs else ""
+    ours = (f"{size.parameters:,}", f"{size.macs / 1e9:.3f}", added)
+    return (
+        *(size.expression, ours[0], theirs["exact_params"], theirs["params_m"]),
+        *(ours[1], theirs["macs_g"], ours[2], theirs["added_macs_m"]),
+    )
+
+
 def show_anatomy(expression: str, size: tuple[int, int] | None, *, as_json: bool = False) -> None:
     """Print what a model is made of."""
     from vitlab import zoo
@@ -60,7 +121,9 @@ def show_anatomy(expression: str, size: tuple[int, int] | None, *, as_json: bool
     anatomy = describe(model, size)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     if as_json:
-        print(json.dumps({"weights": zoo.weights_of(expression), "parameters": parameters, **_plain(anatomy)}, indent=1))
+        print(
+            json.dumps({"weights": zoo.weights_of(expression), "parameters": parameters, **_plain(anatomy)}, indent=1)
+        )
         return
     console = Console()
     h, w = anatomy.input_size

@@ -50,9 +50,9 @@ _PLACES = {"features": ("block.out",), "branches": ("attn.out", "mlp.out")}
 class Tape(Mapping[Key, Any]):
     """What was recorded, by block.
 
-    `tape["blocks.3"]` is the attention map (B, H, N, M), windows folded into the batch, forwards one after the other; or, with
-    a reducer, the list of what it returned. For features and branches `tape["blocks.3", "attn.out"]` is (B, N, D); the
-    place may be left out where only one was recorded.
+    `tape["blocks.3"]` is the attention map (B, H, N, M), windows folded into the batch, forwards one after the other;
+    or, with a reducer, the list of what it returned. For features and branches `tape["blocks.3", "attn.out"]` is
+    (B, N, D); the place may be left out where only one was recorded.
     """
 
     def __init__(self, what: str, anatomy: Anatomy, places: tuple[str, ...]) -> None:
@@ -75,7 +75,9 @@ class Tape(Mapping[Key, Any]):
             maps = [call.map() for call in entry]
             if len({map.shape[1:] for map in maps}) > 1:
                 shapes = ", ".join(str(tuple(map.shape)) for map in maps)
-                raise VitlabError(f"the maps of {key!r} have different shapes ({shapes}); take them one by one from tape.calls")
+                raise VitlabError(
+                    f"the maps of {key!r} have different shapes ({shapes}); take them one by one from tape.calls"
+                )
             return torch.cat(maps)
         return torch.cat(entry) if isinstance(entry[0], Tensor) and self.what != "attention" else list(entry)
 
@@ -114,12 +116,12 @@ def record(
 
     Args:
         model: any model that `describe` can read, compiled or wrapped in DDP or not.
-        what: `"attention"` (maps), `"features"` (the residual stream after each block) or `"branches"` (what attention and
-            MLP add to it).
+        what: `"attention"` (maps), `"features"` (the residual stream after each block) or `"branches"` (what attention
+            and MLP add to it).
         at: for features and branches, other places: seams or taps such as `"block.mid"`.
         blocks: names of the blocks to listen to; all by default.
-        reduce: called with each AttentionCall or Feature as it arrives; its results are kept instead, so that neither maps
-            nor features need be stored.
+        reduce: called with each AttentionCall or Feature as it arrives; its results are kept instead, so that neither
+            maps nor features need be stored.
         gradients: keep the graph, so that a loss on what was recorded can train the model.
         input_size: size of the images, where it is not the model's own.
 
@@ -132,7 +134,7 @@ def record(
     inner = unwrap(model)
     if gradients and _checkpoints(inner):
         raise VitlabError(
-            "gradients of recordings cannot pass gradient checkpointing (the recomputation would not see the recorder); "
+            "recorded gradients cannot pass gradient checkpointing (its second forward would not see the recorder); "
             "switch it off with model.set_grad_checkpointing(False) or model.gradient_checkpointing_disable()"
         )
     anatomy = describe(inner, input_size)
@@ -148,7 +150,7 @@ def record(
         yield tape
 
 
-# -- features and branches: hooks at taps and seams ---------------------------------------------------------------------
+# -- features and branches: hooks at taps and seams -----------------------------------------------------------------
 
 
 def _places(what: str, at: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -204,7 +206,7 @@ def _reader(
     return read
 
 
-# -- attention ------------------------------------------------------------------------------------------------------------
+# -- attention ------------------------------------------------------------------------------------------------------
 
 
 def _listen(
@@ -364,7 +366,7 @@ def _reader_multihead(note: Callable[..., None]) -> Callable[..., None]:
     return read
 
 
-# -- leaving no trace -------------------------------------------------------------------------------------------------------
+# -- leaving no trace -----------------------------------------------------------------------------------------------
 
 
 def _in_backward() -> bool:

@@ -52,8 +52,8 @@ def retrofit(
         part: a part's name or call as text (`"TokenAwarePooling(branches=4)"`), its class, or a module, of which each
             block gets a copy. A class is asked for what it wants by parameter name: `dim`, `layout`, `attention`.
         at: the seam, for example `"mlp.out"`; each part has its own default.
-        blocks: `"all"` (default), `"upper"`, `"lower"`, `"6:12"`, `":30%"`, `"30%:"`, or a list of indices or names. Class
-            attention is not counted.
+        blocks: `"all"` (default), `"upper"`, `"lower"`, `"6:12"`, `":30%"`, `"30%:"`, or a list of indices or names.
+            Class attention is not counted.
         input_size: size of the images, where it is not the model's own; parts that need the grid are fitted to it.
 
     Returns:
@@ -94,7 +94,7 @@ def restore(model: Model) -> Model:
     return model
 
 
-# -- the two hooks: module-level functions, so that a model with parts can be pickled and copied ----------------------
+# -- the two hooks: module-level functions, so that a model with parts can be pickled and copied --------------------
 
 
 def _before(module: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -114,19 +114,23 @@ def _through(module: nn.Module, side: str, values: tuple[Any, ...]) -> tuple[Any
     return (x, *rest)
 
 
-def _apply(part: nn.Module, x: Tensor) -> Tensor:
+def _apply(part: Any, x: Tensor) -> Tensor:
     layout = part.vitlab_seam.layout
     tokens = to_tokens(x, layout, getattr(part, "vitlab_inverse", None))
     mixed = part(tokens)
     if mixed.shape != tokens.shape:
-        raise VitlabError(f"{type(part).__name__} made {tuple(mixed.shape)} of {tuple(tokens.shape)}; a part keeps the shape")
+        raise VitlabError(
+            f"{type(part).__name__} made {tuple(mixed.shape)} of {tuple(tokens.shape)}; a part keeps the shape"
+        )
     return from_tokens(mixed, layout, x, getattr(part, "vitlab_order", None))
 
 
-# -- reading what the user asked for -----------------------------------------------------------------------------------
+# -- reading what the user asked for --------------------------------------------------------------------------------
 
 
-def _read(part: Part, at: str | None, blocks: Any) -> tuple[str, Callable[..., nn.Module], dict[str, Any], str | None, str | None, Any]:
+def _read(
+    part: Part, at: str | None, blocks: Any
+) -> tuple[str, Callable[..., nn.Module], dict[str, Any], str | None, str | None, Any]:
     """Name, constructor, settings, default seam, seam and blocks of a part, however it was given."""
     if isinstance(part, str):
         call = parse_part(part)
@@ -134,7 +138,14 @@ def _read(part: Part, at: str | None, blocks: Any) -> tuple[str, Callable[..., n
             if inside is not None and outside is not None:
                 raise VitlabError(f"{word!r} is given twice, in {part!r} and beside it; give it once")
         made = plugins.part(call.name)
-        return call.name, made, dict(call.settings), made.default_seam, call.at or at, blocks if call.blocks is None else call.blocks
+        return (
+            call.name,
+            made,
+            dict(call.settings),
+            made.default_seam,
+            call.at or at,
+            blocks if call.blocks is None else call.blocks,
+        )
     if isinstance(part, nn.Module):
         return type(part).__name__, lambda: copy.deepcopy(part), {}, getattr(part, "default_seam", None), at, blocks
     if callable(part):
@@ -158,9 +169,14 @@ def _seams(anatomy: Anatomy, at: str, blocks: Any) -> list[Seam]:
             + f"; it has: {', '.join(anatomy.seams)}"
         )
     if missing and not isinstance(blocks, str):
-        raise VitlabError(f"no seam {at!r} in {', '.join(missing)} of family {anatomy.family!r}; leave them out of blocks")
+        raise VitlabError(
+            f"no seam {at!r} in {', '.join(missing)} of family {anatomy.family!r}; leave them out of blocks"
+        )
     if missing:
-        warnings.warn(f"{len(missing)} of {len(seams)} blocks have no seam {at!r} and stay plain: {', '.join(missing)}", stacklevel=3)
+        warnings.warn(
+            f"{len(missing)} of {len(seams)} blocks have no seam {at!r} and stay plain: {', '.join(missing)}",
+            stacklevel=3,
+        )
     return [seam for _, seam in seams if seam is not None]
 
 
@@ -205,14 +221,18 @@ def _bound(text: str | None, count: int) -> int | None:
     return int(int(text[:-1]) * count / 100 + 0.5) if text.endswith("%") else int(text)
 
 
-# -- making and placing parts ------------------------------------------------------------------------------------------
+# -- making and placing parts ---------------------------------------------------------------------------------------
 
 
-def _fit(model: nn.Module, seam: Seam, name: str, make: Callable[..., nn.Module], settings: dict[str, Any]) -> nn.Module:
+def _fit(
+    model: nn.Module, seam: Seam, name: str, make: Callable[..., nn.Module], settings: dict[str, Any]
+) -> nn.Module:
     """A part for one seam: built, on the device and in the precision of its neighbours, in the model's mode."""
     host = model.get_submodule(seam.path)
     if seam.side == "replace" and (hasattr(host, "vitlab_original") or any(True for _ in _children(host))):
-        raise VitlabError(f"{seam.path} already carries a part; restore the model first, then put {name} in before the others")
+        raise VitlabError(
+            f"{seam.path} already carries a part; restore the model first, then put {name} in before the others"
+        )
     if seam.side != "replace" and isinstance(host, (nn.Sequential, nn.ModuleList)):
         raise AssertionError(f"an adapter put {seam.name} on the container {seam.path}, which would run the part twice")
     wants = _parameters(make)
@@ -248,7 +268,7 @@ def _parameters(make: Callable[..., nn.Module]) -> list[str] | None:
     return [parameter.name for parameter in parameters]
 
 
-def _insert(model: nn.Module, seam: Seam, name: str, part: nn.Module) -> None:
+def _insert(model: nn.Module, seam: Seam, name: str, part: Any) -> None:
     part.vitlab_seam = seam
     part.vitlab_side = seam.side
     host = model.get_submodule(seam.path)
@@ -269,8 +289,8 @@ def _insert(model: nn.Module, seam: Seam, name: str, part: nn.Module) -> None:
         host.register_forward_hook(_after)
 
 
-def _original(part: nn.Module) -> nn.Module:
-    (original,) = part.vitlab_original
+def _original(part: Any) -> nn.Module:
+    original: nn.Module = part.vitlab_original[0]
     weight = next((p for p in part.parameters() if p.is_floating_point()), None)
     if weight is not None:
         original.to(weight.device, weight.dtype)

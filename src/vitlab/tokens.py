@@ -22,7 +22,8 @@ def to_tokens(x: Tensor, layout: TokenLayout, inverse: Tensor | None = None) -> 
         layout: how its tokens lie.
         inverse: `orders(layout)[1]` on the right device, where the caller keeps it.
 
-    >>> to_tokens(torch.arange(8.0).reshape(2, 4, 1), TokenLayout((2, 4), windows=2, permutation=(0, 1, 4, 5, 2, 3, 6, 7)))[0, :, 0]
+    >>> layout = TokenLayout((2, 4), windows=2, permutation=(0, 1, 4, 5, 2, 3, 6, 7))
+    >>> to_tokens(torch.arange(8.0).reshape(2, 4, 1), layout)[0, :, 0]
     tensor([0., 1., 4., 5., 2., 3., 6., 7.])
     """
     if layout.order == "BCHW":
@@ -54,6 +55,8 @@ def orders(layout: TokenLayout, device: torch.device | None = None) -> tuple[Ten
     """Index tensors of a permuted layout: full map -> as it lies, and as it lies -> full map."""
     if layout.permutation is None:
         raise VitlabError(f"{layout} has no permutation to follow")
+    if not layout.permutation:
+        raise VitlabError(f"windows that pad the {layout.grid[0]}x{layout.grid[1]} map leave no order to follow")
     order, inverse = _orders(layout.permutation, layout.prefix)
     return torch.tensor(order, device=device), torch.tensor(inverse, device=device)
 

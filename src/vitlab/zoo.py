@@ -142,7 +142,9 @@ def _hugging_face(name: str, settings: dict[str, Any]) -> nn.Module:
     def build() -> nn.Module:
         config = transformers.AutoConfig.from_pretrained(name, **settings)
         architecture = (config.architectures or ["AutoModel"])[0]
-        kind = getattr(transformers, "CLIPVisionModel" if config.model_type == "clip" else architecture, transformers.AutoModel)
+        kind = getattr(
+            transformers, "CLIPVisionModel" if config.model_type == "clip" else architecture, transformers.AutoModel
+        )
         if pretrained:
             return kind.from_pretrained(name, config=config, use_safetensors=True)
         return kind._from_config(config) if hasattr(kind, "_from_config") else kind.from_config(config)
@@ -157,7 +159,9 @@ def _from_file(path: str, settings: dict[str, Any]) -> nn.Module:
             f"{path} holds weights but does not say of which model; name it, for example timm/NAME(weights={path!r})"
         )
     if settings:
-        raise VitlabError(f"file/{path} takes no settings ({', '.join(settings)} given): the file says what the model is")
+        raise VitlabError(
+            f"file/{path} takes no settings ({', '.join(settings)} given): the file says what the model is"
+        )
     if parse_model(about["model"]).source == "file":
         raise VitlabError(f"{path} names another file as its model; it should name what builds it")
     model = load(about["model"])
@@ -174,7 +178,9 @@ def _fill(model: nn.Module, tensors: dict[str, Any], path: str) -> None:
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
-        raise VitlabError(f"{path} does not fit {type(model).__name__}: {' '.join(str(error).split())[:300]}") from error
+        raise VitlabError(
+            f"{path} does not fit {type(model).__name__}: {' '.join(str(error).split())[:300]}"
+        ) from error
 
 
 def _wrapped(what: str, build: Callable[[], nn.Module]) -> nn.Module:

@@ -74,7 +74,7 @@ def timm_model(name: str, **settings: object) -> Callable[[], nn.Module]:
     return build
 
 
-VIT = dict(img_size=32, patch_size=8, embed_dim=24, depth=3, num_heads=3)
+VIT = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 3, "num_heads": 3}
 
 CASES = [
     Case("vit", timm_model("vit_tiny_patch16_224", **VIT)),

@@ -6,7 +6,9 @@ from torchvision.transforms import v2
 
 from vitlab.core.errors import VitlabError
 from vitlab.corruptions import CORRUPTIONS, EXTRA, GROUPS, Corruption, corrupt
+from vitlab.corruptions.apply import _FUNCTIONS
 from vitlab.corruptions.parameters import CIFAR, IMAGENET
+from vitlab.corruptions.randomness import Randomness
 
 ALL = CORRUPTIONS + EXTRA
 PLAIN = {
@@ -163,6 +165,15 @@ def test_a_transform_fits_into_torchvisions_pipeline():
         Corruption("smog")
     with pytest.raises(VitlabError, match="at least one name"):
         Corruption(())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_everything_stays_on_the_device(name):
+    """The meta device refuses to meet tensors of the CPU, as a GPU does, and takes the same path as one."""
+    images, random = torch.empty(2, 3, 48, 40, device="meta"), Randomness.of(0, name, 1, [0, 1], "meta")
+    for table in (IMAGENET, CIFAR):
+        extra = () if name in PLAIN else (random,)
+        assert _FUNCTIONS[name](images, *extra, *table[name][0]).shape == images.shape
 
 
 @pytest.mark.gpu

@@ -7,7 +7,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vitlab.corruptions.filters import _shift_by_runs, enlarge, extend, smooth, streak, zoom_in
+from vitlab.corruptions.filters import (
+    _depthwise,
+    _shift_by_runs,
+    _shift_by_slices,
+    enlarge,
+    extend,
+    smooth,
+    streak,
+    zoom_in,
+)
 
 SCIPY = {"nearest": "nearest", "reflect": "reflect", "mirror": "mirror"}
 NUMPY = {"nearest": "edge", "reflect": "symmetric", "mirror": "reflect"}
@@ -66,6 +75,11 @@ def test_streak_is_the_loop_over_pixels(degrees):
 def test_the_two_ways_to_shift_agree_to_the_bit():
     padded, weights = torch.rand(3, 2, 15, 18), [0.5, 0.25, 0.125, 0.0625, 0.0625]
     top, left = torch.randint(0, 9, (3, 5)), torch.randint(0, 9, (3, 5))
-    from vitlab.corruptions.filters import _shift_by_slices
-
     assert _shift_by_runs(padded, top, left, weights).equal(_shift_by_slices(padded, top, left, weights))
+
+
+def test_the_convolution_of_gpus_is_the_product_of_cpus():
+    images, weights = torch.rand(2, 3, 21, 34), (0.1, 0.2, 0.4, 0.2, 0.1)
+    for axis in (-2, -1):
+        expected = scipy.ndimage.correlate1d(images.numpy(), weights, axis=axis, mode="mirror")
+        np.testing.assert_allclose(_depthwise(images, weights, axis, "mirror").numpy(), expected, atol=1e-6)

@@ -83,7 +83,9 @@ def two_processes(code: str, port: int, count: int = 2) -> list[str]:
     ids=["plain", "batch norm over both", "sharded"],
 )
 def test_the_gradients_of_two_halves_are_those_of_the_whole(part: str, tolerance: float, sharded: bool) -> None:
-    two_processes(GRADIENTS.format(part=part, tolerance=tolerance, sharded=sharded), 29520 + len(part) % 7 + 10 * sharded)
+    two_processes(
+        GRADIENTS.format(part=part, tolerance=tolerance, sharded=sharded), 29520 + len(part) % 7 + 10 * sharded
+    )
 
 
 def test_an_evaluation_over_two_processes_counts_each_image_once(tmp_path: Path) -> None:

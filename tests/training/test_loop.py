@@ -106,7 +106,9 @@ def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
     assert run(tiny(), broken).items() >= {"top1": whole["top1"], "train_loss": whole["train_loss"]}.items()
     assert losses(broken) == losses(tmp_path / "whole")
     for name in ("model", "model_ema"):
-        first, second = (vitlab.core.store.read_tensors(folder / f"{name}.safetensors")[0] for folder in (tmp_path / "whole", broken))
+        first, second = (
+            vitlab.core.store.read_tensors(folder / f"{name}.safetensors")[0] for folder in (tmp_path / "whole", broken)
+        )
         assert all(torch.equal(first[key], second[key]) for key in first)
 
 

@@ -43,7 +43,9 @@ def describe(model: nn.Module, input_size: int | tuple[int, int] | None = None) 
         The model's Anatomy.
     """
     if not isinstance(model, nn.Module):
-        raise VitlabError(f"describe takes a torch.nn.Module, not {type(model).__name__}; vitlab.load makes one from text")
+        raise VitlabError(
+            f"describe takes a torch.nn.Module, not {type(model).__name__}; vitlab.load makes one from text"
+        )
     model = unwrap(model)
     adapter = _adapter(model)
     size = _size(model, input_size)

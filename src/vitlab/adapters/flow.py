@@ -98,7 +98,7 @@ class Flow:
 
 
 def _attributes(module: nn.Module) -> dict[str, Any]:
-    """What a forward may change: the mode, LeViT's bias cache, ConViT's relative indices, Hugging Face Swin's window."""
+    """What a forward may change: the mode, LeViT's bias cache, ConViT's indices, Hugging Face Swin's window."""
     plain = (Tensor, dict, tuple, int, float, type(None))
     return {
         name: dict(value) if isinstance(value, dict) else value

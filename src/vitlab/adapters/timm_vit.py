@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import nn
 
 from vitlab.adapters.blocks import holds_packed_qkv, mlp_seams, transformer_block, with_stage_ends
@@ -26,7 +28,7 @@ def family(model: nn.Module) -> str:
     return architecture.partition("_")[0] if architecture.startswith(("deit_", "deit3_")) else "vit"
 
 
-def blocks(model: nn.Module, flow: Flow) -> tuple[Block, ...]:
+def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
     """Pre-norm blocks, post-norm ones (`ResPostBlock`), and parallel ones, which have no seam inside."""
     layout = TokenLayout(flow.grid("patch_embed.proj"), prefix=model.num_prefix_tokens)
     found = []

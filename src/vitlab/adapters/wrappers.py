@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 import torch
 from torch import nn
@@ -26,7 +27,7 @@ def guard_hooks() -> None:
     and, worse, the compiled code of a plain model would be taken for that of a fitted one of the same class. Told once,
     it recompiles where hooks differ; what was compiled before that is thrown away.
     """
-    config = importlib.import_module("torch._dynamo.config")
+    config: Any = importlib.import_module("torch._dynamo.config")
     if config.skip_nnmodule_hook_guards:
         config.skip_nnmodule_hook_guards = False
         torch._dynamo.reset()

@@ -31,8 +31,8 @@ class TokenLayout:
     Args:
         grid: rows and columns of the full token map, (h, w).
         prefix: tokens before the grid (class, distillation, register tokens). They stay in front.
-        order: the axes. `BND` tokens, `BDN` channels first, `BHWD` and `BCHW` maps, `BTND` windows on an axis of their own.
-        windows: how many sequences one image is cut into; in `BND` they are folded into the batch, window index fastest.
+        order: the axes. `BND` tokens, `BDN` channels first, `BHWD` and `BCHW` maps, `BTND` windows on their own axis.
+        windows: how many sequences one image is cut into; in `BND` they are folded into the batch, windows fastest.
         permutation: for tokens that are not row-major, the row-major grid index of each token as it lies
             (window after window); None means row-major, () an order that is not known (windows that pad the map).
 

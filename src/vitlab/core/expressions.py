@@ -61,11 +61,7 @@ def parse_model(text: str) -> ModelExpression:
     >>> parse_model("file/runs/best (1)/model.safetensors").name
     'runs/best (1)/model.safetensors'
     """
-    if not isinstance(text, str):
-        raise VitlabError(f"a model expression is text like 'timm/vit_tiny_patch16_224', not {type(text).__name__}")
-    if len(text) > _LONGEST:
-        raise VitlabError(f"a model expression of {len(text)} characters; at most {_LONGEST} are read")
-    head, *parts = _split(text)
+    head, *parts = _split(_checked(text, "a model expression", "timm/vit_tiny_patch16_224"))
     source, slash, rest = head.partition("/")
     if not slash or not rest.strip():
         raise VitlabError(
@@ -87,12 +83,13 @@ def parse_part(text: str) -> PartCall:
     >>> parse_part("TokenAwarePooling(branches=4, at='attn.in')")
     PartCall(name='TokenAwarePooling', settings={'branches': 4}, at='attn.in', blocks=None)
     """
-    name, settings = _name_and_settings(text.strip())
+    text = _checked(text, "a part", "ContextBroadcast(at='mlp.out')")
+    name, settings = _name_and_settings(text)
     if not name.isidentifier():
-        raise VitlabError(f"{text.strip()!r} is no part; write Name or Name(key=value), for example ContextBroadcast()")
+        raise VitlabError(f"{text!r} is no part; write Name or Name(key=value), for example ContextBroadcast()")
     at, blocks = settings.pop("at", None), settings.pop("blocks", None)
     if at is not None and not isinstance(at, str):
-        raise VitlabError(f"at={at!r} in {text.strip()!r} must be the name of a seam, for example 'mlp.out'")
+        raise VitlabError(f"at={at!r} in {text!r} must be the name of a seam, for example 'mlp.out'")
     return PartCall(name, settings, at, blocks)
 
 
@@ -104,27 +101,40 @@ def parse_call(text: str) -> tuple[str, dict[str, Any]]:
     >>> parse_call("scenes")
     ('scenes', {})
     """
+    return _name_and_settings(_checked(text, "an expression", "name(key=value)"))
+
+
+def _checked(text: str, what: str, example: str) -> str:
+    """Text of a length that can be read, without the space around it."""
     if not isinstance(text, str):
-        raise VitlabError(f"an expression is text like 'name(key=value)', not {type(text).__name__}")
+        raise VitlabError(f"{what} is text like {example!r}, not {type(text).__name__}")
     if len(text) > _LONGEST:
-        raise VitlabError(f"an expression of {len(text)} characters; at most {_LONGEST} are read")
-    return _name_and_settings(text.strip())
+        raise VitlabError(f"{what} of {len(text)} characters; at most {_LONGEST} are read")
+    return text.strip()
 
 
 def _split(text: str) -> list[str]:
     """Cut at ` | ` outside quotes."""
-    pieces, start, quote = [], 0, ""
+    pieces, start, closed = [], 0, -1
     for i, letter in enumerate(text):
-        if quote:
-            quote = "" if letter == quote and text[i - 1] != "\\" else quote
-        elif letter in "'\"" and not (i and text[i - 1].isalnum()):  # an apostrophe inside a path opens nothing
-            quote = letter
+        if i <= closed:
+            continue
+        in_path = not pieces and text.startswith("file/")
+        if letter in "'\"" and not (in_path and text[i - 1].isalnum()):  # an apostrophe inside a path opens nothing
+            closed = _closing(text, i)
         elif letter == "|" and text[i - 1 : i + 2] == " | ":
             pieces.append(text[start:i])
             start = i + 1
     return [piece.strip() for piece in [*pieces, text[start:]]]
 
 
+def _closing(text: str, opening: int) -> int:
+    """Where the quote that opens at `opening` closes, escaped characters passed over; -1 where it does not."""
+    match = _QUOTED.match(text, opening)
+    return match.end() - 1 if match else -1
+
+
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
 _HEAD = re.compile(r"^(?P<name>[\w.\-/:@]+)\s*(?:\((?P<inside>.*)\))?$", re.DOTALL)
 
 
@@ -136,16 +146,19 @@ def _name_and_settings(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def _file_name(rest: str) -> tuple[str, dict[str, Any]]:
-    """A path as it stands, or quoted and then perhaps followed by settings."""
+    """A path as it stands, or quoted as Python quotes and then perhaps followed by settings."""
     if rest[0] not in "'\"":
         return rest, {}
-    end = rest.find(rest[0], 1)
+    end = _closing(rest, 0)
     if end < 0:
-        raise VitlabError(f"the quote in file/{rest} is not closed")
+        raise VitlabError(f"the quote in {'file/' + rest!r} is not closed")
     after = rest[end + 1 :].strip()
     if after and not (after.startswith("(") and after.endswith(")")):
-        raise VitlabError(f"cannot read {after!r} behind the path {rest[: end + 1]}")
-    return rest[1:end], _literals(after[1:-1], rest)
+        raise VitlabError(f"cannot read {after!r} behind the path {rest[: end + 1]!r}; write file/'PATH'(key=value)")
+    name = _literals(f"path={rest[: end + 1]}", rest)["path"]
+    if not name:
+        raise VitlabError("file/ is followed by an empty path; write file/PATH or file/'PATH'")
+    return name, _literals(after[1:-1], rest)
 
 
 def _literals(inside: str, text: str) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,7 +48,8 @@ class Measurement:
         settings: what the instrument was told.
         provenance: versions, seed, device, data, command.
 
-    >>> Measurement("attention_entropy", "a", {"mean": np.zeros((2, 3))}, {"mean": ("layer", "head")}).values["mean"].shape
+    >>> found = Measurement("attention_entropy", "a", {"mean": np.zeros((2, 3))}, {"mean": ("layer", "head")})
+    >>> found.values["mean"].shape
     (2, 3)
     """
 
@@ -61,19 +64,21 @@ class Measurement:
     def __post_init__(self) -> None:
         for name, value in self.values.items():
             dims = self.dims.get(name, ())
+            if np.asarray(value).dtype.hasobject:
+                raise VitlabError(f"{name!r} of {self.kind} holds Python objects; give numbers, truth values or text")
             if len(dims) != np.ndim(value):
                 raise VitlabError(f"{name!r} of {self.kind} has {np.ndim(value)} axes but is said to have {dims}")
             for axis, length in zip(dims, np.shape(value), strict=True):
                 if axis in self.axes and len(self.axes[axis]) != length:
-                    raise VitlabError(f"axis {axis!r} of {name!r} has {length} places but {len(self.axes[axis])} labels")
+                    raise VitlabError(
+                        f"axis {axis!r} of {name!r} has {length} places but {len(self.axes[axis])} labels"
+                    )
 
     def save(self, stem: str | Path) -> Path:
         """Write `stem.json` and `stem.npz`, each whole or not at all; returns the path of the JSON."""
         stem = Path(stem)
         stem.parent.mkdir(parents=True, exist_ok=True)
         arrays, about = stem.with_name(stem.name + ".npz"), stem.with_name(stem.name + ".json")
-        with write_atomically(arrays) as file:
-            np.savez_compressed(file, **{name: np.asarray(value) for name, value in self.values.items()})
         text = {
             "kind": self.kind,
             "subject": self.subject,
@@ -82,8 +87,12 @@ class Measurement:
             "settings": dict(self.settings),
             "provenance": dict(self.provenance),
         }
+        data = json.dumps(text, indent=1, ensure_ascii=False).encode()  # before anything is written: it may fail
+        with write_atomically(arrays) as file:
+            arrays_by_name: dict[str, Any] = {name: np.asarray(value) for name, value in self.values.items()}
+            np.savez_compressed(file, **arrays_by_name)
         with write_atomically(about) as file:
-            file.write(json.dumps(text, indent=1, ensure_ascii=False).encode())
+            file.write(data)
         return about
 
     @staticmethod
@@ -105,5 +114,10 @@ class Measurement:
                 text["settings"],
                 text["provenance"],
             )
-        except (OSError, KeyError, AttributeError, TypeError, ValueError) as error:
-            raise VitlabError(f"{about} and {arrays.name} are no measurement of vitlab: {error}") from error
+        except _UNREADABLE as error:
+            reason = " ".join(str(error).split())
+            raise VitlabError(f"{about} and {arrays.name} are no measurement of vitlab: {reason}") from error
+
+
+#: What files that are missing, cut, damaged or of somebody else raise.
+_UNREADABLE = (OSError, EOFError, KeyError, AttributeError, TypeError, ValueError, zipfile.BadZipFile, zlib.error)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,15 @@ def models() -> list[str]:
     return [_module(file) for file in _files("models")]
 
 
+def published_sizes() -> dict[str, dict[str, Any]]:
+    """What is published of the size of each of our models: the `PAPER` of its file.
+
+    >>> published_sizes()["rvt_tiny_plus"]["exact_params"]
+    10951336
+    """
+    return {name: entry for file in _files("models") for name, entry in _literal(file, "PAPER", {}).items()}
+
+
 def families() -> dict[str, str]:
     """Every family that an adapter knows, with an example model."""
     found: dict[str, str] = {}
@@ -117,7 +126,7 @@ def _module(file: Path) -> str:
     return f"vitlab.{file.parent.name}.{file.stem}"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _tree(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shlex
 import sys
 from datetime import datetime, timezone
 from importlib import metadata
@@ -28,7 +29,7 @@ def provenance(**extra: Any) -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "versions": versions,
-        "command": " ".join(sys.argv),
+        "command": shlex.join(sys.argv),
         "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         **extra,
     }

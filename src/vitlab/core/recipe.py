@@ -125,13 +125,23 @@ class Recipe:
     sharded: bool = False
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        """Refuse what no run can do."""
+        for name in ("epochs", "batch_size", "accumulate", "evaluate_every"):
+            if getattr(self, name) < 1:
+                raise VitlabError(f"{name}={getattr(self, name)!r} should be at least 1")
+        if self.batch_size % self.accumulate:
+            raise VitlabError(
+                f"batch_size={self.batch_size} cannot be cut into accumulate={self.accumulate} equal pieces"
+            )
+
 
 def change(recipe: Recipe, settings: Mapping[str, Any] | Sequence[str]) -> Recipe:
     """The same recipe with some settings changed; dots reach into its groups.
 
     Args:
         recipe: where to start from.
-        settings: `{"optimizer.lr": 1e-4}`, or `["optimizer.lr=1e-4"]` as on the command line, values as literals or text.
+        settings: `{"optimizer.lr": 1e-4}`, or `["optimizer.lr=1e-4"]` as on the command line.
 
     >>> change(Recipe("timm/vit_tiny_patch16_224", "scenes"), ["optimizer.lr=0.5", "epochs=3"]).optimizer.lr
     0.5
@@ -149,7 +159,7 @@ def _read_setting(text: str) -> tuple[str, Any]:
         raise VitlabError(f"{text!r} is no setting; write key=value, for example optimizer.lr=0.001")
     try:
         return key.strip(), ast.literal_eval(value.strip())
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return key.strip(), value.strip()
 
 
@@ -176,7 +186,16 @@ def _fitting(value: Any, old: Any, hint: Any, key: str) -> Any:
     if isinstance(old, float) and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if isinstance(old, tuple) and isinstance(value, (list, tuple)):
-        return tuple(value)
+        return _fitting_tuple(value, get_args(hint), key)
     if type(value) is not type(old):
         raise VitlabError(f"{key}={value!r} should be {type(old).__name__}, like {old!r}")
     return value
+
+
+def _fitting_tuple(values: Sequence[Any], kinds: tuple[Any, ...], key: str) -> tuple[Any, ...]:
+    many = kinds[-1] is Ellipsis
+    right = all(type(value) is kinds[0] or (kinds[0] is float and type(value) is int) for value in values)
+    if not right or not (many or len(values) == len(kinds)):
+        count = "any number" if many else len(kinds)
+        raise VitlabError(f"{key}={tuple(values)!r} should be {count} of {kinds[0].__name__}")
+    return tuple(kinds[0](value) for value in values)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from vitlab.core.errors import VitlabError
+
 
 def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float]:
     """Mean of repeated runs with Student's interval: (mean, low, high); the interval of one run is infinite.
@@ -16,6 +18,8 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[fl
     (2.0, -0.484, 4.484)
     """
     x = np.asarray(values, dtype=float)
+    if not len(x):
+        raise VitlabError("the mean of no runs was asked for; give at least one value")
     mean = float(x.mean())
     if len(x) < 2:
         return mean, -math.inf, math.inf
@@ -23,12 +27,16 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[fl
     return mean, mean - half, mean + half
 
 
-def paired_interval(first: Sequence[float], second: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float]:
+def paired_interval(
+    first: Sequence[float], second: Sequence[float], confidence: float = 0.95
+) -> tuple[float, float, float]:
     """Mean difference second − first of runs that share their seeds, with Student's interval.
 
     >>> paired_interval([1.0, 5.0], [2.0, 6.0])
     (1.0, 1.0, 1.0)
     """
+    if len(first) != len(second):
+        raise VitlabError(f"{len(first)} and {len(second)} runs cannot be paired; give one of each for every seed")
     return mean_interval(np.asarray(second, dtype=float) - np.asarray(first, dtype=float), confidence)
 
 
@@ -38,6 +46,8 @@ def proportion_interval(correct: int, count: int, confidence: float = 0.95) -> t
     >>> [round(v, 3) for v in proportion_interval(0, 10)]
     [0.0, 0.0, 0.278]
     """
+    if not 0 <= correct <= count or not count:
+        raise VitlabError(f"{correct} of {count} is no share; count at least one trial, and no more hits than trials")
     p, z = correct / count, student_quantile(0.5 + confidence / 2, 10**6)
     centre = (p + z * z / (2 * count)) / (1 + z * z / count)
     half = z / (1 + z * z / count) * math.sqrt(p * (1 - p) / count + z * z / (4 * count * count))

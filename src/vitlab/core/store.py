@@ -1,10 +1,10 @@
 """Files that are there whole or not at all, tensors without pickle, and run folders that survive a crash.
 
-    RUN/recipe.json                      what was asked for
-    RUN/metrics.jsonl                    one line for each epoch, appended
-    RUN/checkpoints/step-*.safetensors   everything needed to go on, the newest few; a .json beside each has its checksum
-    RUN/snapshots/epoch-*.safetensors    weights kept for good, each a model that `file/PATH` loads
-    RUN/model.safetensors                the last weights, likewise
+RUN/recipe.json                      what was asked for
+RUN/metrics.jsonl                    one line for each epoch, appended
+RUN/checkpoints/step-*.safetensors   everything needed to go on, the newest few; a .json beside each has its checksum
+RUN/snapshots/epoch-*.safetensors    weights kept for good, each a model that `file/PATH` loads
+RUN/model.safetensors                the last weights, likewise
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import os
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -33,7 +33,9 @@ def write_atomically(path: Path) -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        raise VitlabError(f"{path} could not be written ({error.strerror}); what was there before is untouched") from error
+        raise VitlabError(
+            f"{path} could not be written ({error.strerror}); what was there before is untouched"
+        ) from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -46,10 +48,11 @@ def write_tensors(path: str | Path, tensors: Mapping[str, Any], about: Mapping[s
     path.parent.mkdir(parents=True, exist_ok=True)
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     seen: set[int] = set()
-    for name, tensor in plain.items():  # safetensors refuses two names for one memory
-        if tensor.data_ptr() in seen:
+    for name, tensor in plain.items():  # safetensors refuses two names for one memory, also where views overlap
+        memory = tensor.untyped_storage().data_ptr()
+        if memory in seen:
             plain[name] = tensor.clone()
-        seen.add(tensor.data_ptr())
+        seen.add(memory)
     data = save(plain, metadata={"vitlab": json.dumps(dict(about))})
     with write_atomically(path) as file:
         file.write(data)
@@ -65,10 +68,12 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise VitlabError(f"there is no file {path}")
     try:
         with safe_open(path, framework="pt") as file:
-            about = json.loads((file.metadata() or {}).get("vitlab", "{}"))
+            about = _mapping(json.loads((file.metadata() or {}).get("vitlab", "{}")))
             return {name: file.get_tensor(name) for name in file.keys()}, about  # noqa: SIM118 (no mapping)
     except (SafetensorError, ValueError) as error:
-        raise VitlabError(f"{path} is no safetensors file ({error}); pickled checkpoints are not read: convert it") from error
+        raise VitlabError(
+            f"{path} is no safetensors file ({error}); pickled checkpoints are not read: convert it"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,7 @@ class Run:
         path = self.folder / "recipe.json"
         wanted = json.loads(json.dumps(recipe))
         if path.exists():
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = _read_json(path)
             if found != wanted:
                 changed = [key for key in {**found, **wanted} if found.get(key) != wanted.get(key)]
                 raise VitlabError(
@@ -110,20 +115,25 @@ class Run:
         """The newest checkpoint that is whole; damaged ones are set aside with a warning."""
         for path in self._checkpoints():
             try:
-                expected = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))["sha256"]
+                expected = _read_json(path.with_suffix(".json"))["sha256"]
                 if hashlib.sha256(path.read_bytes()).hexdigest() != expected:
                     raise VitlabError("its checksum does not match")
                 return read_tensors(path)
             except (OSError, ValueError, KeyError) as error:
                 aside = path.with_suffix(".damaged")
-                path.replace(aside)
+                with suppress(FileNotFoundError):  # another process of this run may have been faster
+                    path.replace(aside)
                 warnings.warn(f"{path.name} is damaged ({error}) and was set aside as {aside.name}", stacklevel=2)
         return None
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Append a line to `metrics.jsonl`."""
-        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(dict(row)) + "\n")
+        with (self.folder / "metrics.jsonl").open("ab+") as file:
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":
+                    file.write(b"\n")  # a crash cut the last line short: this one must not be lost with it
+            file.write(json.dumps(dict(row)).encode() + b"\n")
 
     def metrics(self) -> list[dict[str, Any]]:
         """All lines of `metrics.jsonl`; a last one that a crash cut short is left out."""
@@ -145,3 +155,16 @@ class Run:
     def _checkpoints(self) -> list[Path]:
         """Newest first."""
         return sorted((self.folder / "checkpoints").glob("step-*.safetensors"), reverse=True)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return _mapping(json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise VitlabError(f"{path} is damaged ({error}); remove it, or give another folder") from error
+
+
+def _mapping(found: Any) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise VitlabError(f"found {type(found).__name__} where names and values were expected")
+    return found

@@ -16,6 +16,7 @@ from vitlab.core.errors import VitlabError, unknown
 from vitlab.corruptions import blur, digital, noise, weather
 from vitlab.corruptions.parameters import ParameterSet, strength
 from vitlab.corruptions.randomness import Randomness
+from vitlab.corruptions.threads import share_out
 
 #: The 15 corruptions of ImageNet-C by group, as in the paper.
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -36,7 +37,7 @@ _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     name: next(vars(file)[name] for file in (noise, blur, weather, digital) if name in vars(file))
     for name in CORRUPTIONS + EXTRA
 }
-_CHUNK = {"cpu": 1 << 20, "cuda": 1 << 27}  # values at once: near the cache of a core; within a GPU's memory
+_CHUNK = {"cpu": 1 << 19, "cuda": 1 << 27}  # values at once: near the cache of a core; within a GPU's memory
 
 
 def corrupt(
@@ -145,17 +146,20 @@ class Corruption(nn.Module):
 
 def _by_chunks(name: str, images: Tensor, random: Randomness, arguments: Sequence[float]) -> Tensor:
     """The corruption of a few images at a time: temporaries stay in the cache, memory does not grow with the batch."""
-    if not len(images):
-        return images.clone()
-    each = images[0].numel()
-    # The codec works image by image anyway, on as many threads as torch has.
-    step = len(images) if name == "jpeg_compression" else max(1, _CHUNK.get(images.device.type, 1 << 24) // each)
-    results = []
-    for start in range(0, len(images), step):
-        rows = slice(start, start + step)
-        extra = () if name in _DETERMINISTIC else (random[rows],)
-        results.append(_FUNCTIONS[name](images[rows], *extra, *arguments))
-    return results[0] if len(results) == 1 else torch.cat(results)
+    result = torch.empty_like(images)
+    step = max(1, _CHUNK.get(images.device.type, 1 << 24) // max(1, images[:1].numel()))
+
+    def work(rows: range) -> None:
+        for start in range(rows.start, rows.stop, step):
+            chunk = slice(start, min(start + step, rows.stop))
+            extra = () if name in _DETERMINISTIC else (random[chunk],)
+            result[chunk] = _FUNCTIONS[name](images[chunk], *extra, *arguments)
+
+    if images.device.type == "cpu":
+        share_out(work, len(images))
+    else:
+        work(range(len(images)))
+    return result
 
 
 def _check(images: Tensor) -> None:
@@ -190,4 +194,4 @@ def _to_pixels(images: Tensor) -> Tensor:
 
 def _from_pixels(images: Tensor, dtype: torch.dtype) -> Tensor:
     # 1e-3 of a level, so that 7 / 255 · 255 is 7 and not 6.9999995 rounded down.
-    return images.mul_(255).add_(1e-3).to(torch.uint8) if dtype == torch.uint8 else images.to(dtype)
+    return images.mul_(255).add_(1e-3).to(torch.int16).to(torch.uint8) if dtype == torch.uint8 else images.to(dtype)

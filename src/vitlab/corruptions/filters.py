@@ -171,8 +171,11 @@ def _correlate(images: Tensor, weights: tuple[float, ...], axis: int, border: Bo
     On a CPU a banded matrix with the border in it beats convolution five times; on a GPU the depthwise kernel of torch
     sums each value in one thread, where cuDNN would choose an algorithm by the batch.
     """
-    if images.device.type == "cpu":
-        return _banded_product(images, weights, axis, border)
+    product = _banded_product if images.device.type == "cpu" else _depthwise
+    return product(images, weights, axis, border)
+
+
+def _depthwise(images: Tensor, weights: tuple[float, ...], axis: int, border: Border) -> Tensor:
     radius, channels = len(weights) // 2, images.shape[1]
     shape = (len(weights), 1) if axis == -2 else (1, len(weights))
     kernel = torch.tensor(weights, device=images.device).view(1, 1, *shape).expand(channels, 1, *shape)

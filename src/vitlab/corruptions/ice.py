@@ -82,10 +82,12 @@ def _needles(random: Randomness, h: int, w: int) -> Tensor:
     *patches, clouds = enlarge(patches, (h, w)).split(1, dim=1)
     strongest = reduce(torch.maximum, patches)
     turn = random.uniform(1, stream=_TURN, high=pi)[:, 0]
+    # One pixel in 22 is a seed of each direction, which its last two bits choose.
     seeds = random.halves(1, h, w, stream=_SEEDS)
+    scattered = torch.where(seeds > 21000, seeds, -1)
     field = clouds * _CLOUDS + random.normal(1, h, w, stream=_GRAIN, deviation=_GRAININESS)
     for k, patch in enumerate(patches):
-        sparse = (seeds % _DIRECTIONS == k) & (seeds > 24000)
-        needles = streak(sparse.float(), turn + k * pi / _DIRECTIONS, _LENGTH // 2, 0.6 * _LENGTH)
+        sparse = (scattered & 3 == k).float()
+        needles = streak(sparse, turn + k * pi / _DIRECTIONS, _LENGTH // 2, 0.6 * _LENGTH)
         field += torch.where(patch == strongest, needles, 0).mul_(_LENGTH * 0.6)
     return field

@@ -58,9 +58,9 @@ def impulse_noise(images: Tensor, random: Randomness, amount: float) -> Tensor:
     >>> noisy.unique().tolist(), round((noisy != 0.5).float().mean().item(), 1)
     ([0.0, 0.5, 1.0], 0.1)
     """
-    numbers, cells = random.halves(*images.shape[1:]), round(amount * 2**15)
-    # Half of the cells below zero and half of those above: one comparison finds both, one says which.
-    return torch.where(numbers.abs() < cells, (numbers > 0).float(), images)
+    numbers = random.halves(*images.shape[1:]).float()  # whole, −32768 … 32767
+    keep = numbers.abs().sub_(round(amount * 2**15) - 1).clamp_(0, 1)  # 0 or 1: arithmetic is faster than masks
+    return torch.lerp(numbers.clamp_(0, 1), images, keep)
 
 
 def speckle_noise(images: Tensor, random: Randomness, sigma: float) -> Tensor:

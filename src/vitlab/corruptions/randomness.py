@@ -101,7 +101,7 @@ class Randomness:
         cells = draws.bitwise_right_shift(8).add_(128)
         cells += rate.mul(255).add_(0.5).int().clamp_(0, 255).mul_(256)
         means = _poisson_table(most, str(self.device)).index_select(0, cells.view(-1)).view(rate.shape)
-        return means.add_(draws.bitwise_and_(255), alpha=1 / 256).add_(1 / 512).floor_()
+        return means.add_(draws.bitwise_and_(255).float(), alpha=1 / 256).add_(1 / 512).floor_()
 
 
 @lru_cache(maxsize=8)

@@ -19,7 +19,7 @@ import torch
 from PIL import Image
 from timm.data.auto_augment import rand_augment_transform
 from timm.data.random_erasing import RandomErasing
-from timm.data.transforms import RandomResizedCropAndInterpolation
+from timm.data.transforms import RandomResizedCropAndInterpolation, ResizeKeepRatio
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
@@ -34,6 +34,7 @@ from vitlab.data.seeding import host_random
 
 __all__ = ["Workers"]
 
+_BICUBIC = transforms.InterpolationMode.BICUBIC
 _CROP = 0.875  # the share of the shorter side that the centre crop of an evaluation keeps
 
 
@@ -61,7 +62,7 @@ class Workers:
     seed: int = 0
     rank: int = 0
     world: int = 1
-    device: torch.device = torch.device("cpu")
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     processes: int = -1
 
     def __post_init__(self) -> None:
@@ -140,7 +141,7 @@ def training_transform(
     if settings.crop == "resized":
         steps.append(RandomResizedCropAndInterpolation(size, interpolation="bicubic"))
     else:
-        steps.append(transforms.Resize(size, transforms.InterpolationMode.BICUBIC))
+        steps.append(transforms.Resize(size, _BICUBIC))
         if settings.crop == "pad":
             steps.append(transforms.RandomCrop(size, padding=(size[1] // 8, size[0] // 8)))
     steps.append(transforms.RandomHorizontalFlip(settings.flip))
@@ -159,10 +160,16 @@ def evaluation_transform(
     size: tuple[int, int], mean: tuple[float, ...], std: tuple[float, ...]
 ) -> Callable[[Image.Image], Tensor]:
     """Resize, centre crop, normalise."""
-    shorter = round(min(size) / _CROP)
+    height, width = (round(side / _CROP) for side in size)
+    # A frame that is not square must be covered, or the crop would add black borders.
+    resize = (
+        transforms.Resize(height, _BICUBIC)
+        if height == width
+        else ResizeKeepRatio((height, width), interpolation="bicubic")
+    )
     return transforms.Compose(
         [
-            transforms.Resize(shorter, transforms.InterpolationMode.BICUBIC),
+            resize,
             transforms.CenterCrop(size),
             transforms.ToTensor(),
             transforms.Normalize(mean, std),

@@ -67,7 +67,7 @@ def reliability(confidence: np.ndarray, correct: np.ndarray, bins: int = 10) -> 
         bins: M.
 
     >>> found = reliability(np.array([0.9, 1.0, 0.6, 0.6]), np.array([1, 1, 0, 1]))
-    >>> round(found.expected_error, 3), round(found.signed_error, 3)  # ½ · (0.1 + 0) / 2 + ½ · |0.5 − 0.6|, in bins 9, 10, 6
+    >>> round(found.expected_error, 3), round(found.signed_error, 3)  # ¼ · 0.1 in bin 9, 0 in 10, ½ · 0.1 in 6
     (0.075, 0.025)
     """
     edges = np.linspace(0.0, 1.0, bins + 1)

@@ -11,7 +11,8 @@ Shape legend: K mini-batches at once, B batch, C classes, P weights in all, k ei
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
@@ -182,7 +183,7 @@ def measure(
         raise VitlabError(f"{asked}: each must be at least 1, and count at most {len(flat)}, the number of weights")
     solver = {"tolerance": tolerance, "limit": limit, "basis": basis}
     found: list[tuple[Tensor, Eigenvalues]] = []
-    with undisturbed(model, training=training, seed=seed), sdpa_kernel(SDPBackend.MATH):
+    with undisturbed(model, training=training, seed=seed), _exact_kernels():
         loss = _loss(model, weights, l2, weight_decay)
         pairs = cut(labelled(model, weights, batches), batch_size, mini_batches)
         while group := list(islice(pairs, together)):
@@ -202,6 +203,13 @@ def measure(
         },
         provenance(device=str(flat.device), images=len(found) * batch_size, data=data, seed=seed),
     )
+
+
+@contextmanager
+def _exact_kernels() -> Iterator[None]:
+    """Attention that can be differentiated twice; convolutions without TF32, whose 10 bits drown small eigenvalues."""
+    with sdpa_kernel(SDPBackend.MATH), torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
+        yield
 
 
 def _trainable(model: nn.Module) -> list[str]:

@@ -31,8 +31,8 @@ class Result:
 class Observer:
     """Watches a pass. Subclasses override what they need.
 
-    `kind` is the instrument's name, `settings` what it was told, `places` the taps and seams whose features it wants, and
-    `wants_attention` whether it wants maps.
+    `kind` is the instrument's name, `settings` what it was told, `places` the taps and seams whose features it wants,
+    and `wants_attention` whether it wants maps.
     """
 
     kind: str
@@ -116,12 +116,14 @@ def _listen(model: nn.Module, observers: Sequence[Observer], size: tuple[int, in
     blocks: dict[str, Block] = {}
 
     def show_map(call: AttentionCall) -> None:
+        if not blocks:  # the second tape runs the model once to describe it, while the first is already listening
+            return
         for rows, weights in call.rows():
             for observer in watching:
                 observer.rows(blocks[call.block], call, rows, weights)
 
     def show_feature(feature: Feature) -> None:
-        for observer in observers:
+        for observer in observers if blocks else ():
             if feature.place in observer.places:
                 observer.feature(blocks[feature.block], feature)
 

@@ -34,6 +34,7 @@ class Scores:
     brier: np.ndarray
 
     def __len__(self) -> int:
+        """B."""
         return len(self.nll)
 
 
@@ -69,7 +70,13 @@ def together(scores: Sequence[Scores]) -> Scores:
 
 def predict(model: nn.Module, images: Tensor, who: str) -> Tensor:
     """(B, C) logits, whatever a library wraps them in; an error where they are no numbers."""
-    output = model(images)
+    try:
+        output = model(images)
+    except Exception as error:  # whatever another library's forward raises, the user learns which input it was
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise VitlabError(
+            f"{who}: {type(model).__name__} does not run on images of shape {tuple(images.shape)} ({reason})"
+        ) from error
     logits = getattr(output, "logits", output)
     if not isinstance(logits, Tensor) or logits.ndim != 2:
         raise VitlabError(f"{who} needs a classifier; {type(model).__name__} does not give logits (B, C)")

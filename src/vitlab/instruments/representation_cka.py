@@ -11,14 +11,13 @@ Shape legend: n images of a mini-batch, N tokens, D channels, L layers, M layers
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from vitlab.core.anatomy import Anatomy
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
@@ -55,12 +54,8 @@ def centre(grams: Tensor) -> Tensor:
     Args:
         grams: (…, n, n), symmetric, n ≥ 4.
 
-    >>> centre(torch.arange(5.0) + torch.arange(5.0)[:, None])  # a_i + a_j tells nothing of pairs
-    tensor([[0., 0., 0., 0., 0.],
-            [0., 0., 0., 0., 0.],
-            [0., 0., 0., 0., 0.],
-            [0., 0., 0., 0., 0.],
-            [0., 0., 0., 0., 0.]])
+    >>> int(centre(torch.arange(5.0) + torch.arange(5.0)[:, None]).count_nonzero())  # a_i + a_j tells nothing of pairs
+    0
     """
     n = grams.shape[-1]
     off = 1 - torch.eye(n, dtype=grams.dtype, device=grams.device)
@@ -69,19 +64,70 @@ def centre(grams: Tensor) -> Tensor:
     return off * (pairs - rows - rows.mT + rows.sum(-2, keepdim=True) / (n - 1))
 
 
-def hsic(first: Sequence[Tensor] | Tensor, second: Sequence[Tensor] | Tensor) -> Tensor:
-    """HSIC₁ between all pairs of Gram matrices: L and M times (n, n) -> (L, M), in float64.
+def hsic(first: Tensor, second: Tensor) -> Tensor:
+    """HSIC₁ between all pairs of U-centred Gram matrices: (L, n, n) and (M, n, n) -> (L, M).
 
     >>> x = torch.tensor([[0.0], [1.0], [3.0], [7.0], [8.0]])
-    >>> k = [gram(x), gram(2 * x + 1)]
-    >>> table = hsic(k, k)
-    >>> table / (table.diag()[:, None] * table.diag()).sqrt()  # CKA does not see scale and shift
+    >>> u = centre(torch.stack([gram(x), gram(2 * x + 1)]))
+    >>> cka(hsic(u, u), hsic(u, u).diag(), hsic(u, u).diag())  # neither scale nor shift matters
     tensor([[1., 1.],
-            [1., 1.]], dtype=torch.float64)
+            [1., 1.]])
     """
-    one, two = (centre(torch.stack(list(grams)).double()).flatten(1) for grams in (first, second))
-    n = first[0].shape[-1]
-    return one @ two.T / (n * (n - 3))
+    n = first.shape[-1]
+    return first.flatten(1) @ second.flatten(1).T / (n * (n - 3))
+
+
+def cka(cross: Tensor, own: Tensor, other: Tensor) -> Tensor:
+    """CKA from sums of HSIC₁: between layers (L, M), of each with itself (L,) and (M,)."""
+    return cross / (own[:, None] * other).sqrt()
+
+
+class _Layers:
+    """The layers of one model: their Gram matrices on the latest mini-batch, and what they were compared with."""
+
+    def __init__(self, model: nn.Module, at: str | Sequence[str], size: tuple[int, int], stack: ExitStack) -> None:
+        self._model = model
+        self._short = isinstance(at, str) or len(at) == 1
+        self._grams: dict[str, Tensor] = {}
+        self._sizes: dict[str, Tensor] = {}
+        tape = stack.enter_context(record(model, "features", at=at, reduce=self._note, input_size=size))
+        if not len(tape):
+            raise VitlabError(
+                f"representation_cka finds no place {at!r} in family {tape.anatomy.family!r}; try block.out"
+            )
+
+    def _note(self, feature: Feature) -> None:
+        name = feature.block if self._short else f"{feature.block} {feature.place}"
+        tokens = feature.tokens if feature.tokens.dtype == torch.float64 else feature.tokens.float()
+        with torch.autocast(tokens.device.type, enabled=False):
+            self._grams[name] = gram(tokens)
+            self._sizes[name] = tokens.flatten(1).mean(0).square().sum()
+
+    def run(self, images: Tensor) -> Tensor:
+        """U-centred Gram matrices of all layers, (L, n, n) in float64 on the CPU."""
+        self._model(images.to(device_of(self._model)))
+        centred = centre(torch.stack(list(self._grams.values())).cpu().double())
+        for name, finite in zip(self.names, centred.flatten(1).isfinite().all(1), strict=True):
+            if not finite:
+                raise VitlabError(
+                    f"representation_cka: features of {name} are not finite; "
+                    "check the model's weights and the images for NaN"
+                )
+        return centred
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the layers in execution order."""
+        return tuple(self._grams)
+
+    def refuse_constant(self, own: Tensor) -> None:
+        """An error where a layer's features are the same for all images, up to rounding: it is like nothing."""
+        sizes = torch.stack(list(self._sizes.values())).cpu().double()
+        for name, found, size in zip(self.names, own, sizes, strict=True):
+            if found <= 1e-24 * size**2:
+                raise VitlabError(
+                    f"representation_cka: {name} has the same features for all images, so CKA is undefined"
+                )
 
 
 def measure(
@@ -93,47 +139,59 @@ def measure(
 
     Args:
         model: any model with taps; it runs in evaluation mode.
-        batches: yields (images, targets) or images, at least 4 at a time; a last batch of fewer is left out, and
-            counted as `left_out` in the provenance.
+        batches: yields (images, targets) or images, at least 4 at a time; a batch of fewer, such as a short last one,
+            is left out, and its images are counted as `left_out` in the provenance.
         other: the second model, which is given the same images; by default the first.
         at: taps or seams whose features are compared, such as `"block.out"` or `("block.mid", "block.out")`.
 
     Returns:
         `cka` (layer, other_layer), at most 1; 0 means unrelated, and estimates of it may lie a little below.
     """
-    models = [model] if other is None else [model, other]
-    seen: list[dict[str, Tensor]] = [{} for _ in models]
-    power: list[dict[str, float]] = [{} for _ in models]
-    totals: list[Tensor] = []
+    models = [model] if other is None or other is model else [model, other]
+    layers: list[_Layers] = []
+    sums: list[Tensor] = []
     used = skipped = 0
     with ExitStack() as stack:
         for one in models:
             stack.enter_context(evaluation(one))
-        opened = False
-        for images in _checked(batches):
-            if not opened:
-                size = (int(images.shape[-2]), int(images.shape[-1]))
-                for one, grams, means in zip(models, seen, power, strict=True):
-                    _listen(one, at, size, grams, means, stack)
-                opened = True
+        for images in map(_images, batches):
             if len(images) < _FEWEST:
                 skipped += len(images)
                 continue
-            for one in models:
-                one(images.to(device_of(one)))
-            new = _products(seen)
-            totals = [a + b for a, b in zip(totals, new, strict=True)] if totals else new
+            if not layers:
+                layers = [_Layers(one, at, (int(images.shape[-2]), int(images.shape[-1])), stack) for one in models]
+            new = _products([layer.run(images) for layer in layers])
+            sums = [old + more for old, more in zip(sums, new, strict=True)] if sums else new
             used += len(images)
-    if not totals:
+    if not used:
         raise VitlabError(
-            f"representation_cka needs mini-batches of at least {_FEWEST} images: its unbiased estimator divides by n − 3"
-            + (f"; these batches are smaller, {skipped} image(s) in all" if skipped else "; there are none")
+            f"representation_cka needs mini-batches of at least {_FEWEST} images, since HSIC₁ divides by n − 3; "
+            f"the batches hold fewer, {skipped} image(s) in all"
         )
-    cka = _normalise(totals, seen, power)
-    axes = {"layer": tuple(seen[0]), "other_layer": tuple(seen[-1])}
+    for layer, own in zip(layers, sums[1:], strict=False):
+        layer.refuse_constant(own)
     about = provenance(
         device=str(device_of(model)), images=used, left_out=skipped, data=getattr(batches, "fingerprint", "")
     )
-    settings = {"at": at if isinstance(at, str) else list(at), "other": None if other is None else type(other).__name__}
-    dims = {"cka": ("layer", "other_layer")}
-    return Measurement("representation_cka", type(model).__name__, {"cka": cka.numpy()}, dims, axes, settings, about)
+    return Measurement(
+        "representation_cka",
+        type(model).__name__,
+        {"cka": cka(*sums).numpy()},
+        {"cka": ("layer", "other_layer")},
+        {"layer": layers[0].names, "other_layer": layers[-1].names},
+        {"at": at if isinstance(at, str) else list(at), "other": None if other is None else type(other).__name__},
+        about,
+    )
+
+
+def _products(centred: list[Tensor]) -> list[Tensor]:
+    """HSIC₁ of a mini-batch: between the layers of the first model and the last, and of each layer with itself."""
+    own = [torch.linalg.vecdot(x.flatten(1), x.flatten(1)) / (x.shape[-1] * (x.shape[-1] - 3)) for x in centred]
+    return [hsic(centred[0], centred[-1]), own[0], own[-1]]
+
+
+def _images(item: Any) -> Tensor:
+    images = item[0] if isinstance(item, (tuple, list)) else item
+    if not isinstance(images, Tensor) or images.ndim != 4:
+        raise VitlabError("representation_cka needs batches of images of shape (B, C, h, w)")
+    return images

@@ -95,6 +95,8 @@ class ResidualStream(Observer):
             if block is not same or (before == "block.in" and after == "block.out" and block.tap("block.mid")):
                 continue
             kind = "MLP" if before == "block.mid" else _STEPS.get(block.mixer.kind, "MSA")
+            if kind == "MLP" and after == "block.mid":
+                kind = "token MLP"  # MLP-Mixer's first half, over tokens
             yield f"{block.name} {kind}", i, i + 1
 
 

@@ -37,7 +37,8 @@ def distillation(
     True
     """
     if student.shape != teacher.shape:
-        raise VitlabError(f"the teacher has logits {tuple(teacher.shape)}, the student {tuple(student.shape)}; they must agree")
+        shapes = f"the teacher's are {tuple(teacher.shape)}, the student's {tuple(student.shape)}"
+        raise VitlabError(f"logits must agree: {shapes}; give both the same classes")
     teacher = teacher.detach()
     if kind == "hard":
         return F.cross_entropy(student, teacher.argmax(1))
@@ -45,6 +46,6 @@ def distillation(
         if temperature <= 0:
             raise VitlabError(f"temperature={temperature!r} must be above 0")
         target = F.log_softmax(teacher / temperature, 1)
-        return F.kl_div(F.log_softmax(student / temperature, 1), target, reduction="batchmean", log_target=True) * temperature**2
+        given = F.log_softmax(student / temperature, 1)
+        return F.kl_div(given, target, reduction="batchmean", log_target=True) * temperature**2
     raise unknown("distillation", kind, ["hard", "soft"])
-

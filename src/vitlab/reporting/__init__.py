@@ -12,7 +12,9 @@ from vitlab.core.store import write_atomically
 __all__ = ["read", "report"]
 
 
-def report(measurements: Iterable[Measurement], path: str | Path = "report.html", *, title: str = "vitlab report") -> Path:
+def report(
+    measurements: Iterable[Measurement], path: str | Path = "report.html", *, title: str = "vitlab report"
+) -> Path:
     """Write one self-contained page: no network, one copy of plotly, every string escaped.
 
     Args:

@@ -19,7 +19,9 @@ def render(measurements: Sequence[Measurement], title: str) -> str:
 
     kinds = list(dict.fromkeys(measurement.kind for measurement in measurements))
     sections = [_section(kind, [m for m in measurements if m.kind == kind]) for kind in kinds]
-    environment = Environment(loader=PackageLoader("vitlab.reporting"), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        loader=PackageLoader("vitlab.reporting"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
     subjects = list(dict.fromkeys(measurement.subject for measurement in measurements))
     page = environment.get_template("page.html.j2")
     return page.render(title=title, subjects=subjects, sections=sections, plotly=get_plotlyjs())

@@ -59,6 +59,8 @@ def run(
     data = open_data(recipe.data, root=root, image_size=recipe.image_size)
     recipe = replace(recipe, model=with_classes(recipe.model, len(data.classes)))
     model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
+    if recipe.objective.distillation and hasattr(model, "set_distilled_training"):
+        model.set_distilled_training(True)  # else timm averages the two heads, and each learns both lessons
     feed = batches(recipe, data, world)
     try:
         with ExitStack() as stack:
@@ -67,7 +69,7 @@ def run(
                 size = recipe.image_size
                 tape = stack.enter_context(record(model, "attention", gradients=True, input_size=size))
             loss = make_loss(recipe.objective, _teacher(recipe, world), tape)
-            test = Accuracy(data, feed, world, recipe)
+            test = Accuracy(data, feed, world, recipe, tape)
             run_folder = Run(Path(out))
             return train(recipe, model, feed, loss, test, run_folder, world=world, show=show, log=log)
     finally:
@@ -78,12 +80,15 @@ def with_classes(expression: str, classes: int) -> str:
     """The model expression with as many classes as the data has, unless it says its own number."""
     parsed = parse_model(expression)
     key = "num_labels" if parsed.source == "hf" else "num_classes"
-    if parsed.source == "file" or key in parsed.settings:
+    own = parsed.settings.get(key)
+    if isinstance(own, int) and own < classes:
+        raise VitlabError(f"{expression!r} has {key}={own}, but the data has {classes} classes; leave {key} out")
+    if parsed.source == "file" or own is not None:
         return expression
     return str(replace(parsed, settings={**parsed.settings, key: classes}))
 
 
-# -- batches -----------------------------------------------------------------------------------------------------------
+# -- batches --------------------------------------------------------------------------------------------------------
 
 
 def batches(recipe: Recipe, data: DataSet, world: World) -> Resident | Workers | Patched:
@@ -127,7 +132,7 @@ class Patched:
             yield (*batch, augment_patches(batch.images, self.data.mean, self.data.std, generator))
 
 
-# -- the objective ------------------------------------------------------------------------------------------------------
+# -- the objective --------------------------------------------------------------------------------------------------
 
 
 def mixed_cross_entropy(logits: Tensor, labels: Tensor, partners: Tensor, weights: Tensor, smoothing: float) -> Tensor:
@@ -205,17 +210,21 @@ def _teacher(recipe: Recipe, world: World) -> nn.Module | None:
     return zoo.load(recipe.objective.teacher).to(world.device).eval().requires_grad_(False)
 
 
-# -- the metric ----------------------------------------------------------------------------------------------------------
+# -- the metric -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Loss, top-1 and top-5 of a model on the test images; exact counts, over all processes."""
+    """Loss, top-1 and top-5 of a model on the test images; exact counts, over all processes.
+
+    A tape that is recording the model's attention is emptied after every batch.
+    """
 
     data: DataSet
     feed: Any
     world: World
     recipe: Recipe
+    tape: Tape | None = None
 
     @torch.no_grad()
     def __call__(self, model: nn.Module) -> dict[str, float]:
@@ -227,6 +236,8 @@ class Accuracy:
         for images, labels in self._batches():
             with torch.autocast(self.world.device.type, kind, enabled=kind is not None):
                 logits = outputs(model(images))[0].float()
+            if self.tape is not None:
+                self.tape.clear()  # the maps of a whole test set would fill the memory
             ranked = logits.topk(min(5, logits.shape[1]), dim=1).indices == labels[:, None]
             total = F.cross_entropy(logits, labels, reduction="sum")
             sums += torch.stack([total, ranked[:, 0].sum(), ranked.sum(), torch.full_like(total, len(labels))]).double()

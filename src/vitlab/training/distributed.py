@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.distributed as dist
@@ -21,7 +21,7 @@ class World:
 
     rank: int = 0
     size: int = 1
-    device: torch.device = torch.device("cpu")
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     @property
     def leads(self) -> bool:
@@ -74,7 +74,8 @@ def wrap(model: nn.Module, world: World, sharded: bool) -> nn.Module:
         if isinstance(module, nn.ModuleList):
             for block in module:
                 fully_shard(block)
-    return fully_shard(model)
+    fully_shard(model)  # in place: the module's class changes
+    return model
 
 
 def whole(tensor: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Recipe
 from vitlab.core.store import Run, write_tensors
-from vitlab.training.distributed import World, add_up, fill, whole, wrap
+from vitlab.training.distributed import World, fill, whole, wrap
 from vitlab.training.optimizer import learning_rate, make_optimizer, set_learning_rate
 from vitlab.training.step import Batch, Loss, Step, capture, make_step
 
@@ -205,12 +205,13 @@ def _mix(*numbers: int) -> int:
 def _check_finite(progress: _Position, run: Run) -> None:
     if not math.isfinite(float(progress.total)):
         raise VitlabError(
-            f"the loss is not finite before step {progress.step}; the last checkpoint in {run.folder / 'checkpoints'} is from "
-            "before. Try a lower optimizer.lr, more optimizer.warmup_epochs, optimizer.clip=1, or precision='float32'"
+            f"the loss is not finite before step {progress.step}; the last checkpoint in {run.folder / 'checkpoints'} "
+            "is from before. Try a lower optimizer.lr, more optimizer.warmup_epochs, optimizer.clip=1, or "
+            "precision='float32'"
         )
 
 
-# -- what a checkpoint holds ------------------------------------------------------------------------------------------
+# -- what a checkpoint holds ----------------------------------------------------------------------------------------
 
 
 def _state(model: nn.Module, ema: ModelEmaV3 | None, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -261,7 +262,7 @@ def _changing(model: nn.Module, ema: ModelEmaV3 | None, optimizer: torch.optim.O
     return tensors + [v for state in optimizer.state.values() for v in state.values() if isinstance(v, Tensor)]
 
 
-# -- around the loop ----------------------------------------------------------------------------------------------------
+# -- around the loop ------------------------------------------------------------------------------------------------
 
 
 @contextmanager

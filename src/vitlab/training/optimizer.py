@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from timm.optim import param_groups_weight_decay
@@ -16,10 +17,11 @@ def make_optimizer(model: nn.Module, settings: recipes.Optimizer, device: torch.
 
     On CUDA the update is fused and its learning rate is a tensor, so that a step can be captured in a graph.
     """
-    exempt = set(model.no_weight_decay()) if hasattr(model, "no_weight_decay") else set()
+    names: Any = getattr(model, "no_weight_decay", None)
+    exempt = set(names()) if callable(names) else set()
     groups = param_groups_weight_decay(model, settings.weight_decay, no_weight_decay_list=exempt)
     if settings.name == "sgd":
-        return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum, nesterov=True)
+        return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum, nesterov=settings.momentum > 0)
     on_cuda = device.type == "cuda"
     rate = torch.tensor(settings.lr, device=device) if on_cuda else settings.lr
     return torch.optim.AdamW(groups, lr=rate, betas=settings.betas, fused=on_cuda, capturable=on_cuda)

@@ -11,6 +11,7 @@ from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Recipe
 
 Batch = tuple[Tensor, ...]
@@ -19,7 +20,12 @@ Step = Callable[[Batch], Tensor]
 
 
 def make_step(
-    recipe: Recipe, model: nn.Module, loss: Loss, optimizer: torch.optim.Optimizer, ema: ModelEmaV3 | None, inner: nn.Module
+    recipe: Recipe,
+    model: nn.Module,
+    loss: Loss,
+    optimizer: torch.optim.Optimizer,
+    ema: ModelEmaV3 | None,
+    inner: nn.Module,
 ) -> Step:
     """A function that takes a batch, trains on it, and returns its loss.
 
@@ -110,6 +116,10 @@ def capture(step: Step, batch: Batch, state: Callable[[], list[Tensor]]) -> Step
 
 def _pieces(batch: Batch, count: int) -> Iterator[tuple[bool, Batch]]:
     """A batch cut into equal pieces, with whether it is the last one."""
+    if len(batch[0]) % count:
+        raise VitlabError(
+            f"a batch of {len(batch[0])} images cannot be cut into accumulate={count} equal pieces; change one of them"
+        )
     chunks = [tensor.chunk(count) for tensor in batch]
     for i in range(len(chunks[0])):
         yield i == len(chunks[0]) - 1, tuple(chunk[i] for chunk in chunks)

@@ -18,7 +18,13 @@ def draw(measurements: Sequence[Measurement]) -> list[Any]:
         add_line(figure, measurement, "mean", index)
         _band(figure, measurement, index)
     add_line(
-        figure, measurements[0], "bound", 0, name="log N (uniform)", mode="lines", line={"dash": "dot", "color": "#888888"}
+        figure,
+        measurements[0],
+        "bound",
+        0,
+        name="log N (uniform)",
+        mode="lines",
+        line={"dash": "dot", "color": "#888888"},
     )
     return [figure]
 

@@ -1,0 +1,116 @@
+"""Lesion study: how much accuracy a model loses without one of its units (HDVW Figs. 10b, D.4).
+
+    change = accuracy without the unit − accuracy, on the same images
+
+Shape legend: n images, U units.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from vitlab.adapters import describe
+from vitlab.adapters.wrappers import unwrap
+from vitlab.core.errors import VitlabError
+from vitlab.core.measurement import Card, Measurement
+from vitlab.core.provenance import provenance
+from vitlab.instruments.observation import evaluation
+from vitlab.instruments.predictions import Scores, device_of, labelled, predict, score, together
+from vitlab.instruments.removal import Conv, Unit, removed, units
+
+CARD = Card(
+    title="Change of accuracy when one MSA, MLP or Conv is removed",
+    paper="HDVW Figs. 10b, D.4",
+    cost="units + 1 forwards",
+    needs=("labels",),
+)
+
+
+def paired_change(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:
+    """Mean of after − before over the same n images, and its standard error.
+
+    The images are paired: what makes an image hard for both does not count as noise.
+
+    Args:
+        before, after: (n,), n > 1.
+
+    >>> change, error = paired_change(np.array([1.0, 1, 1, 0]), np.array([1.0, 0, 0, 0]))
+    >>> change, round(error, 4)  # differences 0, −1, −1, 0: their deviation is √⅓
+    (-0.5, 0.2887)
+    """
+    difference = after - before
+    return float(difference.mean()), float(difference.std(ddof=1) / math.sqrt(len(difference)))
+
+
+def measure(
+    model: nn.Module, batches: Iterable[Any], *, conv: Conv = "kernel", images: int | None = None
+) -> Measurement:
+    """Remove one unit after the other, each alone, and count what is lost.
+
+    A unit is one MSA or MLP, whose residual branch is set to 0, or one Conv. HDVW removes one 3×3 convolution from a
+    bottleneck of ResNet: it passes its input on, and where it has a stride, every s-th point. Convolutions that change
+    the number of channels, and units without a skip path (LeViT's subsampling), are not removed.
+
+    Args:
+        model: a classifier; it is left as it was found.
+        batches: yields (images, targets), walked once.
+        conv: in blocks of convolutions, `"kernel"` removes each k×k convolution, `"block"` the whole block where its
+            input and output have the same shape.
+        images: use the first so many; all by default, two at least.
+
+    Returns:
+        `change` (unit), accuracy without the unit minus `baseline` (), and `standard_error` (unit) of this paired
+        difference; `accuracy` (unit); `nll_change`, `nll_standard_error` (unit), the same of the negative
+        log-likelihood, which shows what too few images hide; `block` and `stage` (unit), numbers from 0. Units are
+        named like `blocks.0 MSA`, `blocks.0 MLP`, `layer1.0.conv2 Conv`.
+    """
+    inner, device = unwrap(model), device_of(model)
+    chosen: list[Unit] = []
+    whole: list[Scores] = []
+    cut: list[list[Scores]] = []
+    with evaluation(inner):
+        for x, targets in labelled(batches, device, "lesion", images):
+            whole.append(score(predict(inner, x, "lesion"), targets))
+            chosen = chosen or _units(inner, x, conv)
+            cut.append([])
+            for unit in chosen:
+                with removed(inner, unit):
+                    cut[-1].append(score(predict(inner, x, f"lesion without {unit.name}"), targets))
+    base = together(whole)
+    if len(base) < 2:
+        raise VitlabError("lesion compares accuracies and needs at least two images; one was given")
+    values = _values(base, [together(scores) for scores in zip(*cut, strict=True)], chosen)
+    dims = {name: ("unit",)[: value.ndim] for name, value in values.items()}
+    about = provenance(device=str(device), images=len(base), data=getattr(batches, "fingerprint", ""))
+    axes = {"unit": tuple(unit.name for unit in chosen)}
+    settings = {"conv": conv, "images": images}
+    return Measurement("lesion", type(inner).__name__, values, dims, axes, settings, about)
+
+
+def _units(model: nn.Module, images: torch.Tensor, conv: Conv) -> list[Unit]:
+    anatomy = describe(model, (int(images.shape[-2]), int(images.shape[-1])))
+    found = units(model, anatomy, images, conv)
+    if not found:
+        raise VitlabError(f"lesion finds no MSA, MLP or Conv to remove in family {anatomy.family!r} with conv={conv!r}")
+    return found
+
+
+def _values(base: Scores, cut: list[Scores], chosen: list[Unit]) -> dict[str, np.ndarray]:
+    accuracy = np.array([paired_change(base.correct, one.correct) for one in cut])
+    nll = np.array([paired_change(base.nll, one.nll) for one in cut])
+    return {
+        "change": accuracy[:, 0],
+        "standard_error": accuracy[:, 1],
+        "accuracy": np.array([one.correct.mean() for one in cut]),
+        "baseline": np.array(base.correct.mean()),
+        "nll_change": nll[:, 0],
+        "nll_standard_error": nll[:, 1],
+        "block": np.array([unit.block.index for unit in chosen]),
+        "stage": np.array([unit.block.stage for unit in chosen]),
+    }

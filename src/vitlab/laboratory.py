@@ -1,0 +1,128 @@
+"""Measure models by name: load them, give each the data as it eats it, run the instruments, store what they find."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.progress import Progress
+from torch import nn
+
+from vitlab import zoo
+from vitlab.adapters import describe
+from vitlab.core import plugins
+from vitlab.core.batches import Batches
+from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.expressions import parse_call
+from vitlab.core.measurement import Measurement
+from vitlab.data.catalogue import open_data
+from vitlab.data.images import ImageArray, ImageSet
+from vitlab.data.resident import Resident
+from vitlab.data.workers import Workers
+from vitlab.instruments import measure as measure_one
+from vitlab.instruments import measure_together
+
+
+def measure(
+    models: Sequence[str],
+    instruments: Sequence[str],
+    out: Path,
+    *,
+    data: str = "scenes",
+    root: Path | None = None,
+    images: int = 64,
+    show: bool = True,
+) -> Iterator[Path]:
+    """Measure each model with each instrument; what a folder already holds is not measured again.
+
+    Args:
+        models: model expressions.
+        instruments: names, each perhaps with settings: `lesion(images=32)`.
+        out: the folder for measurements.
+        data: a data expression; its test images are taken.
+        root: the folder that holds the data sets.
+        images: how many of them.
+        show: whether to show a progress bar.
+
+    Yields:
+        The path of each measurement, as it is ready.
+    """
+    asked = [parse_call(text) for text in instruments]
+    known = plugins.instruments()
+    for name, _ in asked:
+        if name not in known:
+            raise unknown("instrument", name, known)
+    with Progress(disable=not show, transient=True) as progress:
+        task = progress.add_task("", total=len(models) * len(asked))
+        for text in models:
+            progress.update(task, description=f"loading {text}")
+            model = zoo.load(text, seed=0)
+            batches = batches_for(model, data, images, root)
+            for name, settings in asked:
+                stem = out / _slug(text) / name
+                if not _has(stem, text, batches, settings):
+                    progress.update(task, description=f"{name} of {text}")
+                    found = measure_one(name, model, batches, subject=text, **settings)
+                    replace(found, settings={**found.settings, **settings}).save(stem)
+                progress.advance(task)
+                yield stem.with_name(f"{stem.name}.json")
+
+
+def measure_in_one_pass(
+    model: nn.Module, subject: str, instruments: Sequence[str], batches: Batches
+) -> list[Measurement]:
+    """Several instruments that watch a single pass, at their default settings."""
+    return [replace(found, subject=subject) for found in measure_together(instruments, model, batches).values()]
+
+
+def batches_for(model: nn.Module, data: str, images: int, root: Path | None = None, batch_size: int = 16) -> Batches:
+    """The first test images of a data set, at the model's own size and in its own normalisation.
+
+    Args:
+        model: its pretrained configuration says mean and std; a model without one gets those of the data.
+        data: a data expression.
+        images: how many.
+        root: the folder that holds the data sets.
+        batch_size: of the batches.
+    """
+    if images < 1:
+        raise VitlabError(f"images={images}: at least one image is needed")
+    size = describe(model).input_size
+    test = open_data(data, root=root, image_size=size).test
+    if len(test) < images:
+        raise VitlabError(
+            f"{images} images were asked for, but the test set of {data!r} has {len(test)}; ask for fewer"
+        )
+    chosen = _normalised(model, test.subset(range(images)))
+    if isinstance(chosen, ImageArray) and tuple(chosen.images.shape[-2:]) == size:
+        feed = Resident(chosen.images, chosen.labels, chosen.mean, chosen.std, batch_size=batch_size)
+        items = list(feed.evaluation())
+    else:
+        items = list(Workers(chosen, chosen, size, batch_size=batch_size, processes=0).evaluation())
+    return Batches(items, chosen.mean, chosen.std, chosen.classes, f"{data} test[:{images}] {chosen.fingerprint}")
+
+
+def _normalised(model: nn.Module, images: ImageSet) -> ImageSet:
+    """The images with the mean and std that the model was made for, where it has pretrained weights to match."""
+    config = getattr(model, "pretrained_cfg", None) or {}
+    if "mean" not in config or "std" not in config:
+        return images
+    return replace(images, mean=tuple(config["mean"]), std=tuple(config["std"]))
+
+
+def _has(stem: Path, subject: str, batches: Batches, settings: dict[str, Any]) -> bool:
+    """Whether a measurement of the same thing on the same data is already there."""
+    try:
+        found = Measurement.load(stem)
+    except VitlabError:
+        return False
+    told = all(found.settings.get(key) == value for key, value in settings.items())
+    return told and found.subject == subject and found.provenance.get("data") == batches.fingerprint
+
+
+def _slug(text: str) -> str:
+    """A model expression as the name of a folder."""
+    return re.sub(r"[^\w.\-]+", "_", text).strip("_")[:120]

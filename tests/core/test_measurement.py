@@ -1,0 +1,141 @@
+"""Measurements: named axes that fit, and a round trip through files that trusts nothing."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as stn
+
+from vitlab.core.errors import VitlabError
+from vitlab.core.measurement import Measurement
+
+
+def example() -> Measurement:
+    values = {
+        "entropy": np.array([[1.0, np.nan, -np.inf], [0.0, 1e-300, 3.0]]),
+        "mean": np.float32(2.5),
+        "n": np.arange(2),
+    }
+    dims = {"entropy": ("layer", "head"), "mean": (), "n": ("layer",)}
+    axes = {"layer": ("blocks.0", "blöcke | 1")}
+    return Measurement("attention_entropy", "timm/x | P(at='mlp.out')", values, dims, axes, {"tau": 2.0}, {"seed": 3})
+
+
+def same(first: Measurement, second: Measurement) -> bool:
+    plain = ("kind", "subject", "dims", "axes", "settings", "provenance")
+    return (
+        all(getattr(first, name) == getattr(second, name) for name in plain)
+        and first.values.keys() == second.values.keys()
+        and all(
+            np.array_equal(first.values[name], second.values[name], equal_nan=np.asarray(value).dtype.kind == "f")
+            and np.asarray(first.values[name]).dtype == second.values[name].dtype
+            for name, value in first.values.items()
+        )
+    )
+
+
+@pytest.mark.parametrize("stem", ["m", "a.b", "deep/er/m", "with space (1)"])
+def test_a_measurement_comes_back_as_it_was(stem: str, tmp_path: Path) -> None:
+    about = example().save(tmp_path / stem)
+    assert about == tmp_path / f"{stem}.json" and about.exists()
+    assert same(example(), Measurement.load(about)) and same(example(), Measurement.load(tmp_path / stem))
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+kinds = stn.floating_dtypes(sizes=(32, 64), endianness="=") | stn.integer_dtypes(endianness="=") | stn.boolean_dtypes()
+
+
+@settings(deadline=None, max_examples=25)
+@given(stn.arrays(kinds, stn.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3)))
+def test_arrays_of_any_shape_and_kind_survive(tmp_path_factory: pytest.TempPathFactory, array: np.ndarray) -> None:
+    dims = tuple(f"axis{i}" for i in range(array.ndim))
+    found = Measurement("k", "s", {"x": array}, {"x": dims})
+    stem = tmp_path_factory.mktemp("m") / "m"
+    found.save(stem)
+    assert same(found, Measurement.load(stem))
+
+
+@pytest.mark.parametrize(
+    ("value", "dims", "axes", "error"),
+    [
+        (np.zeros((2, 3)), ("layer",), {}, "'x' of k has 2 axes but is said to have"),
+        (np.zeros(2), (), {}, "'x' of k has 1 axes"),
+        (np.float64(1.0), ("layer",), {}, "'x' of k has 0 axes"),
+        (np.zeros((2, 3)), ("layer", "head"), {"head": ("a", "b")}, "axis 'head' of 'x' has 3 places but 2 labels"),
+        (np.array([{}], dtype=object), ("layer",), {}, "'x' of k holds Python objects"),
+    ],
+)
+def test_what_does_not_fit_its_axes_is_refused(
+    value: np.ndarray, dims: tuple[str, ...], axes: dict[str, tuple[str, ...]], error: str
+) -> None:
+    with pytest.raises(VitlabError, match=error):
+        Measurement("k", "s", {"x": value}, {"x": dims}, axes)
+
+
+class Bomb:
+    def __reduce__(self) -> tuple[object, ...]:
+        return pytest.fail, ("it was unpickled",)
+
+
+def test_pickles_are_refused_and_not_opened(tmp_path: Path) -> None:
+    example().save(tmp_path / "m")
+    for write in (
+        lambda path: np.savez(path, entropy=np.array([Bomb()], dtype=object)),
+        lambda path: path.write_bytes(pickle.dumps(Bomb())),
+    ):
+        write(tmp_path / "m.npz")
+        with pytest.raises(VitlabError, match="no measurement of vitlab.*pickle") as caught:
+            Measurement.load(tmp_path / "m")
+        assert len(str(caught.value).splitlines()) == 1
+
+
+def damage_cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+def damage_bits(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[60:80] = bytes(255 - byte for byte in data[60:80])
+    path.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize("damage", [damage_cut, damage_bits, Path.unlink, lambda path: path.write_bytes(b"")])
+@pytest.mark.parametrize("suffix", [".npz", ".json"])
+def test_missing_cut_and_damaged_files_are_one_line(damage: object, suffix: str, tmp_path: Path) -> None:
+    example().save(tmp_path / "m")
+    damage(tmp_path / f"m{suffix}")
+    with pytest.raises(VitlabError, match="m.json and m.npz are no measurement") as caught:
+        Measurement.load(tmp_path / "m")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[]", "3", "{}", '{"kind": "k"}', '{"kind":"k","subject":"s","dims":[],"axes":{},"settings":{},"provenance":{}}'],
+)
+def test_json_of_somebody_else_is_one_line(text: str, tmp_path: Path) -> None:
+    example().save(tmp_path / "m")
+    (tmp_path / "m.json").write_text(text)
+    with pytest.raises(VitlabError, match="no measurement of vitlab"):
+        Measurement.load(tmp_path / "m")
+
+
+def test_files_whose_axes_do_not_fit_are_refused(tmp_path: Path) -> None:
+    about = example().save(tmp_path / "m")
+    text = json.loads(about.read_text(encoding="utf-8"))
+    text["dims"]["entropy"] = ["layer"]
+    about.write_text(json.dumps(text))
+    with pytest.raises(VitlabError, match="2 axes"):
+        Measurement.load(about)
+
+
+def test_settings_that_are_no_json_leave_no_file(tmp_path: Path) -> None:
+    with pytest.raises(TypeError):
+        Measurement("k", "s", {}, {}, settings={"x": object()}).save(tmp_path / "m")
+    assert not list(tmp_path.iterdir())

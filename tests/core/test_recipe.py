@@ -1,0 +1,101 @@
+"""Recipes are data: changed by making another one, with values of the right kind or not at all."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from vitlab.core.errors import VitlabError
+from vitlab.core.recipe import Recipe, change
+
+START = Recipe("timm/vit_tiny_patch16_224", "scenes")
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "value"),
+    [
+        ("epochs=3", "epochs", 3),
+        (" epochs = 3 ", "epochs", 3),
+        ("optimizer.lr=1e-4", "optimizer.lr", 1e-4),
+        ("optimizer.lr=1", "optimizer.lr", 1.0),
+        ("optimizer.betas=(0.9, 1)", "optimizer.betas", (0.9, 1.0)),
+        ("image_size=[32, 64]", "image_size", (32, 64)),
+        ("snapshots=(1, 2, 3)", "snapshots", (1, 2, 3)),
+        ("snapshots=()", "snapshots", ()),
+        ("compile=True", "compile", True),
+        ("precision=bfloat16", "precision", "bfloat16"),
+        ("precision='bfloat16'", "precision", "bfloat16"),
+        ("objective.distillation=hard", "objective.distillation", "hard"),
+        ("objective.distillation=", "objective.distillation", ""),
+        ("model=timm/x(a=1, b='=') | P", "model", "timm/x(a=1, b='=') | P"),
+        ("augment.randaugment=rand-m9-n2-mstd0.5", "augment.randaugment", "rand-m9-n2-mstd0.5"),
+        ("seed=-1", "seed", -1),
+    ],
+)
+def test_a_setting_changes_one_thing_and_nothing_else(text: str, path: str, value: object) -> None:
+    changed = change(START, [text])
+    found, expected = dataclasses.asdict(changed), dataclasses.asdict(START)
+    *groups, name = path.split(".")
+    place, old = found, expected
+    for group in groups:
+        place, old = place[group], old[group]
+    assert place[name] == value and type(place[name]) is type(value)
+    if isinstance(value, tuple):
+        assert [type(item) for item in place[name]] == [type(item) for item in value]
+    old[name] = value
+    assert found == expected
+    assert changed == change(START, {path: value})
+    assert START == Recipe("timm/vit_tiny_patch16_224", "scenes")
+
+
+def test_settings_are_taken_in_order_and_the_last_one_counts() -> None:
+    assert change(START, ["epochs=3", "seed=1", "epochs=4"]) == dataclasses.replace(START, epochs=4, seed=1)
+    assert change(START, []) == START == change(START, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("epochs", "'epochs' is no setting; write key=value"),
+        ("=3", "is no setting"),
+        ("epoch=3", r"no setting 'epoch' \(did you mean 'epochs'\?\); there are: model, data"),
+        ("optimizer.rate=3", "no setting 'optimizer.rate'; there are: name, lr, betas"),
+        ("optimizer=3", "'optimizer' is a group; set one of: name, lr"),
+        ("epochs.lr=3", "'epochs.lr': epochs has no settings of its own"),
+        ("optimizer.lr.x=3", "has no settings of its own"),
+        ("optimizer.=3", "no setting 'optimizer.'"),
+        ("epochs=3.0", "epochs=3.0 should be int, like 300"),
+        ("epochs=three", "epochs='three' should be int"),
+        ("epochs=True", "epochs=True should be int"),
+        ("epochs={[]: 1}", "should be int"),
+        ("epochs=__import__('os')", r"epochs=\"__import__\('os'\)\" should be int"),
+        ("epochs=" + "(" * 500, "should be int"),
+        ("epochs=0", "epochs=0 should be at least 1"),
+        ("batch_size=0", "batch_size=0 should be at least 1"),
+        ("evaluate_every=0", "evaluate_every=0 should be at least 1"),
+        ("accumulate=3", "batch_size=1024 cannot be cut into accumulate=3 equal pieces"),
+        ("optimizer.lr=nan", "optimizer.lr='nan' should be float"),
+        ("compile=1", "compile=1 should be bool"),
+        ("model=3", "model=3 should be str"),
+        ("image_size=224", "image_size=224 should be tuple"),
+        ("image_size=(1, 2, 3)", r"image_size=\(1, 2, 3\) should be 2 of int"),
+        ("image_size=('a', 'b')", "should be 2 of int"),
+        ("snapshots=(1.5,)", r"snapshots=\(1.5,\) should be any number of int"),
+        ("optimizer.name=adam", r"no optimizer.name 'adam' .*there are: 'adamw', 'sgd'"),
+        ("precision=[]", "no precision .*'float32', 'bfloat16', 'float16'"),
+        ("augment.crop=random", "no augment.crop 'random'; there are: 'pad', 'resized', 'none'"),
+    ],
+)
+def test_mistakes_are_one_line_that_names_the_choices(text: str, error: str) -> None:
+    with pytest.raises(VitlabError, match=error) as caught:
+        change(START, [text])
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_recipe_is_frozen_comparable_and_plain() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        START.epochs = 3
+    assert hash(START) == hash(Recipe("timm/vit_tiny_patch16_224", "scenes"))
+    assert json.loads(json.dumps(dataclasses.asdict(START)))["optimizer"]["betas"] == [0.9, 0.999]

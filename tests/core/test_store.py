@@ -1,0 +1,224 @@
+"""Files that are there whole or not at all, and run folders that survive what happens to them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from vitlab.core.errors import VitlabError
+from vitlab.core.store import Run, read_tensors, write_atomically, write_tensors
+
+
+@pytest.mark.parametrize("raised", [RuntimeError("x"), OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(raised: BaseException, tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    with write_atomically(path) as file:
+        file.write(b"old")
+    with pytest.raises(VitlabError if isinstance(raised, OSError) else type(raised)), write_atomically(path) as file:
+        file.write(b"half")
+        raise raised
+    assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["a.bin"]
+
+
+def test_nobody_sees_a_file_before_it_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    with write_atomically(path) as file:
+        file.write(b"new")
+        file.flush()
+        assert not path.exists()
+    assert path.read_bytes() == b"new"
+
+
+def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(VitlabError, match="could not be written .No such file"), write_atomically(tmp_path / "no/a"):
+        pass
+
+
+def test_tensors_come_back_bit_for_bit_and_other_readers_agree(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "t.safetensors"
+    tensors = {
+        "float": torch.randn(3, 4),
+        "nan": torch.tensor([float("nan"), -0.0]),
+        "half": torch.randn(2).bfloat16(),
+        "int": torch.tensor(7),
+        "bool": torch.tensor([True, False]),
+        "empty": torch.zeros(0, 3),
+        "view": torch.arange(6.0).reshape(2, 3).T,
+        "leaf": torch.nn.Parameter(torch.ones(2)),
+    }
+    checksum = write_tensors(path, tensors, {"model": "timm/x", "list": [1, None]})
+    assert checksum == hashlib.sha256(path.read_bytes()).hexdigest()
+    found, about = read_tensors(path)
+    assert about == {"model": "timm/x", "list": [1, None]}
+    for other in (found, load_file(path)):
+        assert other.keys() == tensors.keys()
+        for name, tensor in tensors.items():
+            assert other[name].dtype == tensor.dtype
+            assert torch.equal(other[name].nan_to_num(9.0), tensor.detach().nan_to_num(9.0)), name
+
+
+def test_tensors_that_share_memory_are_written_each_on_its_own(tmp_path: Path) -> None:
+    base = torch.arange(10.0)
+    tensors = {"a": base, "tied": base, "overlap": base[2:7], "later": base[5:]}
+    write_tensors(tmp_path / "t", tensors, {})
+    found, _ = read_tensors(tmp_path / "t")
+    assert all(torch.equal(found[name], tensor) for name, tensor in tensors.items())
+    assert torch.equal(base, torch.arange(10.0))
+
+
+def test_files_of_others_are_read_or_refused_in_one_line(tmp_path: Path) -> None:
+    save_file({"x": torch.ones(2)}, tmp_path / "plain")
+    tensors, about = read_tensors(tmp_path / "plain")
+    assert about == {} and tensors["x"].sum() == 2
+    torch.save({"x": torch.ones(2)}, tmp_path / "pickled.pt")
+    (tmp_path / "raw.pkl").write_bytes(pickle.dumps([1]))
+    (tmp_path / "empty").write_bytes(b"")
+    for metadata in ("[]", "3", "{"):
+        save_file(
+            {"x": torch.ones(2)}, tmp_path / f"odd{len(metadata)}{ord(metadata[0])}", metadata={"vitlab": metadata}
+        )
+    bad = [path for path in tmp_path.iterdir() if path.name != "plain"]
+    assert len(bad) == 6
+    for path in bad:
+        with pytest.raises(VitlabError, match="is no safetensors file") as caught:
+            read_tensors(path)
+        assert len(str(caught.value).splitlines()) == 1
+    with pytest.raises(VitlabError, match="there is no file"):
+        read_tensors(tmp_path / "missing")
+    with pytest.raises(VitlabError, match="there is no file"):
+        read_tensors(tmp_path)
+
+
+# -- run folders ------------------------------------------------------------------------------------------------------
+
+
+def save(run: Run, *steps: int) -> None:
+    for step in steps:
+        run.save_checkpoint(step, {"x": torch.full((50,), float(step))}, {"epoch": step * 10})
+
+
+def newest(run: Run) -> int:
+    tensors, about = run.newest_checkpoint()
+    assert about["epoch"] == 10 * about["step"] and (tensors["x"] == about["step"]).all()
+    return about["step"]
+
+
+def test_the_newest_two_checkpoints_are_kept(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    assert run.newest_checkpoint() is None
+    save(run, 9, 10, 200, 1000)
+    stems = {"step-000000200", "step-000001000"}
+    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {
+        stem + suffix for stem in stems for suffix in (".safetensors", ".json")
+    }
+    assert newest(run) == 1000
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1
+    path.write_bytes(bytes(data))
+
+
+DAMAGE = {
+    "a flipped bit": flip,
+    "cut short": lambda path: path.write_bytes(path.read_bytes()[:-9]),
+    "empty": lambda path: path.write_bytes(b""),
+    "no checksum": lambda path: path.with_suffix(".json").unlink(),
+    "a cut checksum": lambda path: path.with_suffix(".json").write_text('{"sha'),
+    "no such key": lambda path: path.with_suffix(".json").write_text("{}"),
+    "another kind of checksum": lambda path: path.with_suffix(".json").write_text("[]"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
+def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(damage: object, tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    save(run, 1, 2)
+    path = tmp_path / "checkpoints/step-000000002.safetensors"
+    damage(path)
+    left = path.read_bytes()
+    with pytest.warns(
+        UserWarning, match=r"step-000000002.safetensors is damaged .* set aside as step-000000002.damaged"
+    ):
+        assert newest(run) == 1
+    assert path.with_suffix(".damaged").read_bytes() == left and not path.exists()
+    save(run, 2, 3)
+    assert newest(run) == 3
+
+
+def test_all_damaged_is_none(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    save(run, 1, 2)
+    for path in (tmp_path / "checkpoints").glob("*.safetensors"):
+        flip(path)
+    with pytest.warns(UserWarning, match="damaged"):
+        assert run.newest_checkpoint() is None
+
+
+def test_another_process_may_set_a_damaged_checkpoint_aside_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, reads = Run(tmp_path), Path.read_bytes
+    save(run, 1, 2)
+    flip(tmp_path / "checkpoints/step-000000002.safetensors")
+
+    def read_late(path: Path) -> bytes:
+        data = reads(path)
+        if path.name == "step-000000002.safetensors":
+            path.replace(path.with_suffix(".damaged"))
+        return data
+
+    monkeypatch.setattr(Path, "read_bytes", read_late)
+    with pytest.warns(UserWarning, match="damaged"):
+        assert newest(run) == 1
+
+
+def test_a_folder_belongs_to_one_recipe(tmp_path: Path) -> None:
+    run = Run(tmp_path / "new" / "run")
+    recipe = {"epochs": 3, "size": (32, 32), "optimizer": {"lr": 0.1, "clip": 0.0}}
+    run.claim(recipe)
+    run.claim(recipe)  # tuples are lists in the file, and yet the same
+    assert json.loads((run.folder / "recipe.json").read_text()) == {**recipe, "size": [32, 32]}
+    with pytest.raises(VitlabError, match=r"another recipe \(they differ in epochs, optimizer\); give another --out"):
+        run.claim({**recipe, "epochs": 4, "optimizer": {"lr": 0.2, "clip": 0.0}})
+    with pytest.raises(VitlabError, match=r"differ in extra"):
+        run.claim({**recipe, "extra": 1})
+    assert json.loads((run.folder / "recipe.json").read_text())["epochs"] == 3
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]"])
+def test_a_damaged_recipe_is_one_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "recipe.json").write_text(text)
+    with pytest.raises(VitlabError, match=r"recipe.json is damaged .* remove it"):
+        Run(tmp_path).claim({"epochs": 1})
+
+
+def test_metrics_survive_a_line_that_was_cut_short(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    assert run.metrics() == []
+    rows = [{"step": step, "loss": 1 / step} for step in (1, 2, 3)]
+    run.log(rows[0])
+    run.log(rows[1])
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(path.read_text() + '{"step": 3, "lo')
+    assert run.metrics() == rows[:2]
+    run.log(rows[2])  # the same step again, after a crash
+    assert run.metrics() == rows
+
+
+def test_a_resumed_run_forgets_what_it_will_do_again(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    for step in (1, 2, 3, 4):
+        run.log({"step": step})
+    run.forget_after(2)
+    assert run.metrics() == [{"step": 1}, {"step": 2}]
+    run.forget_after(0)
+    assert run.metrics() == []
