@@ -65,8 +65,8 @@ def test_marks(ours: float, digits: int) -> None:
     printed = round(ours, digits or None)
     if printed > 0:
         assert sizes.agreement(ours, printed, within=0.0) == "="
-        assert sizes.agreement(1.005 * ours + 10**-digits, printed, within=1e9) == "≈"
-        assert sizes.agreement(1.005 * ours + 10**-digits, printed, within=0.0) == "≠"
+        assert sizes.agreement(1.01 * ours + 1.1, printed, within=1e9) == "≈"
+        assert sizes.agreement(1.01 * ours + 1.1, printed, within=0.0) == "≠"
     assert sizes.agreement(ours, None, within=0.0) == ""
 
 

@@ -43,7 +43,7 @@ def run(out: Path, epochs: int = 8, images: int = 1536) -> Path:
         model = zoo.load(f"file/{folder}/model.safetensors")
         measurements.append(training_curve(name, Run(folder)))
         with console.status("measuring"):
-            measurements += measure_in_one_pass(model, name, INSTRUMENTS, batches_for(model, "scenes", 128))
+            measurements += measure_in_one_pass(model, name, INSTRUMENTS, batches_for(model, recipe.data, 128))
     for measurement in measurements:
         measurement.save(out / "measurements" / f"{measurement.kind}-{measurement.subject.replace(' ', '_')}")
     page = report(measurements, out / "report.html", title="A small ViT with and without Context Broadcasting")
@@ -69,7 +69,7 @@ def sentences(measurements: Sequence[Measurement], tested: int) -> list[str]:
             top1 = float(measurement.values["top1"][-1])
             _, low, high = proportion_interval(round(top1 * tested / 100), tested)
             said.append(
-                f"{measurement.subject}: top-1 {top1:.1f} % (95 %: {100 * low:.1f} to {100 * high:.1f}), chance 4 %"
+                f"{measurement.subject}: top-1 {top1:.1f} % (95 %: {100 * low:.1f} to {100 * high:.1f}), chance 20 %"
             )
     deep = {
         m.subject: m.values["mean"][len(m.values["mean"]) // 2 :].mean()

@@ -21,7 +21,7 @@ def test_listed_names_are_the_public_names_of_the_modules(folder: str, listed: C
     found = {}
     for file in sorted((ROOT / "vitlab" / folder).glob("[!_]*.py")):
         module = importlib.import_module(f"vitlab.{folder}.{file.stem}")
-        found |= {name: module.__name__ for name in getattr(module, "__all__", [])}
+        found |= dict.fromkeys(getattr(module, "__all__", []), module.__name__)
     assert listed() == found
     assert all(callable(getattr(importlib.import_module(module), name)) for name, module in found.items())
 

@@ -47,7 +47,7 @@ def test_a_setting_changes_one_thing_and_nothing_else(text: str, path: str, valu
     old[name] = value
     assert found == expected
     assert changed == change(START, {path: value})
-    assert START == Recipe("timm/vit_tiny_patch16_224", "scenes")
+    assert Recipe("timm/vit_tiny_patch16_224", "scenes") == START
 
 
 def test_settings_are_taken_in_order_and_the_last_one_counts() -> None:

@@ -115,7 +115,8 @@ def _checked(text: str, what: str, example: str) -> str:
 
 def _split(text: str) -> list[str]:
     """Cut at ` | ` outside quotes."""
-    pieces, start, closed = [], 0, -1
+    pieces: list[str] = []
+    start, closed = 0, -1
     for i, letter in enumerate(text):
         if i <= closed:
             continue

@@ -42,6 +42,8 @@ _CROP = 0.875  # the share of the shorter side that the centre crop of an evalua
 class Workers:
     """Batches of a set that is too large to live on the device.
 
+    Processes share a batch image by image; each mixes its share with itself, so that no image travels between them.
+
     Args:
         train: what `epoch` walks through.
         test: what `evaluation` walks through.

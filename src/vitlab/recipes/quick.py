@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from vitlab.core.recipe import Objective, Optimizer, Recipe
+from vitlab.core.recipe import Augment, Objective, Optimizer, Recipe
 from vitlab.recipes._parts import model, parts
 
 __all__ = ["quick"]
 
 
 def quick(part: str = "", diversification: float = 0.0, images: int = 1536, epochs: int = 8) -> Recipe:
-    """A ViT of 0.7 M parameters on small scenes, with and without ADL.
+    """A ViT of 0.3 M parameters on small scenes, with and without ADL.
 
-    Source: vitlab's own; 25 classes of textured shapes, 32×32 pixels, patches of 4×4, nothing to download.
+    Source: vitlab's own; one object a scene, five kinds that shape and texture both tell apart, 32×32 pixels, patches
+    of 4×4, nothing to download.
     Hardware: a laptop's CPU.
-    Runtime: about a minute of one core (200 images a second in forward, backward and update), half with two.
-    Expected: None: it shows that the parts fit together, not what they are worth.
+    Runtime: under a minute on two cores.
+    Expected: top-1 of about 60 (one run of nine epochs on 2,048 images: 66; chance 20). It shows that the parts fit
+    together, not what they are worth.
     Command: vitlab train "quick(diversification=1.0)"
 
     Args:
@@ -24,15 +26,16 @@ def quick(part: str = "", diversification: float = 0.0, images: int = 1536, epoc
         epochs: of training.
 
     >>> quick().data
-    'scenes(train=1536, test=512)'
+    "scenes(train=1536, test=512, objects=1, cues='agree')"
     """
-    settings = {"img_size": 32, "patch_size": 4, "embed_dim": 96, "depth": 6, "num_heads": 3, "num_classes": 25}
+    settings = {"img_size": 32, "patch_size": 4, "embed_dim": 64, "depth": 6, "num_heads": 4, "num_classes": 25}
     return Recipe(
         model=model("timm", "vit_tiny_patch16_224", settings, *parts(part)),
-        data=f"scenes(train={images}, test={images // 3})",
+        data=f"scenes(train={images}, test={images // 3}, objects=1, cues='agree')",
         image_size=(32, 32),
         epochs=epochs,
         batch_size=64,
-        optimizer=Optimizer(warmup_epochs=1),
+        augment=Augment(crop="none"),
+        optimizer=Optimizer(lr=2e-3, warmup_epochs=1),
         objective=Objective(diversification=float(diversification)),
     )

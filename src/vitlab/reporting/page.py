@@ -35,7 +35,7 @@ def _section(kind: str, measurements: Sequence[Measurement]) -> dict[str, Any]:
         "rows": [
             {
                 "subject": measurement.subject,
-                "values": {name: _summary(value) for name, value in measurement.values.items()},
+                "values": {name: _summary(measurement, name) for name in measurement.values},
                 "provenance": json.dumps(
                     {"settings": dict(measurement.settings), **measurement.provenance}, indent=1, ensure_ascii=False
                 ),
@@ -52,8 +52,11 @@ def _json(figure: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _summary(value: np.ndarray) -> str:
-    value = np.asarray(value)
+def _summary(measurement: Measurement, name: str) -> str:
+    """One number for the table: the mean over all axes, or, over epochs, the last."""
+    value = np.asarray(measurement.values[name])
     if not np.issubdtype(value.dtype, np.number) or np.isnan(value.astype(float)).all():
         return "–"
+    if measurement.dims[name][:1] == ("epoch",):
+        value = value[-1]
     return f"{float(np.nanmean(value)):.4g}"

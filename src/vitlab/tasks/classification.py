@@ -59,8 +59,9 @@ def run(
     data = open_data(recipe.data, root=root, image_size=recipe.image_size)
     recipe = replace(recipe, model=with_classes(recipe.model, len(data.classes)))
     model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
-    if recipe.objective.distillation and hasattr(model, "set_distilled_training"):
-        model.set_distilled_training(True)  # else timm averages the two heads, and each learns both lessons
+    two_heads: Any = getattr(model, "set_distilled_training", None)
+    if recipe.objective.distillation and two_heads is not None:
+        two_heads(True)  # else timm averages the two heads, and each learns both lessons
     feed = batches(recipe, data, world)
     try:
         with ExitStack() as stack:

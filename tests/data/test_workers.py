@@ -1,0 +1,173 @@
+"""Batches from worker processes: the same bits whoever makes them and wherever an epoch is entered."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from vitlab.core.errors import VitlabError
+from vitlab.core.recipe import Augment
+from vitlab.data.folders import open_folder
+from vitlab.data.images import DataSet, ImageArray
+from vitlab.data.mixing import draw_mixes, mix_images
+from vitlab.data.resident import Batch
+from vitlab.data.scenes import MEAN, STD, draw_scenes
+from vitlab.data.workers import Workers, evaluation_transform
+
+FULL = Augment(crop="resized", randaugment="rand-m9-n2-mstd0.5-inc1", erasing=0.5, mixup=0.8, cutmix=1.0)
+UNMIXED = Augment(crop="resized", randaugment="rand-m9-n2-mstd0.5-inc1", erasing=0.5)
+STILL = Augment(crop="none", flip=0.0)
+NAMES = tuple(map(str, range(40)))
+
+
+def workers(settings: Augment = FULL, count: int = 22, **others: object) -> Workers:
+    scenes = draw_scenes(count, size=24)
+    images = ImageArray(scenes.images, torch.arange(count), NAMES, MEAN, STD)
+    return Workers(images, images, (16, 20), settings, **{"batch_size": 4, "seed": 3, "processes": 0, **others})
+
+
+def same(first: tuple[torch.Tensor, ...], second: tuple[torch.Tensor, ...]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("crop", ["resized", "pad"])
+def test_the_number_of_processes_changes_nothing(crop: str) -> None:
+    settings = dataclasses.replace(FULL, crop=crop)
+    torch.manual_seed(1)
+    alone = list(workers(settings).epoch(2))
+    torch.manual_seed(2)
+    shared = list(workers(settings, processes=2).epoch(2))
+    assert len(alone) == len(shared) == len(workers(settings)) == 5 and all(map(same, alone, shared))
+    assert alone[0].images.shape == (4, 3, 16, 20)
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_an_epoch_can_be_entered_anywhere(processes: int) -> None:
+    whole = list(workers().epoch(1))
+    for start in (0, 3, 5):
+        rest = list(workers(processes=processes).epoch(1, start_batch=start))
+        assert len(rest) == 5 - start and all(map(same, rest, whole[start:]))
+
+
+def test_epochs_and_seeds_differ() -> None:
+    first, other, reseeded = (next(feed) for feed in (workers().epoch(0), workers().epoch(1), workers(seed=4).epoch(0)))
+    assert not torch.equal(first.labels, other.labels) and not torch.equal(first.labels, reseeded.labels)
+
+
+@pytest.mark.parametrize("settings", [UNMIXED, dataclasses.replace(UNMIXED, repeats=3)], ids=["once", "repeated"])
+def test_two_ranks_together_hold_the_batches_of_one(settings: Augment) -> None:
+    left, right = (workers(settings, rank=rank, world=2).epoch(1) for rank in (0, 1))
+    for batch, *pieces in zip(workers(settings).epoch(1), left, right, strict=True):
+        joined = Batch(*(torch.stack(parts, 1).flatten(0, 1) for parts in zip(*pieces, strict=True)))
+        assert same(joined[:2], batch[:2]) and torch.equal(joined.weights, batch.weights)
+        assert all(torch.equal(piece.partners, piece.labels.flip(0)) for piece in pieces)  # of its own share
+
+
+def test_mixing_is_that_of_the_batch_number() -> None:
+    """The images, mixed by hand from an unmixed epoch of the same seed."""
+    for number, (plain, mixed) in enumerate(zip(workers(UNMIXED).epoch(1), workers().epoch(1), strict=True)):
+        mixes = draw_mixes(FULL, (16, 20), 3, 1, range(number, number + 1))
+        assert torch.equal(mixed.images, mix_images(plain.images[None], mixes)[0])
+        assert torch.equal(mixed.labels, plain.labels) and torch.equal(mixed.partners, plain.labels.flip(0))
+        assert (mixed.weights == mixes.weights[0]).all() and mixed.weights.shape == (4,)
+
+
+def test_without_augmentation_each_image_comes_once_resized_and_normalised() -> None:
+    feed = workers(STILL)
+    seen = []
+    for batch in feed.epoch(0):
+        for image, label in zip(batch.images, batch.labels.tolist(), strict=True):
+            pixels = np.asarray(feed.train[label][0].resize((20, 16), Image.Resampling.BICUBIC)) / 255
+            expected = torch.tensor((pixels - MEAN) / STD, dtype=torch.float32).permute(2, 0, 1)
+            assert torch.allclose(image, expected, atol=1e-5)
+            seen.append(label)
+    assert len(set(seen)) == len(seen) == 20
+
+
+def test_repeated_augmentation_shows_an_image_in_different_ways() -> None:
+    batch = next(workers(dataclasses.replace(UNMIXED, repeats=2, erasing=0.0)).epoch(0))
+    assert batch.labels[0] == batch.labels[1] != batch.labels[2] == batch.labels[3]
+    assert not torch.equal(batch.images[0], batch.images[1])
+    still = next(workers(dataclasses.replace(STILL, repeats=2)).epoch(0))
+    assert torch.equal(still.images[0], still.images[1])
+
+
+@pytest.mark.parametrize(("width", "height"), [(40, 40), (60, 40), (40, 61), (10, 12)])
+def test_evaluation_is_resize_and_centre_crop_by_hand(width: int, height: int) -> None:
+    picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8))
+    shorter = round(28 / 0.875)
+    w, h = (shorter, int(shorter * height / width)) if width <= height else (int(shorter * width / height), shorter)
+    left, top = round((w - 28) / 2), round((h - 28) / 2)
+    cropped = picture.resize((w, h), Image.Resampling.BICUBIC).crop((left, top, left + 28, top + 28))
+    expected = (np.asarray(cropped) / 255 - MEAN) / STD
+    found = evaluation_transform((28, 28), MEAN, STD)(picture)
+    assert torch.allclose(found, torch.tensor(expected, dtype=torch.float32).permute(2, 0, 1), atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [(16, 32), (32, 16), (14, 21)])
+def test_a_frame_that_is_not_square_is_filled_without_borders(size: tuple[int, int]) -> None:
+    for shape in ((40, 40), (30, 70), (70, 30)):
+        white = Image.new("RGB", shape, (255, 255, 255))
+        found = evaluation_transform(size, (0.0,) * 3, (1.0,) * 3)(white)
+        assert found.shape == (3, *size) and (found == 1).all()
+
+
+def test_ranks_share_the_evaluation_without_overlap() -> None:
+    shares = [torch.cat([y for _, y in workers(rank=r, world=2).evaluation()]) for r in (0, 1)]
+    assert sorted(torch.cat(shares).tolist()) == list(range(22))
+    images = torch.cat([x for x, _ in workers(processes=2).evaluation(batch_size=5)])
+    expected = evaluation_transform((16, 20), MEAN, STD)
+    assert all(torch.equal(image, expected(workers().test[i][0])) for i, image in enumerate(images))
+
+
+# -- files that cannot be read ----------------------------------------------------------------------------------------
+
+
+def folder(root: Path) -> DataSet:
+    """Two classes of four pictures in each split, each picture of its own grey; the second of each class is broken."""
+    for split in ("train", "test"):
+        for c in range(2):
+            (root / split / str(c)).mkdir(parents=True)
+            for i in range(4):
+                path = root / split / str(c) / f"{i}.png"
+                Image.new("RGB", (20, 20), (10 + 100 * c + 20 * i,) * 3).save(path)
+                if i == 1:
+                    path.write_bytes(path.read_bytes()[:40])
+    return open_folder(root, mean=(0.0,) * 3, std=(1.0,) * 3)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("processes", [0, 2])
+def test_broken_files_are_skipped_in_training_and_left_out_of_evaluation(processes: int, tmp_path: Path) -> None:
+    data = folder(tmp_path)
+    feed = Workers(data.to_train_on(), data.test, (16, 16), STILL, batch_size=2, processes=processes)
+    batches = list(feed.epoch(0))
+    greys = sorted(round(255 * float(image.mean())) for batch in batches for image in batch.images)
+    assert greys == sorted([10, 50, 50, 70, 110, 150, 150, 170])  # the next good one stands in
+    assert all(
+        label == (image.mean() > 0.4)
+        for batch in batches
+        for image, label in zip(batch.images, batch.labels, strict=True)
+    )
+    tested = list(feed.evaluation())
+    assert sorted(label for _, labels in tested for label in labels.tolist()) == [0] * 3 + [1] * 3
+    greys = sorted(round(255 * float(image.mean())) for images, _ in tested for image in images)
+    assert greys == [10, 50, 70, 110, 150, 170]
+    assert int(data.test.broken.sum()) == int(data.train.broken.sum()) == 2
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_batch_of_nothing_but_broken_files_is_left_out(tmp_path: Path) -> None:
+    data = folder(tmp_path)
+    feed = Workers(data.to_train_on(), data.test, (16, 16), STILL, batch_size=1, processes=0)
+    assert [len(labels) for _, labels in feed.evaluation()] == [1] * 6
+
+
+def test_a_batch_that_does_not_divide_is_refused() -> None:
+    with pytest.raises(VitlabError, match="batch_size=4 does not divide among 3 processes"):
+        workers(world=3)

@@ -1,0 +1,223 @@
+"""The zoo: expressions become models of four libraries or of a file, and every mistake is named in one line."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+import timm
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+import vitlab
+from vitlab import zoo
+from vitlab.core.errors import VitlabError
+
+VIT = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3, num_classes=7)"
+PARTS = "ContextBroadcast(blocks='upper') | TokenAwarePooling(branches=2) | ScaledContextBroadcast(init=0.5)"
+
+
+def logits(model: nn.Module, side: int = 32) -> Tensor:
+    images = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        output = model.eval()(images)
+    return getattr(output, "logits", output)
+
+
+def fails(expression: str, message: str) -> None:
+    """Loading raises a one-line error with this text in it."""
+    with pytest.raises(VitlabError, match=re.escape(message)) as caught:
+        vitlab.load(expression)
+    assert "\n" not in str(caught.value)
+
+
+# -- where models come from --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("expression", "side", "classes"),
+    [
+        (VIT, 32, 7),
+        ("vitlab/alternet50_cifar(depths=(2, 2), plan=(0, 1), heads=(2, 2), width=16, num_classes=7)", 32, 7),
+        ("torchvision/resnet18(num_classes=7)", 32, 7),
+    ],
+)
+def test_each_library_builds_what_it_is_asked_for(expression: str, side: int, classes: int) -> None:
+    model = vitlab.load(expression)
+    assert model.training and logits(model, side).shape == (2, classes)
+
+
+def test_settings_and_seed_give_what_the_library_gives() -> None:
+    torch.manual_seed(3)
+    settings = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 2, "num_heads": 3, "num_classes": 7}
+    reference = timm.create_model("vit_tiny_patch16_224", **settings)
+    assert torch.equal(logits(vitlab.load(VIT, seed=3)), logits(reference))
+
+
+def test_a_seed_repeats_and_leaves_the_random_state() -> None:
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    first, again, other = (vitlab.load(VIT, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(logits(first), logits(again)) and not torch.equal(logits(first), logits(other))
+    vitlab.load(VIT)
+    assert not torch.equal(torch.get_rng_state(), before)  # without a seed it draws as timm does
+
+
+def test_hugging_face_from_a_local_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    transformers = pytest.importorskip("transformers")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    size = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 48}
+    config = transformers.ViTConfig(**size, image_size=32, patch_size=8, num_labels=7)
+    reference = transformers.ViTForImageClassification(config)
+    reference.save_pretrained(tmp_path / "vit")
+    pretrained = vitlab.load(f"hf/{tmp_path}/vit(pretrained=True)")
+    assert type(pretrained) is type(reference) and torch.equal(logits(pretrained), logits(reference))
+    random = vitlab.load(f"hf/{tmp_path}/vit")
+    assert not torch.equal(logits(random), logits(reference))
+    deeper = vitlab.load(f"hf/{tmp_path}/vit(num_hidden_layers=3)")
+    assert deeper.config.num_hidden_layers == 3
+    with_part = vitlab.load(f"hf/{tmp_path}/vit(pretrained=True) | ContextBroadcast")
+    assert not torch.equal(logits(with_part), logits(reference))
+    fails(f"hf/{tmp_path}/nothing", "could not be built")
+
+
+def test_every_vitlab_name_is_ours_and_no_timm_name_is() -> None:
+    ours, theirs = zoo.model_names("vitlab"), zoo.model_names("timm")
+    assert "rvt_tiny" in ours and "deit_tiny_patch16_224" in theirs and not set(ours) & set(theirs)
+    assert "vit_b_16" in zoo.model_names("torchvision") and zoo.model_names("hf") == zoo.model_names("file") == []
+    assert not any("segmentation" in name or "fcos" in name for name in zoo.model_names("torchvision"))
+
+
+# -- weights -----------------------------------------------------------------------------------------------------------
+
+
+def test_save_and_load_with_parts(tmp_path: Path) -> None:
+    expression, path = f"{VIT} | {PARTS}", tmp_path / "my models (1)" / "best.safetensors"
+    model = vitlab.load(expression)
+    zoo.save(model, expression, str(path))
+    again = vitlab.load(f"file/{path}")
+    assert torch.equal(logits(again), logits(model))
+    assert list(again.state_dict()) == list(model.state_dict())
+    more = vitlab.load(f"file/{path} | ContextBroadcast(at='attn.out')")
+    assert not torch.equal(logits(more), logits(model))
+    assert torch.equal(logits(vitlab.restore(again)), logits(vitlab.restore(model)))
+
+
+def test_weights_of_a_plain_file(tmp_path: Path) -> None:
+    path = tmp_path / "plain.safetensors"
+    reference = vitlab.load(VIT, seed=1)
+    save_file(reference.state_dict(), path)
+    assert torch.equal(logits(vitlab.load(f"{VIT[:-1]}, weights={str(path)!r})")), logits(reference))
+    fails(f"file/{path}", "does not say of which model")
+
+
+def test_weights_that_do_not_fit(tmp_path: Path) -> None:
+    path = tmp_path / "other.safetensors"
+    save_file({"head.weight": torch.zeros(2, 2)}, path)
+    fails(f"{VIT[:-1]}, weights={str(path)!r})", "does not fit VisionTransformer")
+    fails(f"{VIT[:-1]}, weights={str(path)!r}, pretrained=True)", "weights= or pretrained=True, not both")
+    fails(f"{VIT[:-1]}, weights={str(tmp_path / 'gone')!r})", "there is no file")
+
+
+class _Bomb:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return _go_off, (str(self.path),)
+
+
+def _go_off(path: str) -> None:
+    Path(path).write_text("unpickled")
+
+
+def test_a_pickled_checkpoint_is_refused_and_never_opened(tmp_path: Path) -> None:
+    path, mark = tmp_path / "model.pth", tmp_path / "mark"
+    torch.save({"bomb": _Bomb(mark)}, path)
+    fails(f"{VIT[:-1]}, weights={str(path)!r})", "pickled checkpoints are not read")
+    fails(f"file/{path}", "pickled checkpoints are not read")
+    assert not mark.exists()
+
+
+def test_a_file_takes_no_settings_and_names_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    zoo.save(vitlab.load(VIT), VIT, str(path))
+    fails(f"file/'{path}'(num_classes=3)", "takes no settings (num_classes given)")
+    zoo.save(vitlab.load(VIT), f"file/{path}", str(tmp_path / "second.safetensors"))
+    fails(f"file/{tmp_path}/second.safetensors", "names another file")
+
+
+def test_nothing_is_saved_under_a_wrong_expression(tmp_path: Path) -> None:
+    with pytest.raises(VitlabError, match="model source"):
+        zoo.save(vitlab.load(VIT), "tim/vit", str(tmp_path / "model.safetensors"))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("timm/vit_tiny_patch16_224", "random"),
+        ("timm/vit_tiny_patch16_224(pretrained=False)", "random"),
+        ("timm/vit_tiny_patch16_224(pretrained=True)", "pretrained"),
+        ("timm/vit_tiny_patch16_224.augreg_in21k | ContextBroadcast", "pretrained (tag augreg_in21k)"),
+        ("timm/vit_tiny_patch16_224(weights='a b.safetensors')", "file a b.safetensors"),
+        ("file/runs/1/model.safetensors", "file runs/1/model.safetensors"),
+        ("torchvision/vit_b_16", "random"),
+        ("hf/google/vit-base-patch16-224(pretrained=True)", "pretrained"),
+        ("vitlab/rvt_tiny", "random"),
+    ],
+)
+def test_which_weights(expression: str, words: str) -> None:
+    assert zoo.weights_of(expression) == words
+
+
+# -- mistakes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("timm/deit_tiny_patch16_225", "no model 'deit_tiny_patch16_225' in timm; near it: deit_tiny_patch16_224"),
+        ("timm/zzzzzzzz", "no model 'zzzzzzzz' in timm; `vitlab list models` shows all"),
+        ("vitlab/rvt_tinny", "no model 'rvt_tinny' in vitlab; near it: rvt_tiny"),
+        ("vitlab/deit_tiny_patch16_224", "no model 'deit_tiny_patch16_224' in vitlab"),
+        ("torchvision/vit_b_61", "no model 'vit_b_61' in torchvision; near it: vit_b_16"),
+        ("tim/vit_tiny_patch16_224", "no model source 'tim' (did you mean 'timm'?)"),
+        ("vit_tiny_patch16_224", "is no model expression; write source/name"),
+        ("timm/vit_tiny_patch16_224(depth=2", "cannot read"),
+        ("timm/vit_tiny_patch16_224(depth=two)", "is no literal"),
+        ("timm/vit_tiny_patch16_224(depth=__import__('os').getpid())", "is no literal"),
+        ("timm/vit_tiny_patch16_224(3)", "must all be written key=value"),
+        ("timm/vit_tiny_patch16_224(depth=2, depth=3)", "'depth' is given twice"),
+        ("timm/vit_tiny_patch16_224(hight=2)", "timm/vit_tiny_patch16_224 could not be built"),
+        ("torchvision/vit_b_16(hight=2)", "torchvision/vit_b_16 could not be built"),
+        (f"{VIT} | ContextBroadcats", "no part 'ContextBroadcats' (did you mean 'ContextBroadcast'?)"),
+        (f"{VIT} | ContextBroadcast(at='mlp.middle')", "no seam 'mlp.middle' (did you mean 'mlp.mid'?)"),
+        (f"{VIT} | 2fold", "'2fold' is no part"),
+        ("file/nowhere.safetensors", "there is no file nowhere.safetensors"),
+    ],
+)
+def test_mistakes_are_named_in_one_line(expression: str, message: str) -> None:
+    fails(expression, message)
+
+
+# -- real weights ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.realdata
+def test_pretrained_deit_tiny_gives_the_logits_of_timm() -> None:
+    root = os.environ.get("VITLAB_DATA", "")
+    path = Path(root) / "deit_tiny_patch16_224.safetensors"
+    if not root or not path.is_file():
+        pytest.skip("VITLAB_DATA names no folder with deit_tiny_patch16_224.safetensors in it")
+    reference = timm.create_model("deit_tiny_patch16_224")
+    reference.load_state_dict(load_file(path))
+    ours = vitlab.load(f"timm/deit_tiny_patch16_224(weights={str(path)!r})")
+    assert torch.equal(logits(ours, 224), logits(reference, 224))
+    assert logits(ours, 224).std() > 0.5  # a fresh DeiT's logits hardly differ from each other
