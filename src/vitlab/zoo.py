@@ -19,7 +19,7 @@ from vitlab.core.expressions import ModelExpression, parse_model
 from vitlab.core.store import read_tensors, write_tensors
 from vitlab.surgery import retrofit
 
-__all__ = ["load", "model_names", "save", "weights_of"]
+__all__ = ["builder_of", "load", "model_names", "save", "weights_of"]
 
 
 def load(expression: str, *, seed: int | None = None) -> nn.Module:
@@ -43,6 +43,15 @@ def save(model: nn.Module, expression: str, path: str) -> None:
     """Write a model's weights with the expression that builds it, so that `file/PATH` loads it again."""
     parse_model(expression)
     write_tensors(path, model.state_dict(), {"model": expression})
+
+
+def builder_of(expression: str) -> str:
+    """The expression that builds the same model without the file that an expression may start from."""
+    parsed = parse_model(expression)
+    if parsed.source != "file":
+        return expression
+    _, about = read_tensors(parsed.name)
+    return " | ".join([_built_by(parsed.name, about), *map(str, parsed.parts)])
 
 
 def weights_of(expression: str) -> str:
@@ -154,19 +163,26 @@ def _hugging_face(name: str, settings: dict[str, Any]) -> nn.Module:
 
 def _from_file(path: str, settings: dict[str, Any]) -> nn.Module:
     tensors, about = read_tensors(path)
-    if "model" not in about:
-        raise VitlabError(
-            f"{path} holds weights but does not say of which model; name it, for example timm/NAME(weights={path!r})"
-        )
+    expression = _built_by(path, about)
     if settings:
         raise VitlabError(
             f"file/{path} takes no settings ({', '.join(settings)} given): the file says what the model is"
         )
-    if parse_model(about["model"]).source == "file":
-        raise VitlabError(f"{path} names another file as its model; it should name what builds it")
-    model = load(about["model"])
+    model = load(expression)
     _fill(model, tensors, path)
     return model
+
+
+def _built_by(path: str, about: dict[str, Any]) -> str:
+    """What a file of ours says builds its model."""
+    if "model" not in about:
+        raise VitlabError(
+            f"{path} holds weights but does not say of which model; name it, for example timm/NAME(weights={path!r})"
+        )
+    expression = str(about["model"])
+    if parse_model(expression).source == "file":
+        raise VitlabError(f"{path} names another file as its model; it should name what builds it")
+    return expression
 
 
 def _load_weights(model: nn.Module, path: str) -> None:

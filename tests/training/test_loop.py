@@ -244,3 +244,27 @@ def test_sharpness_aware_minimisation_is_its_two_steps_by_hand(tmp_path: Path) -
             p -= rate * (1 + 0.9) * h  # Nesterov's first step
     for ours, theirs in zip(model.parameters(), twin.parameters(), strict=True):
         assert torch.allclose(ours, theirs, atol=1e-5)
+
+
+def test_a_run_that_dies_before_its_first_checkpoint_logs_each_step_once(tmp_path: Path) -> None:
+    class DiedError(Exception):
+        pass
+
+    def die(row: dict[str, object]) -> None:
+        if row["step"] == 3:
+            raise DiedError
+
+    recipe = tiny(epochs=1, checkpoint_every=0)
+    with pytest.raises(DiedError):
+        run(recipe, tmp_path, log=die)
+    run(recipe, tmp_path)
+    steps = [row["step"] for row in Run(tmp_path).metrics() if "top1" not in row]
+    assert steps == list(range(1, 7))
+
+
+def test_what_was_fine_tuned_from_a_file_loads_again(tmp_path: Path) -> None:
+    run(tiny(epochs=1), tmp_path / "first")
+    text = f"file/'{tmp_path}/first/model.safetensors' | ContextBroadcast(blocks='upper')"
+    run(tiny(epochs=1, model=text), tmp_path / "second")
+    model = vitlab.load(f"file/{tmp_path}/second/model.safetensors")
+    assert hasattr(model.blocks[1].mlp, "vitlab_context_broadcast")

@@ -148,6 +148,8 @@ class Run:
 
     def forget_after(self, step: int) -> None:
         """Drop the lines of steps that a resumed run will do again."""
+        if not self.metrics():
+            return
         rows = [row for row in self.metrics() if row.get("step", 0) <= step]
         with write_atomically(self.folder / "metrics.jsonl") as file:
             file.write("".join(json.dumps(row) + "\n" for row in rows).encode())

@@ -49,7 +49,7 @@ def empty_figure(title: str, x: str, y: str) -> Any:
 
     figure = go.Figure()
     figure.update_layout(
-        title=title,
+        title={"text": title, "x": 0, "xanchor": "left", "font": {"size": 17}},
         xaxis_title=x,
         yaxis_title=y,
         colorway=COLOURS,
@@ -57,9 +57,10 @@ def empty_figure(title: str, x: str, y: str) -> Any:
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         font={"family": "system-ui, sans-serif", "size": 14},
-        margin={"l": 64, "r": 16, "t": 56, "b": 56},
-        legend={"orientation": "h", "y": -0.2},
+        margin={"l": 64, "r": 40, "t": 56, "b": 56},
+        legend={"orientation": "h", "y": -0.22},
         hovermode="x unified",
+        modebar={"orientation": "v", "bgcolor": "rgba(0,0,0,0)"},
         height=420,
     )
     figure.update_xaxes(gridcolor="rgba(128,128,128,0.2)")

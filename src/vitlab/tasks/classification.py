@@ -56,23 +56,22 @@ def run(
         The last row of metrics: train_loss, loss, top1, top5, and those of the averaged weights where there are any.
     """
     world = join(device)
-    data = open_data(recipe.data, root=root, image_size=recipe.image_size)
-    recipe = replace(recipe, model=with_classes(recipe.model, len(data.classes)))
-    model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
-    two_heads: Any = getattr(model, "set_distilled_training", None)
-    if recipe.objective.distillation and two_heads is not None:
-        two_heads(True)  # else timm averages the two heads, and each learns both lessons
-    feed = batches(recipe, data, world)
     try:
         with ExitStack() as stack:
+            data = open_data(recipe.data, root=root, image_size=recipe.image_size)
+            recipe = replace(recipe, model=with_classes(recipe.model, len(data.classes)))
+            model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
+            two_heads: Any = getattr(model, "set_distilled_training", None)
+            if recipe.objective.distillation and two_heads is not None:
+                two_heads(True)  # else timm averages the two heads, and each learns both lessons
             tape = None
             if recipe.objective.diversification:
                 size = recipe.image_size
                 tape = stack.enter_context(record(model, "attention", gradients=True, input_size=size))
+            feed = batches(recipe, data, world)
             loss = make_loss(recipe.objective, _teacher(recipe, world), tape)
             test = Accuracy(data, feed, world, recipe, tape)
-            run_folder = Run(Path(out))
-            return train(recipe, model, feed, loss, test, run_folder, world=world, show=show, log=log)
+            return train(recipe, model, feed, loss, test, Run(Path(out)), world=world, show=show, log=log)
     finally:
         leave(world)
 

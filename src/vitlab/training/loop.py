@@ -26,6 +26,7 @@ from vitlab.core.store import Run, write_tensors
 from vitlab.training.distributed import World, fill, whole, wrap
 from vitlab.training.optimizer import learning_rate, make_optimizer, set_learning_rate
 from vitlab.training.step import Batch, Loss, Step, capture, make_step
+from vitlab.zoo import builder_of
 
 _QUIET = 60.0  # seconds between the checkpoints at the ends of epochs
 
@@ -90,8 +91,8 @@ def train(
     found = run.newest_checkpoint()
     if found is not None:
         progress = _resume(found, model, ema, optimizer, world)
-        if world.leads:
-            run.forget_after(progress.step)
+    if world.leads:
+        run.forget_after(progress.step)
     captures = recipe.compile and world.size == 1 and world.device.type == "cuda" and recipe.precision != "float16"
 
     steps, row, saved = len(feed), dict[str, Any](), time.monotonic()
@@ -176,7 +177,7 @@ def train(
 
 def keep(run: Run, name: str, model: nn.Module, recipe: Recipe) -> None:
     """Write weights as a model that `file/PATH` loads."""
-    write_tensors(run.folder / f"{name}.safetensors", model.state_dict(), {"model": recipe.model})
+    write_tensors(run.folder / f"{name}.safetensors", model.state_dict(), {"model": builder_of(recipe.model)})
 
 
 @dataclasses.dataclass

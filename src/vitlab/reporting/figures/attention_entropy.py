@@ -54,6 +54,7 @@ def _band(figure: Any, measurement: Measurement, index: int) -> None:
         go.Scatter(
             x=[*x, *x[::-1]],
             y=[*high, *low[::-1]],
+            mode="lines",
             fill="toself",
             fillcolor=f"rgba({red},{green},{blue},0.12)",
             line={"width": 0},
