@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import timm
 import torch
+import torch.distributed as dist
 import torchvision
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 import vitlab
 from cases import VIT, redraw
@@ -121,6 +123,18 @@ def test_under_compile_in_one_graph(images: Tensor) -> None:
     entries = len(tape.calls("blocks.2"))
     assert torch.equal(compiled(images), logits)
     assert len(tape.calls("blocks.2")) == entries, "the recorder is still there"
+
+
+def test_inside_the_wrappers_of_many_devices(images: Tensor) -> None:
+    model = plain_model()
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        for wrapped in (nn.DataParallel(model), DistributedDataParallel(model)):
+            with vitlab.record(wrapped) as tape:
+                wrapped(images)
+            assert (tape["blocks.1"] - unfused_map(model, images, 1)).abs().max() < 1e-6
+    finally:
+        dist.destroy_process_group()
 
 
 def test_gradient_checkpointing(images: Tensor) -> None:

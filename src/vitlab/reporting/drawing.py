@@ -49,7 +49,7 @@ def empty_figure(title: str, x: str, y: str) -> Any:
 
     figure = go.Figure()
     figure.update_layout(
-        title={"text": title, "x": 0, "xanchor": "left", "font": {"size": 17}},
+        title={"text": title, "x": 0, "xanchor": "left", "y": 0.97, "yanchor": "top", "font": {"size": 17}},
         xaxis_title=x,
         yaxis_title=y,
         colorway=COLOURS,
@@ -57,8 +57,8 @@ def empty_figure(title: str, x: str, y: str) -> Any:
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         font={"family": "system-ui, sans-serif", "size": 14},
-        margin={"l": 64, "r": 40, "t": 56, "b": 56},
-        legend={"orientation": "h", "y": -0.22},
+        margin={"l": 64, "r": 40, "t": 96, "b": 48},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"},
         hovermode="x unified",
         modebar={"orientation": "v", "bgcolor": "rgba(0,0,0,0)"},
         height=420,

@@ -13,7 +13,7 @@ from vitlab.reporting.drawing import COLOURS, add_line, empty_figure, labels
 
 def draw(measurements: Sequence[Measurement]) -> list[Any]:
     """Mean entropy by layer for each subject, between its 15th and 85th percentile, under log N."""
-    figure = empty_figure(finding(measurements), "layer", "entropy of attention rows (nats)")
+    figure = empty_figure(finding(measurements), "layer", "entropy (nats), bands 15th to 85th percentile")
     for index, measurement in enumerate(measurements):
         add_line(figure, measurement, "mean", index)
         _band(figure, measurement, index)
@@ -59,6 +59,6 @@ def _band(figure: Any, measurement: Measurement, index: int) -> None:
             fillcolor=f"rgba({red},{green},{blue},0.12)",
             line={"width": 0},
             hoverinfo="skip",
-            name=f"{measurement.subject}: 15th to 85th percentile",
+            showlegend=False,
         )
     )
