@@ -22,12 +22,18 @@ def vitlab(*arguments: str, folder: Path | None = None) -> subprocess.CompletedP
 
 def test_help_names_the_verbs() -> None:
     text = vitlab("--help").stdout
-    assert all(verb in text for verb in ("list", "describe", "measure", "train", "report", "demo"))
+    assert all(verb in text for verb in ("list", "describe", "measure", "stress", "train", "report", "demo"))
 
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [("parts", "ContextBroadcast"), ("families", "deit"), ("instruments", "attention_entropy"), ("recipes", "quick")],
+    [
+        ("parts", "ContextBroadcast"),
+        ("families", "deit"),
+        ("instruments", "attention_entropy"),
+        ("stress", "corruptions"),
+        ("recipes", "quick"),
+    ],
 )
 def test_list_prints_one_full_name_a_line_off_a_terminal(kind: str, name: str) -> None:
     found = vitlab("list", kind)
@@ -62,6 +68,20 @@ def test_measure_and_report(tmp_path: Path) -> None:
     assert "attention_entropy" in (tmp_path / "page.html").read_text()
 
 
+def test_stress(tmp_path: Path) -> None:
+    asked = (
+        "corruptions(names=('fog', 'snow'), severities=3),patch_shuffle(seed=1, grids=(2, 4)),shape_texture(count=9)"
+    )
+    found = vitlab("stress", TINY, "--with", asked, "--images", "4", folder=tmp_path)
+    assert found.returncode == 0, found.stderr
+    paths = [tmp_path / path for path in found.stdout.split()]
+    assert [path.stem for path in paths] == ["corruptions", "patch_shuffle", "shape_texture"]
+    assert json.loads(paths[1].read_text())["settings"]["grids"] == [2, 4]
+    stamps = [path.stat().st_mtime_ns for path in paths]
+    assert vitlab("stress", TINY, "--with", asked, "--images", "4", folder=tmp_path).returncode == 0
+    assert [path.stat().st_mtime_ns for path in paths] == stamps, "measured again"
+
+
 def test_train(tmp_path: Path) -> None:
     arguments = ("train", "quick(images=64, epochs=1)", "--out", "run", "--set", "batch_size=32", "--device", "cpu")
     found = vitlab(*arguments, folder=tmp_path)
@@ -79,6 +99,7 @@ def test_train(tmp_path: Path) -> None:
         (("describe", TINY, "--size", "big"), "224x320"),
         (("measure", TINY, "--with", "entropy"), "attention_entropy"),
         (("measure", TINY, "--data", "cifra100"), "did you mean 'cifar100'"),
+        (("stress", TINY, "--with", "corruption"), "did you mean 'corruptions'"),
         (("train", "qick"), "did you mean 'quick'"),
         (("train", "quick", "--set", "optimizer.lrr=1"), "lr"),
         (("report", "nowhere"), "nowhere"),

@@ -155,7 +155,7 @@ def everything_in(package: str) -> str:
         "import vitlab",
         *(everything_in(package) for package in sorted(TORCH_FREE) if (PACKAGE / package).is_dir()),
         "import vitlab.cli",
-        "from vitlab.core import plugins; plugins.parts(); plugins.families(); plugins.instruments()",
+        "from vitlab.core import plugins; plugins.parts(); plugins.families(); plugins.instruments(); plugins.stress_tests()",
     ],
     ids=lambda code: code.splitlines()[0],
 )
@@ -206,6 +206,8 @@ def test_every_public_function_can_be_called_twice(tmp_path: Path) -> None:
         assert len(tape) == 2
         vitlab.restore(model)
         measurement = vitlab.measure("attention_entropy", model, [images])
+        batches = [(images.clamp(-1, 1), torch.tensor([0, 1]))]
+        assert vitlab.stress("patch_shuffle", model, batches, grids=[2]).kind == "patch_shuffle"
         assert vitlab.report([measurement], tmp_path / "report.html").exists()
     assert set(vitlab.__all__) == {
         "VitlabError",
@@ -216,4 +218,5 @@ def test_every_public_function_can_be_called_twice(tmp_path: Path) -> None:
         "report",
         "restore",
         "retrofit",
+        "stress",
     }, "a new public name: call it twice here too"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vitlab.instruments import measure as measure
     from vitlab.recording import record as record
     from vitlab.reporting import report as report
+    from vitlab.stress_tests import stress as stress
     from vitlab.surgery import restore as restore
     from vitlab.surgery import retrofit as retrofit
     from vitlab.zoo import load as load
@@ -29,6 +30,7 @@ _HOMES = {
     "report": "vitlab.reporting",
     "restore": "vitlab.surgery",
     "retrofit": "vitlab.surgery",
+    "stress": "vitlab.stress_tests",
 }
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "report",
     "restore",
     "retrofit",
+    "stress",
 ]
 
 

@@ -41,7 +41,7 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
 @app.command("list")
 def list_(
-    what: Annotated[str, typer.Argument(help="parts, models, families, instruments, recipes or data")] = "",
+    what: Annotated[str, typer.Argument(help="parts, models, families, instruments, stress, recipes or data")] = "",
     params: Annotated[bool, typer.Option("--params", help="Sizes of the papers' models, ours beside theirs.")] = False,
     json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
@@ -82,8 +82,23 @@ def measure(
     """Measure models with instruments; writes one JSON + npz each, and goes on where it stopped."""
     from vitlab import laboratory
 
-    names = [name.strip() for name in re.split(r",(?![^(]*\))", with_) if name.strip()]
-    for path in laboratory.measure(models, names, out, data=data, root=root, images=images):
+    for path in laboratory.measure(models, _names(with_), out, data=data, root=root, images=images):
+        typer.echo(path)
+
+
+@app.command()
+def stress(
+    models: Annotated[list[str], typer.Argument(help="Model expressions.")],
+    with_: Annotated[str, typer.Option("--with", help="Stress tests, separated by commas.")] = "corruptions",
+    data: Annotated[str, typer.Option(help="A data expression, for example scenes or imagenet.")] = "scenes",
+    root: Annotated[Path | None, typer.Option(help="Folder of the data sets; else VITLAB_DATA.")] = None,
+    images: Annotated[int, typer.Option(help="How many test images.")] = 64,
+    out: Annotated[Path, typer.Option(help="Folder for the measurements.")] = Path("runs/stress"),
+) -> None:
+    """Put models under stress tests; writes one JSON + npz each, and goes on where it stopped."""
+    from vitlab import laboratory
+
+    for path in laboratory.stress(models, _names(with_), out, data=data, root=root, images=images):
         typer.echo(path)
 
 
@@ -133,6 +148,11 @@ def demo(
     from vitlab import demo
 
     demo.run(out, epochs, images)
+
+
+def _names(text: str) -> list[str]:
+    """Cut at commas outside parentheses; settings may hold parentheses of their own."""
+    return [name.strip() for name in re.split(r",(?![^()]*(?:\([^()]*\)[^()]*)*\))", text) if name.strip()]
 
 
 def _size(text: str) -> Any:

@@ -1,9 +1,10 @@
-"""Measure models by name: load them, give each the data as it eats it, run the instruments, store what they find."""
+"""Measure models by name: load them, give each the data as it eats it, run instruments or stress tests, store."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from vitlab.data.resident import Resident
 from vitlab.data.workers import Workers
 from vitlab.instruments import measure as measure_one
 from vitlab.instruments import measure_together
+from vitlab.stress_tests import stress as stress_one
 
 
 def measure(
@@ -50,11 +52,42 @@ def measure(
     Yields:
         The path of each measurement, as it is ready.
     """
-    asked = [parse_call(text) for text in instruments]
     known = plugins.instruments()
+    yield from _each(models, "instrument", instruments, known, measure_one, out, data, root, images, show)
+
+
+def stress(
+    models: Sequence[str],
+    stress_tests: Sequence[str],
+    out: Path,
+    *,
+    data: str = "scenes",
+    root: Path | None = None,
+    images: int = 64,
+    show: bool = True,
+) -> Iterator[Path]:
+    """Put each model under each stress test, as `measure` does with instruments: `adversarial(norm='l2')`."""
+    known = plugins.stress_tests()
+    yield from _each(models, "stress test", stress_tests, known, stress_one, out, data, root, images, show)
+
+
+def _each(
+    models: Sequence[str],
+    kind: str,
+    wanted: Sequence[str],
+    known: Mapping[str, str],
+    run: Callable[..., Measurement],
+    out: Path,
+    data: str,
+    root: Path | None,
+    images: int,
+    show: bool,
+) -> Iterator[Path]:
+    """Run what is wanted of one kind on each model; yields the path of each measurement, as it is ready."""
+    asked = [parse_call(text) for text in wanted]
     for name, _ in asked:
         if name not in known:
-            raise unknown("instrument", name, known)
+            raise unknown(kind, name, known)
     with Progress(disable=not show, transient=True) as progress:
         task = progress.add_task("", total=len(models) * len(asked))
         for text in models:
@@ -65,7 +98,7 @@ def measure(
                 stem = out / _slug(text) / name
                 if not _has(stem, text, batches, settings):
                     progress.update(task, description=f"{name} of {text}")
-                    found = measure_one(name, model, batches, subject=text, **settings)
+                    found = run(name, model, batches, subject=text, **settings)
                     replace(found, settings={**found.settings, **settings}).save(stem)
                 progress.advance(task)
                 yield stem.with_name(f"{stem.name}.json")
@@ -119,7 +152,8 @@ def _has(stem: Path, subject: str, batches: Batches, settings: dict[str, Any]) -
         found = Measurement.load(stem)
     except VitlabError:
         return False
-    told = all(found.settings.get(key) == value for key, value in settings.items())
+    stored = json.loads(json.dumps(settings))  # as in the file: tuples are lists there
+    told = all(found.settings.get(key) == value for key, value in stored.items())
     return told and found.subject == subject and found.provenance.get("data") == batches.fingerprint
 
 

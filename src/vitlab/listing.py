@@ -26,6 +26,10 @@ def _instruments() -> dict[str, str]:
     return {name: plugins.summary(module) for name, module in plugins.instruments().items()}
 
 
+def _stress() -> dict[str, str]:
+    return {name: plugins.summary(module) for name, module in plugins.stress_tests().items()}
+
+
 def _models() -> dict[str, str]:
     from vitlab import zoo
 
@@ -47,6 +51,7 @@ KINDS: dict[str, Callable[[], dict[str, str]]] = {
     "models": _models,
     "families": plugins.families,
     "instruments": _instruments,
+    "stress": _stress,
     "recipes": _recipes,
     "data": _data,
 }

@@ -26,10 +26,15 @@ def test_listed_names_are_the_public_names_of_the_modules(folder: str, listed: C
     assert all(callable(getattr(importlib.import_module(module), name)) for name, module in found.items())
 
 
-def test_instruments_are_the_modules_with_a_card() -> None:
-    for name, module in plugins.instruments().items():
+@pytest.mark.parametrize(
+    ("folder", "listed"), [("instruments", plugins.instruments), ("stress_tests", plugins.stress_tests)]
+)
+def test_instruments_and_stress_tests_are_the_modules_with_a_card(
+    folder: str, listed: Callable[[], dict[str, str]]
+) -> None:
+    for name, module in listed().items():
         loaded = importlib.import_module(module)
-        assert module == f"vitlab.instruments.{name}" and loaded.CARD.title and callable(loaded.measure)
+        assert module == f"vitlab.{folder}.{name}" and loaded.CARD.title and callable(loaded.measure)
 
 
 def test_families_come_from_the_adapters() -> None:
@@ -43,7 +48,7 @@ def test_families_come_from_the_adapters() -> None:
 def test_listing_imports_no_torch() -> None:
     code = (
         "import sys; from vitlab.core import plugins as p; "
-        "[f() for f in (p.parts, p.recipes, p.instruments, p.families, p.models, p.adapter_modules)]; "
+        "[f() for f in (p.parts, p.recipes, p.instruments, p.stress_tests, p.families, p.models, p.adapter_modules)]; "
         "p.summary('vitlab.modules.context_broadcast', 'ContextBroadcast'); p.recipe('quick'); "
         "sys.exit('torch' in sys.modules)"
     )

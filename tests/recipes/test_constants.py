@@ -148,6 +148,6 @@ def test_our_own_vit_on_cifar100():
 
 def test_quick_is_small():
     made = recipe("quick(diversification=1.0)")
-    assert made.data == "scenes(train=1536, test=512)"
+    assert made.data == "scenes(train=1536, test=512, objects=1, cues='agree')"
     assert made.objective.diversification == 1.0 and recipe("quick").objective.diversification == 0.0
     assert not made.compile and made.precision == "float32"

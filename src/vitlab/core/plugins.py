@@ -39,7 +39,16 @@ def part(name: str) -> Any:
 
 def instruments() -> dict[str, str]:
     """Every instrument and the module that holds it."""
-    return {file.stem: _module(file) for file in _files("instruments") if _assigns(file, "CARD")}
+    return _carded("instruments")
+
+
+def stress_tests() -> dict[str, str]:
+    """Every stress test and the module that holds it.
+
+    >>> stress_tests()["corruptions"]
+    'vitlab.stress_tests.corruptions'
+    """
+    return _carded("stress_tests")
 
 
 def recipes() -> dict[str, str]:
@@ -116,6 +125,11 @@ def _like(value: Any, default: Any, what: str) -> Any:
     if type(value) is not type(default):
         raise VitlabError(f"{what} is {value!r}; it should be {type(default).__name__}, like {default!r}")
     return value
+
+
+def _carded(folder: str) -> dict[str, str]:
+    """The files that say what they measure; those without a card are what these share."""
+    return {file.stem: _module(file) for file in _files(folder) if _assigns(file, "CARD")}
 
 
 def _files(folder: str) -> list[Path]:

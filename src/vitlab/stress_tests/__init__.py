@@ -1,0 +1,53 @@
+"""Stress tests: each puts a model under one kind of strain. One file each; the file's name is the test's name.
+
+A file holds the maths first, as pure functions on pixels, then `measure(model, batches, **settings) -> Measurement`
+and its `CARD`. Images go to pixels in [0, 1], are acted on, clamped, and come back as the model eats them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from vitlab.core import plugins
+from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.measurement import Measurement
+
+__all__ = ["stress"]
+
+
+def stress(
+    name: str, model: Any, batches: Iterable[Any] | None = None, *, subject: str | None = None, **settings: Any
+) -> Measurement:
+    """Put a model under the stress test of that name.
+
+    Args:
+        name: the stress test, for example `"corruptions"`.
+        model: a classifier; it is left as it was found.
+        batches: `Batches`, or an iterable of (images, targets): then mean and std of the normalisation come from the
+            model's `pretrained_cfg`. Tests that bring their own images (`shape_texture`) also take None.
+        subject: what to call the model in reports; by default its class.
+        settings: what the stress test takes.
+
+    Returns:
+        A Measurement: plain data.
+    """
+    known = plugins.stress_tests()
+    if name not in known:
+        raise unknown("stress test", name, known)
+    run = importlib.import_module(known[name]).measure
+    parameters = inspect.signature(run).parameters
+    takes = list(parameters)[2:]
+    for key in settings:
+        if key not in takes:
+            raise unknown(f"setting of {name}", key, takes)
+    own_images = parameters["batches"].default is None
+    if (batches is None and own_images) or (isinstance(batches, Iterable) and not hasattr(batches, "shape")):
+        result: Measurement = run(model, batches, **settings)
+        return replace(result, subject=subject) if subject else result
+    raise VitlabError(
+        f"batches must be an iterable of (images, targets), not {type(batches).__name__}; wrap one in a list"
+    )

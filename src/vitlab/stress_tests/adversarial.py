@@ -1,0 +1,189 @@
+"""Accuracy under attack: FGSM and PGD in pixel space, with the model's own normalisation inside.
+
+Shape legend: B batch, C channels, h w pixels, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.measurement import Card, Measurement
+from vitlab.corruptions.randomness import Randomness
+from vitlab.stress_tests.trial import Batch, Strain, accuracies, put_on_trial, result
+
+CARD = Card(
+    title="Accuracy under FGSM and PGD",
+    paper="Goodfellow et al., ICLR 2015 (FGSM); Madry et al., ICLR 2018 (PGD)",
+    cost="for each epsilon 1 (FGSM) or `steps` (PGD) forwards and backwards, 11 by default",
+    needs=("labels", "gradients"),
+    higher_is_better=True,
+)
+
+Norm = Literal["linf", "l2"]
+Classify = Callable[[Tensor], Tensor]
+ATTACKS, NORMS = ("fgsm", "pgd"), ("linf", "l2")
+
+
+def input_gradient(classify: Classify, pixels: Tensor, labels: Tensor) -> Tensor:
+    """(B, C, h, w): ∇_x of the cross-entropy of each image by itself; gradients of parameters are not touched."""
+    with torch.enable_grad():
+        x = pixels.detach().requires_grad_()
+        loss = F.cross_entropy(classify(x), labels, reduction="sum")
+        return torch.autograd.grad(loss, x)[0]
+
+
+def ascent(gradient: Tensor, norm: Norm) -> Tensor:
+    """The steepest step of length 1 in a norm: sign(g) in L∞, g / ‖g‖₂ in L2, image by image.
+
+    >>> ascent(torch.tensor([[[[3.0, -4.0]]]]), "l2"), ascent(torch.tensor([[[[3.0, -4.0]]]]), "linf")
+    (tensor([[[[ 0.6000, -0.8000]]]]), tensor([[[[ 1., -1.]]]]))
+    """
+    if norm == "linf":
+        return gradient.sign()
+    return gradient / _length(gradient).clamp(min=1e-12)
+
+
+def project(change: Tensor, epsilon: float, norm: Norm) -> Tensor:
+    """The nearest change within the ball of radius ε.
+
+    >>> project(torch.tensor([[[[3.0, -4.0]]]]), 1.0, "l2"), project(torch.tensor([[[[3.0, -0.5]]]]), 1.0, "linf")
+    (tensor([[[[ 0.6000, -0.8000]]]]), tensor([[[[ 1.0000, -0.5000]]]]))
+    """
+    if norm == "linf":
+        return change.clamp(-epsilon, epsilon)
+    return change * (epsilon / _length(change).clamp(min=1e-12)).clamp(max=1)
+
+
+def fgsm(classify: Classify, pixels: Tensor, labels: Tensor, epsilon: float, norm: Norm = "linf") -> Tensor:
+    """Fast gradient sign method (Goodfellow et al., equation in section 4): clamp(x + ε · sign ∇_x L).
+
+    Args:
+        classify: pixels to logits (B, K).
+        pixels: (B, C, h, w) in [0, 1].
+        labels: (B,).
+        epsilon: radius in pixels of [0, 1].
+        norm: `linf`; or `l2`, the fast gradient method.
+
+    >>> two = lambda x: torch.stack([x.flatten(1).sum(1), -x.flatten(1).sum(1)], 1)  # the brighter, the more class 0
+    >>> fgsm(two, torch.full((1, 1, 1, 2), 0.5), torch.tensor([0]), 0.125)
+    tensor([[[[0.3750, 0.3750]]]])
+    """
+    return (pixels + epsilon * ascent(input_gradient(classify, pixels, labels), norm)).clamp(0, 1)
+
+
+def pgd(
+    classify: Classify,
+    pixels: Tensor,
+    labels: Tensor,
+    epsilon: float,
+    norm: Norm = "linf",
+    *,
+    steps: int = 10,
+    step: float | None = None,
+    start: Tensor | None = None,
+) -> Tensor:
+    """Projected gradient descent (Madry et al., section 2): x ← clamp(x₀ + Π_ε(x + α · ascent(∇_x L) − x₀)).
+
+    Args:
+        classify, pixels, labels, epsilon, norm: as in `fgsm`.
+        steps: how many.
+        step: α, in pixels of [0, 1]; by default 2.5 ε / steps, which can reach the border from anywhere in the ball.
+        start: (B, C, h, w) change to start from, within the ball; none by default.
+    """
+    step = 2.5 * epsilon / steps if step is None else step
+    x = pixels if start is None else (pixels + start).clamp(0, 1)
+    for _ in range(steps):
+        x = x + step * ascent(input_gradient(classify, x, labels), norm)
+        x = (pixels + project(x - pixels, epsilon, norm)).clamp(0, 1)
+    return x
+
+
+def random_start(random: Randomness, shape: Sequence[int], epsilon: float, norm: Norm) -> Tensor:
+    """(B, *shape) uniform in the ball of radius ε: in L2 a normal direction, at length ε · u^(1/n)."""
+    if norm == "linf":
+        return random.uniform(*shape, low=-epsilon, high=epsilon)
+    direction = ascent(random.normal(*shape), "l2")
+    radius: Tensor = epsilon * random.uniform(1, 1, 1, stream=1) ** (1 / direction[0].numel())
+    return direction * radius
+
+
+def measure(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    attacks: str | Sequence[str] = ATTACKS,
+    norm: Norm = "linf",
+    epsilons: float | Sequence[float] = (1.0,),
+    steps: int = 10,
+    step: float | None = None,
+    random: bool = True,
+    seed: int = 0,
+    images: int | None = None,
+) -> Measurement:
+    """Accuracy under untargeted white-box attacks on the cross-entropy, bounded in pixels.
+
+    Args:
+        model: a classifier; it is left as it was found, gradients included.
+        batches: yields (images, targets), walked once.
+        attacks: of `fgsm`, `pgd`.
+        norm: `linf` or `l2`.
+        epsilons: radii in 1/255 of the range of pixels: 1 is 1/255.
+        steps: of PGD.
+        step: of PGD, in 1/255; by default 2.5 ε / steps.
+        random: whether PGD starts at a random point of the ball, keyed by seed and the index of the image.
+        seed: any integer.
+        images: use the first so many; all by default.
+
+    Returns:
+        `accuracy`, `standard_error`, `drop`, `drop_error` (attack, epsilon), `clean_accuracy`, `clean_error` ().
+    """
+    names, radii = _checked(attacks, norm, epsilons, steps, step)
+    told: dict[str, Any] = {"norm": norm, "steps": steps, "step": step, "random": random, "seed": seed}
+    strains = [_strain(name, radius, **told) for name in names for radius in radii]
+    outcome = put_on_trial(model, batches, "adversarial", strains, images)
+    values = accuracies(outcome, outcome.strained.reshape(len(names), len(radii), -1))
+    settings = {"attacks": names, "epsilons": radii, **told, "images": images}
+    return result("adversarial", model, values, {"attack": names, "epsilon": radii}, settings, outcome.about)
+
+
+def _strain(name: str, radius: float, *, norm: Norm, steps: int, step: float | None, random: bool, seed: int) -> Strain:
+    epsilon = radius / 255
+
+    def strain(batch: Batch) -> Tensor:
+        if name == "fgsm":
+            return fgsm(batch.classify, batch.pixels, batch.labels, epsilon, norm)
+        draws = Randomness.of(seed, "pgd", 0, batch.indices, batch.pixels.device)
+        start = random_start(draws, batch.pixels.shape[1:], epsilon, norm) if random else None
+        length = None if step is None else step / 255
+        return pgd(batch.classify, batch.pixels, batch.labels, epsilon, norm, steps=steps, step=length, start=start)
+
+    return strain
+
+
+def _checked(
+    attacks: str | Sequence[str], norm: str, epsilons: float | Sequence[float], steps: int, step: float | None
+) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    names = (attacks,) if isinstance(attacks, str) else tuple(attacks)
+    radii = (float(epsilons),) if isinstance(epsilons, (int, float)) else tuple(float(radius) for radius in epsilons)
+    for name in names:
+        if name not in ATTACKS:
+            raise unknown("attack", name, ATTACKS)
+    if norm not in NORMS:
+        raise unknown("norm", norm, NORMS)
+    if not names or not radii or min(radii) < 0 or steps < 1 or (step is not None and step <= 0):
+        raise VitlabError(
+            f"adversarial got attacks={names}, epsilons={radii}, steps={steps}, step={step}; "
+            "give at least one attack, radii of 0 or more (in 1/255), and at least one step of positive length"
+        )
+    return names, radii
+
+
+def _length(x: Tensor) -> Tensor:
+    """(B, 1, 1, 1): ‖x‖₂ of each image."""
+    return x.flatten(1).norm(dim=1).view(-1, 1, 1, 1)

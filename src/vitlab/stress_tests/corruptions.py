@@ -1,0 +1,143 @@
+"""Error under the corruptions of ImageNet-C, by corruption and severity, with mCE.
+
+Shape legend: c corruptions, s severities, n images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.measurement import Card, Measurement
+from vitlab.corruptions import CORRUPTIONS, EXTRA, corrupt
+from vitlab.corruptions.parameters import ParameterSet
+from vitlab.stress_tests.baselines import Baseline, choose
+from vitlab.stress_tests.trial import Batch, Strain, accuracies, mean_and_error, put_on_trial, result
+
+CARD = Card(
+    title="Error under the 15 corruptions of ImageNet-C",
+    paper="Hendrycks and Dietterich, ICLR 2019; mean accuracy as HDVW, mCE as TAPADL",
+    cost="1 + corruptions × severities forwards, 76 by default",
+    needs=("labels",),
+    higher_is_better=False,
+)
+
+_FULL = 50_000
+
+
+def corruption_errors(errors: np.ndarray, baseline: np.ndarray) -> np.ndarray:
+    """CE_c = Σ_s E_{s,c} / Σ_s E^AlexNet_{s,c} (Hendrycks and Dietterich, section 4.2), image by image.
+
+    With `errors` and `baseline` less the errors on clean images this is the relative CE.
+
+    Args:
+        errors: (c, s, n) of the model.
+        baseline: (c,) mean over the severities of the baseline.
+
+    Returns:
+        (c, n), whose mean over images is CE.
+
+    >>> corruption_errors(np.full((1, 5, 2), 0.4), np.array([0.8])).tolist()
+    [[0.5, 0.5]]
+    """
+    return errors.mean(1) / baseline[:, None]
+
+
+def measure(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    names: str | Sequence[str] = CORRUPTIONS,
+    severities: int | Sequence[int] = (1, 2, 3, 4, 5),
+    seed: int = 0,
+    baseline: str | None = None,
+    parameters: ParameterSet | None = None,
+    images: int | None = None,
+) -> Measurement:
+    """Error by corruption and severity, mean accuracy, mCE and relative mCE.
+
+    The corruptions are made on the fly from the images given (the benchmark's files are these, stored as JPEG). Random
+    numbers are keyed by seed, corruption, severity and the index of the image in `batches`.
+
+    Args:
+        model: a classifier; it is left as it was found.
+        batches: yields (images, targets), walked once.
+        names: corruptions, of the 15 or the 4 extra ones.
+        severities: of 1 to 5.
+        seed: any integer.
+        baseline: `imagenet`, `cifar10` or `cifar100`, AlexNet's errors there, or `none`. By default ImageNet's where
+            the model has 1000 classes, else none.
+        parameters: `imagenet` or `cifar`, strengths; by default by the size of the images.
+        images: use the first so many; all by default.
+
+    Returns:
+        `error`, `accuracy`, `standard_error`, `drop`, `drop_error` (corruption, severity); `ce`, `ce_error`,
+        `relative_ce`, `relative_ce_error` (corruption), NaN without a baseline; `mean_accuracy`, over all corruptions
+        and severities, `mce`, `relative_mce`, which are NaN unless all 15 corruptions ran at all 5 severities,
+        `clean_accuracy`, each with its `…_error` (). Provenance says `partial: True` unless all 50,000 images ran
+        under all 15 × 5.
+    """
+    names, severities = _checked(names, severities)
+    strains = [_strain(name, severity, seed, parameters) for name in names for severity in severities]
+    outcome = put_on_trial(model, batches, "corruptions", strains, images)
+    correct = outcome.strained.reshape(len(names), len(severities), -1)
+    whole = set(CORRUPTIONS) <= set(names) and set(severities) == {1, 2, 3, 4, 5}
+    values = accuracies(outcome, correct)
+    values["error"] = 1 - values["accuracy"]
+    values["mean_accuracy"], values["mean_accuracy_error"] = map(np.asarray, mean_and_error(correct.mean((0, 1))))
+    values |= _against(choose(baseline, outcome.classes), 1 - correct, 1 - outcome.clean, names, severities, whole)
+    settings = {"names": names, "severities": severities, "seed": seed, "baseline": baseline}
+    settings |= {"parameters": parameters, "images": images}
+    about = {**outcome.about, "partial": not whole or outcome.about["images"] != _FULL}
+    axes = {"corruption": names, "severity": severities}
+    return result("corruptions", model, values, axes, settings, about)
+
+
+def _against(
+    baseline: Baseline | None,
+    errors: np.ndarray,
+    clean: np.ndarray,
+    names: tuple[str, ...],
+    severities: tuple[int, ...],
+    whole: bool,
+) -> dict[str, np.ndarray]:
+    """CE, mCE and their relative forms, from errors (c, s, n) and clean errors (n,)."""
+    unknown_error = float("nan")
+    alex = np.array([baseline.error(name, severities) if baseline else unknown_error for name in names])
+    alex_clean = baseline.clean if baseline and baseline.clean is not None else unknown_error
+    benchmark = np.array([name in CORRUPTIONS for name in names])
+    forms = {
+        "ce": corruption_errors(errors, alex),
+        "relative_ce": corruption_errors(errors - clean, alex - alex_clean),
+    }
+    values: dict[str, np.ndarray] = {}
+    for name, each in forms.items():
+        values[name], values[f"{name}_error"] = mean_and_error(each)
+        total = each[benchmark].mean(0) if whole else np.full(each.shape[-1], np.nan)
+        mean = name.replace("ce", "mce")
+        values[mean], values[f"{mean}_error"] = map(np.asarray, mean_and_error(total))
+    return values
+
+
+def _strain(name: str, severity: int, seed: int, parameters: ParameterSet | None) -> Strain:
+    def strain(batch: Batch) -> Tensor:
+        found = corrupt(batch.pixels, name, severity, seed=seed, indices=batch.indices, parameters=parameters)
+        return found.clamp(0, 1)
+
+    return strain
+
+
+def _checked(names: str | Sequence[str], severities: int | Sequence[int]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    chosen = (names,) if isinstance(names, str) else tuple(names)
+    levels = (severities,) if isinstance(severities, int) else tuple(severities)
+    for name in chosen:
+        if name not in CORRUPTIONS + EXTRA:
+            raise unknown("corruption", name, CORRUPTIONS + EXTRA)
+    wrong = [level for level in levels if level not in (1, 2, 3, 4, 5)]
+    if wrong or not chosen or not levels or len({*chosen}) < len(chosen) or len({*levels}) < len(levels):
+        raise VitlabError(f"corruptions {chosen} at severities {levels}: give each once, severities of 1 to 5")
+    return chosen, levels

@@ -1,0 +1,156 @@
+"""Accuracy drop against the frequency of band-limited noise (HDVW Fig. 2b).
+
+Noise of all frequencies is cut to a ring around the frequency f and added:
+
+    x + F⁻¹( F(δ) · M_f ),   δ ~ N(0, strength²)  or  δ = strength · sign(N(0, 1))
+
+Shape legend: B batch, C channels, h w pixels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.measurement import Card, Measurement
+from vitlab.corruptions.randomness import Randomness
+from vitlab.stress_tests.trial import Batch, Strain, accuracies, put_on_trial, result
+
+CARD = Card(
+    title="Accuracy drop against the frequency of noise",
+    paper="HDVW Fig. 2b",
+    cost="1 + frequencies forwards, 12 by default",
+    needs=("labels",),
+    higher_is_better=False,
+)
+
+Noise = Literal["gaussian", "sign"]
+Ring = Literal["square", "round"]
+Reading = Literal["half", "full"]
+_CHOICES = {"noise": ("gaussian", "sign"), "ring": ("square", "round"), "reading": ("half", "full")}
+
+
+def ring_mask(
+    size: tuple[int, int], frequency: float, window: float = 0.1, ring: Ring = "square", reading: Reading = "half"
+) -> Tensor:
+    """Which frequencies of `fft2` lie in the ring, (h, w) bool.
+
+    Args:
+        size: (h, w).
+        frequency: f, in units of π: 1 is the highest along an axis.
+        window: in units of π; the paper says 0.1.
+        ring: `square`, max(|ω_y|, |ω_x|) is compared with f, as the released code does; or `round`, √(ω_y² + ω_x²).
+        reading: the paper's window is ambiguous: `half`, [f − window, f + window]; or `full`, half of that.
+
+    The ring is symmetric, so that noise cut to it is real. The code's square lacks the rows and columns of +f.
+
+    >>> ring_mask((4, 4), 0.5, 0.1).int()  # frequencies 0, ½, 1, −½
+    tensor([[0, 1, 0, 1],
+            [1, 1, 0, 1],
+            [0, 0, 0, 0],
+            [1, 1, 0, 1]], dtype=torch.int32)
+    """
+    half = window if reading == "half" else window / 2
+    y, x = (2 * torch.fft.fftfreq(side, dtype=torch.float64).abs() for side in size)
+    distance = torch.maximum(y[:, None], x) if ring == "square" else torch.hypot(y[:, None], x)
+    return (distance - frequency).abs() <= half + 1e-9
+
+
+def band_limited(noise: Tensor, mask: Tensor) -> Tensor:
+    """F⁻¹(F(δ) · M), real: noise (B, C, h, w) with only the frequencies of a symmetric mask (h, w).
+
+    >>> constant = torch.zeros(2, 2, dtype=torch.bool)
+    >>> constant[0, 0] = True
+    >>> band_limited(torch.tensor([[[[4.0, 0.0], [0.0, 0.0]]]]), constant)  # the mean alone
+    tensor([[[[1., 1.],
+              [1., 1.]]]])
+    """
+    return torch.fft.ifft2(torch.fft.fft2(noise) * mask).real
+
+
+def measure(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    frequencies: Sequence[float] = tuple(i / 10 for i in range(11)),
+    strength: float = 0.15,
+    noise: Noise = "gaussian",
+    ring: Ring = "square",
+    window: float = 0.1,
+    reading: Reading = "half",
+    clamp: bool = True,
+    seed: int = 0,
+    images: int | None = None,
+) -> Measurement:
+    """Accuracy under noise of one band of frequencies after another.
+
+    Args:
+        model: a classifier; it is left as it was found.
+        batches: yields (images, targets), walked once.
+        frequencies: centres of the bands, in units of π.
+        strength: of the noise before it is cut, in pixels of [0, 1]. A ring keeps the share of the energy that is its
+            share of the frequencies, as in the released code: high rings are wider.
+        noise: `gaussian` (the paper) or `sign` (its code).
+        ring, window, reading: as in `ring_mask`.
+        clamp: whether pixels are clamped to [0, 1]; the released code does not.
+        seed: of the noise, with the index of the image; all bands are cut from the same noise.
+        images: use the first so many; all by default.
+
+    Returns:
+        `drop` (clean minus noisy accuracy) and its paired `drop_error`, `accuracy`, `standard_error` (frequency),
+        `clean_accuracy`, `clean_error` (). Frequencies are in units of π.
+    """
+    settings: dict[str, Any] = {"strength": strength, "noise": noise, "ring": ring, "window": window}
+    settings |= {"reading": reading, "clamp": clamp, "seed": seed}
+    _check(frequencies, settings)
+    strains = [_strain(frequency, **settings) for frequency in frequencies]
+    outcome = put_on_trial(model, batches, "frequency_noise", strains, images)
+    axes = {"frequency": [round(float(frequency), 6) for frequency in frequencies]}
+    settings |= {"frequencies": axes["frequency"], "images": images}
+    return result("frequency_noise", model, accuracies(outcome), axes, settings, outcome.about)
+
+
+def _strain(
+    frequency: float,
+    *,
+    strength: float,
+    noise: Noise,
+    ring: Ring,
+    window: float,
+    reading: Reading,
+    clamp: bool,
+    seed: int,
+) -> Strain:
+    def strain(batch: Batch) -> Tensor:
+        size = (batch.pixels.shape[2], batch.pixels.shape[3])
+        mask = ring_mask(size, frequency, window, ring, reading).to(batch.pixels.device)
+        if not bool(mask.any()):
+            raise VitlabError(
+                f"frequency_noise: {size[0]}x{size[1]} images have no frequency within window={window} (reading "
+                f"{reading!r}) of {frequency:g} π; widen the window"
+            )
+        random = Randomness.of(seed, "frequency_noise", 0, batch.indices, batch.pixels.device)
+        draws = random.normal(*batch.pixels.shape[1:])
+        draws = strength * (draws.sign() if noise == "sign" else draws)
+        noisy = batch.pixels + band_limited(draws, mask)
+        return noisy.clamp(0, 1) if clamp else noisy
+
+    return strain
+
+
+def _check(frequencies: Sequence[float], settings: dict[str, Any]) -> None:
+    for name, choices in _CHOICES.items():
+        if settings[name] not in choices:
+            raise unknown(name, settings[name], choices)
+    if not len(frequencies) or not all(0 <= frequency <= math.sqrt(2) for frequency in frequencies):
+        raise VitlabError(f"frequency_noise got frequencies={tuple(frequencies)}; give some from 0 to 1, in units of π")
+    if settings["strength"] < 0 or settings["window"] <= 0:
+        raise VitlabError(
+            f"frequency_noise got strength={settings['strength']}, window={settings['window']}; "
+            "give a strength of 0 or more and a positive window"
+        )

@@ -1,0 +1,124 @@
+"""Accuracy with part of the image hidden: a mask over the centre, or patches dropped at random.
+
+Shape legend: B batch, C channels, h w pixels, g cells along each side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from vitlab.adapters.wrappers import unwrap
+from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.measurement import Card, Measurement
+from vitlab.corruptions.randomness import Randomness
+from vitlab.stress_tests.trial import Batch, Strain, accuracies, normalisation, put_on_trial, result
+
+CARD = Card(
+    title="Accuracy under a centre mask and under dropped patches",
+    paper="CB Table 8 (centre mask); Naseer et al., NeurIPS 2021 (patch drop)",
+    cost="1 + masks + ratios forwards, 7 by default",
+    needs=("labels",),
+    higher_is_better=True,
+)
+
+Fill = Literal["zero", "black"]
+
+
+def centre_mask(size: tuple[int, int], share: float) -> Tensor:
+    """(h, w) bool: the rectangle in the middle with `share` of each side, 112 × 112 of 224 × 224 at one half.
+
+    >>> centre_mask((4, 6), 0.5).int()
+    tensor([[0, 0, 0, 0, 0, 0],
+            [0, 1, 1, 1, 0, 0],
+            [0, 1, 1, 1, 0, 0],
+            [0, 0, 0, 0, 0, 0]], dtype=torch.int32)
+    """
+    mask = torch.zeros(size, dtype=torch.bool)
+    (top, height), (left, width) = (((side - round(side * share)) // 2, round(side * share)) for side in size)
+    mask[top : top + height, left : left + width] = True
+    return mask
+
+
+def drop_mask(draws: Tensor, ratio: float, size: tuple[int, int]) -> Tensor:
+    """The cells with the lowest draws: exactly round(ratio · g²) of them, so that a larger ratio hides more of the same.
+
+    Args:
+        draws: (B, g, g), one number for each cell.
+        ratio: the share of cells to drop.
+        size: (h, w); cells differ by a pixel where g does not divide them.
+
+    Returns:
+        (B, h, w) bool, true where dropped.
+
+    >>> drop_mask(torch.tensor([[[0.1, 0.9], [0.2, 0.3]]]), 0.5, (2, 4)).int()
+    tensor([[[1, 1, 0, 0],
+             [1, 1, 0, 0]]], dtype=torch.int32)
+    """
+    grid = draws.shape[1]
+    ranks = draws.flatten(1).argsort(1).argsort(1).view_as(draws)
+    dropped = ranks < round(ratio * grid * grid)
+    rows, columns = (torch.arange(side, device=draws.device) * grid // side for side in size)
+    return dropped[:, rows[:, None], columns]
+
+
+def measure(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    centres: Sequence[float] = (0.5,),
+    ratios: Sequence[float] = (0.1, 0.3, 0.5, 0.7, 0.9),
+    grid: int = 14,
+    fill: Fill = "zero",
+    seed: int = 0,
+    images: int | None = None,
+) -> Measurement:
+    """Accuracy with the centre hidden, and with patches dropped at random.
+
+    Args:
+        model: a classifier; it is left as it was found.
+        batches: yields (images, targets), walked once.
+        centres: shares of each side that the centre mask covers; one half is CB Table 8.
+        ratios: shares of the patches to drop.
+        grid: patches along each side; 14 are patches of 16 × 16 at 224 × 224.
+        fill: `zero`, zeros as the model eats them, which is the mean colour; or `black`, pixels of zero.
+        seed: of the patches that are dropped, with the index of the image.
+        images: use the first so many; all by default.
+
+    Returns:
+        `accuracy`, `standard_error`, `drop`, `drop_error` (mask), `clean_accuracy`, `clean_error` (). Masks are named
+        `centre 0.5` or `patches 0.3`.
+    """
+    if fill not in ("zero", "black"):
+        raise unknown("fill", fill, ("zero", "black"))
+    shares = (*centres, *ratios)
+    if not shares or grid < 1 or not all(0 <= share <= 1 for share in shares):
+        raise VitlabError(f"occlusion got centres={centres}, ratios={ratios}, grid={grid}; give shares from 0 to 1")
+    mean, _ = normalisation(unwrap(model), batches, "occlusion")
+    colour = torch.tensor(mean if fill == "zero" else [0.0]).view(-1, 1, 1)
+    strains = [_centre(share, colour) for share in centres] + [_patches(r, grid, seed, colour) for r in ratios]
+    outcome = put_on_trial(model, batches, "occlusion", strains, images)
+    axes = {"mask": [f"centre {share:g}" for share in centres] + [f"patches {ratio:g}" for ratio in ratios]}
+    settings = {"centres": tuple(centres), "ratios": tuple(ratios), "grid": grid, "fill": fill}
+    settings |= {"seed": seed, "images": images}
+    return result("occlusion", model, accuracies(outcome), axes, settings, outcome.about)
+
+
+def _centre(share: float, colour: Tensor) -> Strain:
+    def strain(batch: Batch) -> Tensor:
+        mask = centre_mask((batch.pixels.shape[2], batch.pixels.shape[3]), share)
+        return torch.where(mask.to(batch.pixels.device), colour.to(batch.pixels.device), batch.pixels)
+
+    return strain
+
+
+def _patches(ratio: float, grid: int, seed: int, colour: Tensor) -> Strain:
+    def strain(batch: Batch) -> Tensor:
+        draws = Randomness.of(seed, "patch_drop", 0, batch.indices, batch.pixels.device).uniform(grid, grid)
+        mask = drop_mask(draws, ratio, (batch.pixels.shape[2], batch.pixels.shape[3]))
+        return torch.where(mask[:, None], colour.to(batch.pixels.device), batch.pixels)
+
+    return strain

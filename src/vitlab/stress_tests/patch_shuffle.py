@@ -1,0 +1,81 @@
+"""Accuracy with the patches of each image in random order: how much a model needs the global arrangement.
+
+Shape legend: B batch, C channels, h w pixels, g cells along each side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vitlab.core.errors import VitlabError
+from vitlab.core.measurement import Card, Measurement
+from vitlab.corruptions.randomness import Randomness
+from vitlab.stress_tests.trial import Batch, Strain, accuracies, put_on_trial, result
+
+CARD = Card(
+    title="Accuracy with shuffled patches",
+    paper="Naseer et al., Intriguing Properties of Vision Transformers, NeurIPS 2021",
+    cost="1 + grids forwards, 4 by default",
+    needs=("labels",),
+    higher_is_better=True,
+)
+
+
+def shuffle(images: Tensor, order: Tensor) -> Tensor:
+    """Cut images into g × g cells and lay these out in another order.
+
+    Args:
+        images: (B, C, h, w), h and w multiples of g.
+        order: (B, g²), which cell comes to each place, row by row.
+
+    >>> shuffle(torch.arange(4.0).view(1, 1, 2, 2), torch.tensor([[3, 2, 1, 0]]))
+    tensor([[[[3., 2.],
+              [1., 0.]]]])
+    """
+    b, c, h, w = images.shape
+    grid = round(order.shape[1] ** 0.5)  # exact: g² cells
+    if h % grid or w % grid:
+        raise VitlabError(f"{h}x{w} images cannot be cut into {grid}x{grid} equal patches; choose grids that divide")
+    # b c (g p) (g q) -> b (g g) c p q
+    cells = images.view(b, c, grid, h // grid, grid, w // grid).permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
+    moved = cells[torch.arange(b, device=images.device)[:, None], order]
+    return moved.view(b, grid, grid, c, h // grid, w // grid).permute(0, 3, 1, 4, 2, 5).reshape(b, c, h, w)
+
+
+def measure(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    grids: Sequence[int] = (2, 4, 8),
+    seed: int = 0,
+    images: int | None = None,
+) -> Measurement:
+    """Accuracy with g × g patches of each image in random order.
+
+    Args:
+        model: a classifier; it is left as it was found.
+        batches: yields (images, targets), walked once.
+        grids: patches along each side, g; each must divide the sides of the images.
+        seed: of the orders, with the grid and the index of the image.
+        images: use the first so many; all by default.
+
+    Returns:
+        `accuracy`, `standard_error`, `drop`, `drop_error` (grid), `clean_accuracy`, `clean_error` ().
+    """
+    if not grids or not all(isinstance(grid, int) and grid >= 1 for grid in grids):
+        raise VitlabError(f"patch_shuffle got grids={grids}; give at least one integer of 1 or more")
+    outcome = put_on_trial(model, batches, "patch_shuffle", [_strain(grid, seed) for grid in grids], images)
+    settings = {"grids": tuple(grids), "seed": seed, "images": images}
+    return result("patch_shuffle", model, accuracies(outcome), {"grid": tuple(grids)}, settings, outcome.about)
+
+
+def _strain(grid: int, seed: int) -> Strain:
+    def strain(batch: Batch) -> Tensor:
+        draws = Randomness.of(seed, "patch_shuffle", grid, batch.indices, batch.pixels.device).uniform(grid * grid)
+        return shuffle(batch.pixels, draws.argsort(1))
+
+    return strain

@@ -1,0 +1,239 @@
+"""A classifier on trial: pixels in and out, right or wrong image by image, standard errors.
+
+Shape legend: B batch, C channels, K classes, h w pixels, n images in all, S strains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vitlab.adapters.wrappers import unwrap
+from vitlab.core.batches import Batches
+from vitlab.core.errors import VitlabError
+from vitlab.core.measurement import Measurement
+from vitlab.core.provenance import provenance
+
+_OUTSIDE = 0.02  # how far pixels may lie outside [0, 1]: what half precision and a resize leave behind
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch in pixels.
+
+    Args:
+        pixels: (B, C, h, w) float32 in [0, 1].
+        labels: (B,) class indices.
+        indices: which images these are, counted over all batches: the key of their random numbers.
+        classify: pixels (B, C, h, w) to logits (B, K), with the model's own normalisation inside.
+    """
+
+    pixels: Tensor
+    labels: Tensor
+    indices: Sequence[int]
+    classify: Callable[[Tensor], Tensor]
+
+
+Strain = Callable[[Batch], Tensor]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Who was right where.
+
+    Args:
+        clean: (n,) 1.0 where the untouched image is classified as its label, else 0.0.
+        strained: (S, n) the same under each strain.
+        classes: K.
+        about: provenance.
+    """
+
+    clean: np.ndarray
+    strained: np.ndarray
+    classes: int
+    about: Mapping[str, Any]
+
+
+def put_on_trial(
+    model: nn.Module, batches: Iterable[Any], who: str, strains: Sequence[Strain], images: int | None = None
+) -> Outcome:
+    """Classify the images untouched and under each strain, in one pass over the batches.
+
+    The model runs in evaluation mode and is left as it was found.
+
+    Args:
+        model: a classifier.
+        batches: yields (images, targets).
+        who: the stress test, for errors.
+        strains: each takes a `Batch` and returns strained pixels (B, C, h, w).
+        images: use the first so many; all by default.
+    """
+    inner = unwrap(model)
+    device = next((parameter.device for parameter in inner.parameters()), torch.device("cpu"))
+    mean, std = normalisation(inner, batches, who)
+    rows: list[list[np.ndarray]] = []
+    count = classes = 0
+    with evaluation(inner):
+        for given, targets in _labelled(batches, who, images):
+            batch = _in_pixels(inner, given.to(device), mean, std, range(count, count + len(given)), who, targets)
+            classes = int(batch.classify(batch.pixels[:1]).shape[1])
+            rows.append([_correct(batch, pixels) for pixels in (batch.pixels, *(strain(batch) for strain in strains))])
+            count += len(given)
+    if count < 2:
+        raise VitlabError(f"{who} gives standard errors and needs at least two images; {count} given")
+    correct = np.concatenate([np.stack(row) for row in rows], axis=1)
+    about = provenance(device=str(device), images=count, data=getattr(batches, "fingerprint", ""))
+    return Outcome(correct[0], correct[1:], classes, about)
+
+
+def mean_and_error(each: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean over the images and its standard error, s / √n with n − 1 in s²; of a difference, this is the paired one.
+
+    Args:
+        each: (…, n) one number for each image.
+
+    >>> mean, error = mean_and_error(np.array([0.0, 0.0, 1.0, 1.0]))
+    >>> float(mean), round(float(error), 4)  # √(¼ / 3)
+    (0.5, 0.2887)
+    """
+    return each.mean(-1), each.std(-1, ddof=1) / np.sqrt(each.shape[-1])
+
+
+def accuracies(outcome: Outcome, strained: np.ndarray | None = None) -> dict[str, np.ndarray]:
+    """What every stress test reports of `strained` (…, n), by default the outcome's own.
+
+    Returns:
+        `accuracy` and `standard_error` (…), `drop` (clean minus strained) and the paired `drop_error` (…),
+        `clean_accuracy` and `clean_error` ().
+    """
+    strained = outcome.strained if strained is None else strained
+    found = zip(
+        ("accuracy", "drop", "clean_accuracy"),
+        ("standard_error", "drop_error", "clean_error"),
+        (strained, outcome.clean - strained, outcome.clean),
+        strict=True,
+    )
+    values: dict[str, np.ndarray] = {}
+    for name, error, each in found:
+        values[name], values[error] = (np.asarray(value) for value in mean_and_error(each))
+    return values
+
+
+def result(
+    who: str,
+    model: nn.Module,
+    values: Mapping[str, np.ndarray],
+    axes: Mapping[str, Sequence[Any]],
+    settings: Mapping[str, Any],
+    about: Mapping[str, Any],
+) -> Measurement:
+    """The Measurement whose values have the first of the axes, as many as each has."""
+    dims = {name: tuple(axes)[: np.ndim(value)] for name, value in values.items()}
+    labels = {name: tuple(along) for name, along in axes.items()}
+    return Measurement(who, type(unwrap(model)).__name__, values, dims, labels, dict(settings), dict(about))
+
+
+def normalisation(model: nn.Module, batches: Any, who: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and std by channel: those of `Batches`, else those of the model's pretrained configuration."""
+    if isinstance(batches, Batches):
+        return tuple(batches.mean), tuple(batches.std)
+    config = getattr(model, "pretrained_cfg", None) or {}
+    if "mean" not in config or "std" not in config:
+        raise VitlabError(
+            f"{who} works in pixels and {type(model).__name__} does not say how images were normalised; "
+            "give Batches(items, mean=…, std=…) of vitlab.core.batches"
+        )
+    return tuple(config["mean"]), tuple(config["std"])
+
+
+@contextmanager
+def evaluation(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients; every module gets its own mode back."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def classifier(
+    model: nn.Module, mean: Sequence[float], std: Sequence[float], like: Tensor, who: str
+) -> Callable[[Tensor], Tensor]:
+    """The model as a function of pixels, on the device and in the precision of `like`; logits come in float32."""
+    shift, scale = (torch.tensor(each, device=like.device).view(-1, 1, 1) for each in (mean, std))
+
+    def classify(pixels: Tensor) -> Tensor:
+        logits = model(((pixels - shift) / scale).to(like.dtype))
+        logits = getattr(logits, "logits", logits)
+        if not isinstance(logits, Tensor) or logits.ndim != 2:
+            raise VitlabError(f"{who} needs a classifier; {type(model).__name__} does not give logits (B, K)")
+        if not bool(logits.isfinite().all()):
+            raise VitlabError(f"{who}: logits are not finite; check the model's weights and the images for NaN")
+        return logits.float()
+
+    return classify
+
+
+def _in_pixels(
+    model: nn.Module, given: Tensor, mean: Sequence[float], std: Sequence[float], indices: range, who: str, targets: Any
+) -> Batch:
+    """The batch in pixels; an error where mean and std cannot be those that the images were normalised with."""
+    if {len(mean), len(std)} - {1, given.shape[1]}:
+        raise VitlabError(f"{who}: mean {mean} and std {std} do not fit images with {given.shape[1]} channels")
+    scale, shift = (torch.tensor(each, device=given.device).view(-1, 1, 1) for each in (std, mean))
+    pixels = given.float() * scale + shift
+    low, high = (float(bound) for bound in torch.aminmax(pixels))
+    if not (low >= -_OUTSIDE and high <= 1 + _OUTSIDE):  # also not a number
+        raise VitlabError(
+            f"{who}: images * std + mean run from {low:.3g} to {high:.3g}, not in [0, 1]; "
+            f"were they normalised with mean {tuple(mean)} and std {tuple(std)}?"
+        )
+    classify = classifier(model, mean, std, given, who)
+    return Batch(pixels.clamp(0, 1), _labels(targets, given, who), indices, classify)
+
+
+def _labels(targets: Any, given: Tensor, who: str) -> Tensor:
+    """(B,) class indices, from these or from (B, K) probabilities, whose largest is the label."""
+    labels = targets.argmax(1) if isinstance(targets, Tensor) and targets.ndim == 2 else targets
+    if not isinstance(labels, Tensor) or labels.shape != given.shape[:1] or labels.is_floating_point():
+        raise VitlabError(f"{who} needs class indices (B,) or probabilities (B, K) for {len(given)} images")
+    return labels.to(given.device).long()
+
+
+def _correct(batch: Batch, pixels: Tensor) -> np.ndarray:
+    """(B,) float64: 1 where right."""
+    logits = batch.classify(pixels)
+    low, high = int(batch.labels.min()), int(batch.labels.max())
+    if low < 0 or high >= logits.shape[1]:
+        raise VitlabError(f"labels run from {low} to {high}; the model has {logits.shape[1]} classes")
+    right: np.ndarray = (logits.argmax(1) == batch.labels).double().cpu().numpy()
+    return right
+
+
+def _labelled(batches: Iterable[Any], who: str, count: int | None) -> Iterator[tuple[Tensor, Any]]:
+    """The batches as (images, targets), up to exactly `count` images."""
+    if count is not None and count < 2:
+        raise VitlabError(f"{who} got images={count}; expected at least 2, or None for all")
+    seen = 0
+    for item in batches:
+        if not isinstance(item, (tuple, list)) or len(item) != 2:
+            raise VitlabError(f"{who} needs labels: batches must yield (images, targets)")
+        images, targets = item
+        if not isinstance(images, Tensor) or images.ndim != 4 or not images.numel():
+            raise VitlabError(f"{who} needs batches of images of shape (B, C, h, w), and at least one image")
+        left = len(images) if count is None else min(len(images), count - seen)
+        yield images[:left], targets[:left]
+        seen += left
+        if seen == count:
+            return
+    if count is not None:
+        raise VitlabError(f"{who} was asked for images={count}, but the data holds only {seen}")
