@@ -334,6 +334,10 @@ MISTAKES = [
     ({"part": "TokenAwarePooling(branchs=3)"}, "did you mean 'branches'"),
     ({"part": "TokenAwarePooling(dim=3)"}, "no setting"),
     ({"part": "TokenAwarePooling(branches=0)"}, "branches"),
+    ({"part": "TokenAwarePooling(branches=1000000000000)"}, "branches"),
+    ({"part": "ScaledContextBroadcast(init='a')"}, "could not be built"),
+    ({"part": "AveragePooling(kernel=3.0)"}, "odd number"),
+    ({"part": "ContextBroadcast(tokens=(0, 5.5))"}, "expected (start, stop)"),
     ({"part": "ContextBroadcast(at='mlp.out')", "at": "mlp.in"}, "given twice"),
     ({"part": "__import__('os').system('true')"}, "cannot read"),
     ({"part": "ContextBroadcast(tokens=__import__('os'))"}, "no literal"),
@@ -367,3 +371,33 @@ def test_a_wrong_grid_is_refused_with_what_to_do() -> None:
     vitlab.restore(model)
     vitlab.retrofit(model, "TokenAwarePooling", input_size=(32, 64))
     assert model(torch.zeros(1, 3, 32, 64)).shape == (1, 7)
+
+
+def test_a_wrong_grid_with_the_same_number_of_tokens_is_refused_where_the_map_shows_it() -> None:
+    model = timm.create_model("resnet10t", num_classes=3).eval()
+    vitlab.retrofit(model, "SpatialSmoothing", input_size=(64, 64))
+    with pytest.raises(vitlab.VitlabError, match=r"fitted for a .* grid, but got one of"):
+        model(torch.zeros(1, 3, 32, 128))
+
+
+def test_what_uniform_heads_loaded_stays_when_they_leave(images: Tensor) -> None:
+    model, other = plain_model(), redraw(plain_model(), seed=9).eval()
+    vitlab.retrofit(model, "UniformHead(form='A')")
+    model.load_state_dict(other.state_dict())
+    dropped = [block.attn.vitlab_original[0].qkv.weight.detach().clone() for block in model.blocks]
+    vitlab.restore(model)
+    size = VIT["embed_dim"] // VIT["num_heads"]
+    for block, twin, before in zip(model.blocks, other.blocks, dropped, strict=True):
+        q, k, v = block.attn.qkv.weight.chunk(3)
+        new_q, new_k, new_v = twin.attn.qkv.weight.chunk(3)
+        assert torch.equal(q[:-size], new_q[:-size]) and torch.equal(k[:-size], new_k[:-size]) and torch.equal(v, new_v)
+        assert torch.equal(q[-size:], before.chunk(3)[0][-size:])
+
+
+def test_local_attention_has_no_token_token_map() -> None:
+    model = vitlab.retrofit(plain_model(), "LocalAttention(kernel=3)", blocks=[0])
+    with vitlab.record(model) as tape:
+        model(torch.zeros(1, 3, 32, 32))
+    assert set(tape) == {"blocks.1", "blocks.2"}
+    with pytest.raises(vitlab.VitlabError, match="3x3 window"):
+        tape["blocks.0"]

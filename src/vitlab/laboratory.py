@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 from rich.progress import Progress
 from torch import nn
@@ -94,12 +93,15 @@ def _each(
             progress.update(task, description=f"loading {text}")
             model = zoo.load(text, seed=0)
             batches = batches_for(model, data, images, root)
+            weights = _digest(*(tensor.detach().cpu().numpy().tobytes() for tensor in model.state_dict().values()))
             for name, settings in asked:
-                stem = out / _slug(text) / name
-                if not _has(stem, text, batches, settings):
+                stem = out / _slug(text) / (f"{name}-{_digest(repr(settings))[:6]}" if settings else name)
+                identity = _digest(text, weights, name, repr(settings), batches.fingerprint)
+                if not _has(stem, identity):
                     progress.update(task, description=f"{name} of {text}")
                     found = run(name, model, batches, subject=text, **settings)
-                    replace(found, settings={**found.settings, **settings}).save(stem)
+                    about = {**found.provenance, "identity": identity}
+                    replace(found, settings={**found.settings, **settings}, provenance=about).save(stem)
                 progress.advance(task)
                 yield stem.with_name(f"{stem.name}.json")
 
@@ -139,24 +141,31 @@ def batches_for(model: nn.Module, data: str, images: int, root: Path | None = No
 
 
 def _normalised(model: nn.Module, images: ImageSet) -> ImageSet:
-    """The images with the mean and std that the model was made for, where it has pretrained weights to match."""
+    """The images with the mean and std that the model says it was made for (timm's configuration, or our own files)."""
     config = getattr(model, "pretrained_cfg", None) or {}
     if "mean" not in config or "std" not in config:
         return images
     return replace(images, mean=tuple(config["mean"]), std=tuple(config["std"]))
 
 
-def _has(stem: Path, subject: str, batches: Batches, settings: dict[str, Any]) -> bool:
-    """Whether a measurement of the same thing on the same data is already there."""
+def _has(stem: Path, identity: str) -> bool:
+    """Whether a measurement of the same weights, settings and data is already there."""
     try:
-        found = Measurement.load(stem)
+        return Measurement.load(stem).provenance.get("identity") == identity
     except VitlabError:
         return False
-    stored = json.loads(json.dumps(settings))  # as in the file: tuples are lists there
-    told = all(found.settings.get(key) == value for key, value in stored.items())
-    return told and found.subject == subject and found.provenance.get("data") == batches.fingerprint
+
+
+def _digest(*parts: str | bytes) -> str:
+    digest = blake2b(digest_size=8)
+    for part in parts:
+        block = part.encode() if isinstance(part, str) else part
+        digest.update(f"{len(block)}:".encode())
+        digest.update(block)
+    return digest.hexdigest()
 
 
 def _slug(text: str) -> str:
-    """A model expression as the name of a folder."""
-    return re.sub(r"[^\w.\-]+", "_", text).strip("_")[:120]
+    """A model expression as the name of a folder, which no other expression has."""
+    words = re.sub(r"[^\w.-]+", "_", text).strip("_")[:80]
+    return f"{words}-{_digest(text)[:6]}"

@@ -78,8 +78,8 @@ def retrofit(
 def restore(model: Model) -> Model:
     """Take every part of ours out of a model, in place: same outputs, same keys, same module tree as before.
 
-    Hooks and children of others are left alone. An attention module that a part replaced comes back as it was when
-    it was replaced, on the device and in the precision of the part.
+    Hooks and children of others are left alone. An attention module that a part replaced comes back with the weights
+    that the part has now (those that the part dropped are as they were), on its device and in its precision.
     """
     for module in list(unwrap(model).modules()):
         for name, child in list(module._modules.items()):
@@ -116,6 +116,13 @@ def _through(module: nn.Module, side: str, values: tuple[Any, ...]) -> tuple[Any
 
 def _apply(part: Any, x: Tensor) -> Tensor:
     layout = part.vitlab_seam.layout
+    if layout.order in ("BCHW", "BHWD") and hasattr(part, "layout"):
+        grid = tuple(x.shape[2:]) if layout.order == "BCHW" else tuple(x.shape[1:3])
+        if grid != layout.grid:
+            raise VitlabError(
+                f"{type(part).__name__} was fitted for a {layout.grid[0]}x{layout.grid[1]} grid, but got one of "
+                f"{grid[0]}x{grid[1]}; retrofit again with input_size= set to the size that you feed"
+            )
     tokens = to_tokens(x, layout, getattr(part, "vitlab_inverse", None))
     mixed = part(tokens)
     if mixed.shape != tokens.shape:
@@ -250,8 +257,11 @@ def _fit(
         settings = {**settings, **{key: value for key, value in given.items() if key in wants}}
     try:
         part = make(**settings)
-    except TypeError as error:
-        raise VitlabError(f"{name} could not be built: {error}") from error
+    except VitlabError:
+        raise
+    except Exception as error:  # whatever a part's constructor raises is about the settings that the user gave
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise VitlabError(f"{name} could not be built: {reason}") from error
     if not isinstance(part, nn.Module):
         raise VitlabError(f"{name} made {type(part).__name__}, not a torch.nn.Module")
     weight = next((p for p in (*host.parameters(), *model.parameters()) if p.is_floating_point()), None)
@@ -291,6 +301,8 @@ def _insert(model: nn.Module, seam: Seam, name: str, part: Any) -> None:
 
 def _original(part: Any) -> nn.Module:
     original: nn.Module = part.vitlab_original[0]
+    if hasattr(part, "give_back"):  # a part that holds copies of weights returns what became of them
+        part.give_back(original)
     weight = next((p for p in part.parameters() if p.is_floating_point()), None)
     if weight is not None:
         original.to(weight.device, weight.dtype)

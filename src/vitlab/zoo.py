@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -46,12 +47,15 @@ def save(model: nn.Module, expression: str, path: str) -> None:
 
 
 def builder_of(expression: str) -> str:
-    """The expression that builds the same model without the file that an expression may start from."""
+    """The expression that builds the same model with random weights, without files or downloads."""
     parsed = parse_model(expression)
-    if parsed.source != "file":
-        return expression
-    _, about = read_tensors(parsed.name)
-    return " | ".join([_built_by(parsed.name, about), *map(str, parsed.parts)])
+    if parsed.source == "file":
+        _, about = read_tensors(parsed.name)
+        return " | ".join([_built_by(parsed.name, about), *map(str, parsed.parts)])
+    settings = {key: value for key, value in parsed.settings.items() if key not in ("weights", "pretrained")}
+    if parsed.source == "timm" and "." in parsed.name:
+        settings["pretrained"] = False
+    return str(replace(parsed, settings=settings))
 
 
 def weights_of(expression: str) -> str:
@@ -168,8 +172,11 @@ def _from_file(path: str, settings: dict[str, Any]) -> nn.Module:
         raise VitlabError(
             f"file/{path} takes no settings ({', '.join(settings)} given): the file says what the model is"
         )
-    model = load(expression)
+    model: Any = load(expression)
     _fill(model, tensors, path)
+    if "mean" in about and "std" in about:  # what the weights were trained with, where everyone looks for it
+        own = {"mean": tuple(about["mean"]), "std": tuple(about["std"])}
+        model.pretrained_cfg = {**(getattr(model, "pretrained_cfg", None) or {}), **own}
     return model
 
 

@@ -97,3 +97,44 @@ def test_an_evaluation_over_two_processes_counts_each_image_once(tmp_path: Path)
     rows = [json.loads(output.splitlines()[-1]) for output in pair]
     assert rows[0]["top1"] == rows[1]["top1"]
     assert abs(rows[0]["top1"] * 21 / 100 - round(rows[0]["top1"] * 21 / 100)) < 1e-9
+
+
+BATCH_NORM = """
+import copy, timm, torch, torch.distributed as dist
+from vitlab.training.distributed import synchronise_batch_norm
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+torch.manual_seed(0)
+for norm, x in [
+    (torch.nn.BatchNorm2d(3), 300 + 0.02 * torch.randn(8, 3, 4, 4)),
+    (timm.layers.BatchNormAct2d(3), torch.randn(8, 3, 4, 4)),
+]:
+    twin = copy.deepcopy(norm)
+    synchronise_batch_norm(torch.nn.Sequential(twin))
+    for mode in (True, False):
+        a, b = norm.train(mode)(x), twin.train(mode)(x)
+        assert (a - b).abs().max() < 2e-2 * a.abs().max(), (type(norm), mode, (a - b).abs().max())
+"""
+
+
+def test_batch_norm_over_processes_is_batch_norm() -> None:
+    """With large means, and with the activation that timm puts inside."""
+    two_processes(BATCH_NORM, 29551, count=1)
+
+
+SHARDED = """
+import json, sys, torch
+sys.path.insert(0, {tests!r})
+torch.set_num_threads(1)
+from test_loop import tiny
+from vitlab.tasks.classification import run
+row = run(tiny(epochs=2, sharded=True, ema=0.0, snapshots=(1,), log_every=0), {folder!r}, device="cpu")
+print(json.dumps(row))
+"""
+
+
+def test_a_sharded_run_trains_and_leaves_a_model(tmp_path: Path) -> None:
+    import vitlab
+
+    two_processes(SHARDED.format(tests=str(ROOT / "tests/training"), folder=str(tmp_path / "run")), 29561)
+    for name in ("model", "snapshots/epoch-0001"):
+        assert vitlab.load(f"file/{tmp_path}/run/{name}.safetensors").num_classes == 25

@@ -268,3 +268,46 @@ def test_what_was_fine_tuned_from_a_file_loads_again(tmp_path: Path) -> None:
     run(tiny(epochs=1, model=text), tmp_path / "second")
     model = vitlab.load(f"file/{tmp_path}/second/model.safetensors")
     assert hasattr(model.blocks[1].mlp, "vitlab_context_broadcast")
+
+
+def test_a_run_killed_before_its_last_evaluation_still_finishes(tmp_path: Path) -> None:
+    recipe = tiny(epochs=2, checkpoint_every=3, log_every=0)
+    whole = run(recipe, tmp_path / "whole")
+    run(recipe, tmp_path / "run")
+    for name in ("model.safetensors", "model_ema.safetensors"):
+        (tmp_path / "run" / name).unlink()  # killed between the last checkpoint and the weights
+    assert run(recipe, tmp_path / "run")["top1"] == whole["top1"]
+    assert (tmp_path / "run/model.safetensors").exists()
+
+
+def test_an_epoch_is_logged_once_where_checkpoints_fall_on_its_end(tmp_path: Path) -> None:
+    recipe = tiny(epochs=3, checkpoint_every=6, log_every=1)  # six steps an epoch
+
+    def stop(row: dict[str, object]) -> None:
+        if row["step"] == 7:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        run(recipe, tmp_path, log=stop)
+    run(recipe, tmp_path)
+    assert [row["epoch"] for row in Run(tmp_path).metrics() if "top1" in row] == [1, 2, 3]
+
+
+def test_kept_weights_bring_their_normalisation(tmp_path: Path) -> None:
+    run(tiny(epochs=1), tmp_path)
+    from vitlab.data import scenes
+
+    model = vitlab.load(f"file/{tmp_path}/model.safetensors")
+    assert model.pretrained_cfg["mean"] == scenes.MEAN and model.pretrained_cfg["std"] == scenes.STD
+
+
+@pytest.mark.parametrize(
+    ("settings", "device", "message"),
+    [({}, "foo", "cpu, cuda"), ({"image_size": (20, 20), "data": "scenes(train=48, test=24, size=20)"}, None, "20x20")],
+)
+def test_what_cannot_run_is_said_in_one_line(
+    settings: dict[str, object], device: str | None, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(vitlab.VitlabError, match=message) as error:
+        run(tiny(**settings), tmp_path, device=device)
+    assert "\n" not in str(error.value)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -22,7 +23,7 @@ from torch import Tensor, nn
 
 from vitlab.adapters.flow import Flow
 from vitlab.adapters.wrappers import unwrap
-from vitlab.core.anatomy import Anatomy
+from vitlab.core.anatomy import Anatomy, Block, Mixer
 from vitlab.core.errors import VitlabError
 from vitlab.core.plugins import adapter_modules
 
@@ -59,7 +60,16 @@ def describe(model: nn.Module, input_size: int | tuple[int, int] | None = None) 
             f"{type(model).__name__} does not run on {size[0]}x{size[1]} images ({reason}); "
             "give the size that it was built for as input_size=(height, width)"
         ) from error
-    return Anatomy(adapter.family(model), adapter.blocks(model, flow), size, adapter.ABSENT)
+    blocks = tuple(_as_fitted(model, block) for block in adapter.blocks(model, flow))
+    return Anatomy(adapter.family(model), blocks, size, adapter.ABSENT)
+
+
+def _as_fitted(model: nn.Module, block: Block) -> Block:
+    """A block whose attention was replaced by a part that has no token-token map says so."""
+    why = getattr(model.get_submodule(block.mixer.path), "why_no_map", None)
+    if why is None:
+        return block
+    return replace(block, mixer=Mixer(block.mixer.kind, block.mixer.path, why_no_map=str(why)))
 
 
 def _adapter(model: nn.Module) -> ModuleType:

@@ -1,1 +1,32 @@
-"""The papers' architectures that timm lacks, one file each, registered with timm when imported."""
+"""The papers' architectures that timm lacks. `import vitlab.models` puts them into timm's registry."""
+
+from vitlab.models import (
+    alternet as alternet,
+)
+from vitlab.models import (
+    conv_vit as conv_vit,
+)
+from vitlab.models import (
+    extra_block_vit as extra_block_vit,
+)
+from vitlab.models import (
+    fan as fan,
+)
+from vitlab.models import (
+    local_vit as local_vit,
+)
+from vitlab.models import (
+    preact_resnet as preact_resnet,
+)
+from vitlab.models import (
+    pvt as pvt,
+)
+from vitlab.models import (
+    rvt as rvt,
+)
+from vitlab.models import (
+    small_images as small_images,
+)
+from vitlab.models import (
+    t2t_vit as t2t_vit,
+)

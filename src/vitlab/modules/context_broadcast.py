@@ -151,7 +151,8 @@ def _within(tokens: tuple[int, int] | None, mix: Callable[[Tensor], Tensor], x: 
 def _range(tokens: tuple[int, int] | None, who: str) -> tuple[int, int] | None:
     if tokens is None:
         return None
-    if len(tokens) != 2 or not 0 <= tokens[0] < tokens[1]:
+    whole = len(tokens) == 2 and all(isinstance(position, int) for position in tokens)
+    if not whole or not 0 <= tokens[0] < tokens[1]:
         raise VitlabError(
             f"{who} got tokens={tokens!r}; expected (start, stop) with 0 <= start < stop, or None for all"
         )

@@ -56,13 +56,15 @@ class LocalAttention(PackedAttention):
                 f"LocalAttention needs one row-major sequence (B, N, D) per image, but tokens lie as {layout}"
             )
         widest = max(layout.grid)
-        if kernel < 1 or (kernel % 2 == 0 and kernel < widest):
+        if not isinstance(kernel, int) or kernel < 1 or (kernel % 2 == 0 and kernel < widest):
             raise VitlabError(
                 f"LocalAttention got kernel={kernel}; expected an odd number, or at least {widest} for global attention"
             )
         self.layout = layout
         self.kernel = kernel
         self.is_global = kernel % 2 == 0 or kernel >= 2 * widest - 1
+        #: Why the recorder finds no token-token map here: the softmax runs over the offsets of a window.
+        self.why_no_map = None if self.is_global else f"each token attends to its own {kernel}x{kernel} window only"
         inside = torch.ones(1, 1, *layout.grid, 1, device=self.qkv.weight.device)
         outside = None if self.is_global else torch.cat(self._neighbours(inside), dim=-1).flatten(0, 3) == 0
         self.register_buffer("outside", outside, persistent=False)  # (h·w, k²)

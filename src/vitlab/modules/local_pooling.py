@@ -116,6 +116,6 @@ class ConvolutionPooling(MapPart):
 
 
 def _odd(kernel: int, who: str) -> int:
-    if kernel < 1 or kernel % 2 == 0:
-        raise VitlabError(f"{who} got kernel={kernel}; expected an odd number, for example 3 or 5")
+    if not isinstance(kernel, int) or kernel < 1 or kernel % 2 == 0:
+        raise VitlabError(f"{who} got kernel={kernel!r}; expected an odd number, for example 3 or 5")
     return kernel

@@ -49,10 +49,10 @@ class TokenAwarePooling(MapPart):
 
     def __init__(self, dim: int, layout: TokenLayout, *, branches: int = 4, temperature: float = 1.0) -> None:
         super().__init__(layout)
-        if branches < 1 or temperature <= 0:
+        if not isinstance(branches, int) or not 1 <= branches <= 64 or temperature <= 0:
             raise VitlabError(
                 f"{type(self).__name__} got branches={branches}, temperature={temperature}; "
-                "expected at least one branch and a temperature above 0"
+                "expected 1 to 64 branches and a temperature above 0"
             )
         self.branches = branches
         self.temperature = temperature

@@ -115,6 +115,18 @@ class UniformHead(PackedAttention):
         q, k, v = packed.chunk(3)
         return torch.cat((q[: -self.head_dim], k[: -self.head_dim], v))
 
+    @torch.no_grad()
+    def give_back(self, attention: nn.Module) -> None:
+        """Return the packed weights, trained or loaded since, to the attention module that this one replaced."""
+        if self.form == "C":
+            return  # shared, not copied
+        learned = (self.num_heads - 1) * self.head_dim
+        for name, rows in self.qkv.named_parameters():
+            q, k, v = attention.get_submodule("qkv").get_parameter(name).chunk(3)
+            for place, value in ((q[:learned], rows[:learned]), (k[:learned], rows[learned : 2 * learned])):
+                place.copy_(value)
+            v.copy_(rows[2 * learned :])
+
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
         for name in ("weight", "bias"):
             rows = state_dict.get(key := f"{prefix}qkv.{name}")

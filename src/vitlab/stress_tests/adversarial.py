@@ -186,4 +186,5 @@ def _checked(
 
 def _length(x: Tensor) -> Tensor:
     """(B, 1, 1, 1): ‖x‖₂ of each image."""
-    return x.flatten(1).norm(dim=1).view(-1, 1, 1, 1)
+    length: Tensor = torch.linalg.vector_norm(x, dim=(1, 2, 3), keepdim=True)
+    return length

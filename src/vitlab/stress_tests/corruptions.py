@@ -44,7 +44,8 @@ def corruption_errors(errors: np.ndarray, baseline: np.ndarray) -> np.ndarray:
     >>> corruption_errors(np.full((1, 5, 2), 0.4), np.array([0.8])).tolist()
     [[0.5, 0.5]]
     """
-    return errors.mean(1) / baseline[:, None]
+    ratio: np.ndarray = errors.mean(1) / baseline[:, None]
+    return ratio
 
 
 def measure(

@@ -70,14 +70,15 @@ def band_limited(noise: Tensor, mask: Tensor) -> Tensor:
     tensor([[[[1., 1.],
               [1., 1.]]]])
     """
-    return torch.fft.ifft2(torch.fft.fft2(noise) * mask).real
+    cut: Tensor = torch.fft.ifft2(torch.fft.fft2(noise) * mask).real
+    return cut
 
 
 def measure(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    frequencies: Sequence[float] = tuple(i / 10 for i in range(11)),
+    frequencies: Sequence[float] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
     strength: float = 0.15,
     noise: Noise = "gaussian",
     ring: Ring = "square",
@@ -148,7 +149,9 @@ def _check(frequencies: Sequence[float], settings: dict[str, Any]) -> None:
         if settings[name] not in choices:
             raise unknown(name, settings[name], choices)
     if not len(frequencies) or not all(0 <= frequency <= math.sqrt(2) for frequency in frequencies):
-        raise VitlabError(f"frequency_noise got frequencies={tuple(frequencies)}; give some from 0 to 1, in units of π")
+        raise VitlabError(
+            f"frequency_noise got frequencies={tuple(frequencies)}; give some in units of π, 0 to 1, or to √2"
+        )
     if settings["strength"] < 0 or settings["window"] <= 0:
         raise VitlabError(
             f"frequency_noise got strength={settings['strength']}, window={settings['window']}; "

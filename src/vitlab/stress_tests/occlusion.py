@@ -44,7 +44,7 @@ def centre_mask(size: tuple[int, int], share: float) -> Tensor:
 
 
 def drop_mask(draws: Tensor, ratio: float, size: tuple[int, int]) -> Tensor:
-    """The cells with the lowest draws: exactly round(ratio · g²) of them, so that a larger ratio hides more of the same.
+    """The cells with the lowest draws, exactly round(ratio · g²) of them: a larger ratio hides what a smaller one does.
 
     Args:
         draws: (B, g, g), one number for each cell.

@@ -231,7 +231,7 @@ def _labelled(batches: Iterable[Any], who: str, count: int | None) -> Iterator[t
         if not isinstance(images, Tensor) or images.ndim != 4 or not images.numel():
             raise VitlabError(f"{who} needs batches of images of shape (B, C, h, w), and at least one image")
         left = len(images) if count is None else min(len(images), count - seen)
-        yield images[:left], targets[:left]
+        yield (images, targets) if left == len(images) else (images[:left], targets[:left])
         seen += left
         if seen == count:
             return

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vitlab import zoo
+from vitlab.adapters import describe
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import parse_model
 from vitlab.core.recipe import Objective, Recipe
@@ -68,10 +69,13 @@ def run(
             if recipe.objective.diversification:
                 size = recipe.image_size
                 tape = stack.enter_context(record(model, "attention", gradients=True, input_size=size))
+            describe(model, recipe.image_size)  # a size that the model does not take is said here, in one line
             feed = batches(recipe, data, world)
             loss = make_loss(recipe.objective, _teacher(recipe, world), tape)
             test = Accuracy(data, feed, world, recipe, tape)
-            return train(recipe, model, feed, loss, test, Run(Path(out)), world=world, show=show, log=log)
+            about = {"mean": data.mean, "std": data.std, "classes": data.classes}
+            folder = Run(Path(out))
+            return train(recipe, model, feed, loss, test, folder, world=world, show=show, log=log, about=about)
     finally:
         leave(world)
 

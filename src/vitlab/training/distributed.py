@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from vitlab.core.errors import VitlabError
+from vitlab.core.errors import VitlabError, unknown
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ def join(device: str | None = None) -> World:
         device: `cpu` or `cuda`; by default CUDA where there is one.
     """
     kind = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if kind.partition(":")[0] not in ("cpu", "cuda"):
+        raise unknown("device", kind, ["cpu", "cuda"])
     if kind.startswith("cuda") and not torch.cuda.is_available():
         raise VitlabError(f"device {kind!r} was asked for, but torch sees no CUDA device; use device cpu")
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
@@ -59,6 +61,13 @@ def add_up(values: Tensor, world: World) -> Tensor:
     if world.size > 1:
         dist.all_reduce(values)
     return values
+
+
+def agree(wish: bool, world: World) -> bool:
+    """Whether any process wishes it; all of them must ask."""
+    if world.size == 1:
+        return wish
+    return bool(add_up(torch.tensor(float(wish), device=world.device), world))
 
 
 def wrap(model: nn.Module, world: World, sharded: bool) -> nn.Module:
@@ -93,15 +102,20 @@ def fill(tensor: Tensor, value: Tensor) -> None:
 
 def synchronise_batch_norm(model: nn.Module) -> None:
     """Let every BatchNorm take its statistics over all processes, in place."""
-    for module in model.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            module.__class__ = _SynchronisedBatchNorm
+    for path, module in model.named_modules():
+        if not isinstance(module, nn.modules.batchnorm._BatchNorm) or isinstance(module, _SynchronisedBatchNorm):
+            continue
+        plain = type(module).forward is nn.modules.batchnorm._BatchNorm.forward
+        if not plain and not (hasattr(module, "drop") and hasattr(module, "act")):
+            raise VitlabError(f"{path} is a {type(module).__name__}, which cannot be synchronised over processes")
+        module.__class__ = _SynchronisedBatchNorm
 
 
 class _SynchronisedBatchNorm(nn.modules.batchnorm._BatchNorm):
     """BatchNorm over the batch of all processes, on any device: torch's own SyncBatchNorm refuses the CPU.
 
-    It takes over an existing module (by its class), so keys, parameters and hooks stay what they were.
+    It takes over an existing module (by its class), so keys, parameters and hooks stay what they were. timm's
+    BatchNormAct2d drops and activates as well; so does this, where the module has `drop` and `act`.
     """
 
     def _check_input_dim(self, x: Tensor) -> None:
@@ -109,18 +123,22 @@ class _SynchronisedBatchNorm(nn.modules.batchnorm._BatchNorm):
             raise VitlabError(f"BatchNorm needs (B, C, ...), not a tensor of {x.ndim} axes")
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.training or not dist.is_initialized():
-            return super().forward(x)
+        normal = self._normalised(x) if self.training and dist.is_initialized() else super().forward(x)
+        for also in (getattr(self, "drop", None), getattr(self, "act", None)):
+            normal = also(normal) if isinstance(also, nn.Module) else normal
+        return normal
+
+    def _normalised(self, x: Tensor) -> Tensor:
         axes = [axis for axis in range(x.ndim) if axis != 1]
         wide = x if x.dtype == torch.float64 else x.float()
         count = torch.full_like(wide[0, :1].flatten()[:1], x.numel() / x.shape[1])
-        sums = torch.cat([wide.sum(axes), wide.square().sum(axes), count])
-        sums = dist_nn.all_reduce(sums)
-        mean, square = (part / sums[-1] for part in sums[:-1].chunk(2))
-        variance = square - mean.square()
-        self._remember(mean, variance, sums[-1])
         shape = [-1 if axis == 1 else 1 for axis in range(x.ndim)]
-        normal = (wide - mean.view(shape)) * torch.rsqrt(variance.view(shape) + self.eps)
+        sums = dist_nn.all_reduce(torch.cat([wide.sum(axes), count]))
+        mean = sums[:-1] / sums[-1]
+        centred = wide - mean.view(shape)  # in two passes: E[x²] − E[x]² cancels where the mean is large
+        variance = dist_nn.all_reduce(centred.square().sum(axes)) / sums[-1]
+        self._remember(mean, variance, sums[-1])
+        normal = centred * torch.rsqrt(variance.view(shape) + self.eps)
         if self.affine:
             normal = normal * self.weight.view(shape) + self.bias.view(shape)
         return normal.to(x.dtype)

@@ -11,7 +11,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Recipe
 from vitlab.core.store import Run, write_tensors
-from vitlab.training.distributed import World, fill, whole, wrap
+from vitlab.training.distributed import World, add_up, agree, fill, whole, wrap
 from vitlab.training.optimizer import learning_rate, make_optimizer, set_learning_rate
 from vitlab.training.step import Batch, Loss, Step, capture, make_step
 from vitlab.zoo import builder_of
@@ -58,6 +58,7 @@ def train(
     world: World | None = None,
     show: bool = False,
     log: Callable[[dict[str, Any]], None] | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Train a model as a recipe says, from the run's newest checkpoint if it has one.
 
@@ -71,6 +72,7 @@ def train(
         world: this process among others.
         show: whether to show a progress bar.
         log: called with each row of metrics, beside `metrics.jsonl`.
+        about: what is written beside kept weights, such as the normalisation that they were trained with.
 
     Returns:
         The last row of metrics.
@@ -93,24 +95,28 @@ def train(
         progress = _resume(found, model, ema, optimizer, world)
     if world.leads:
         run.forget_after(progress.step)
-    captures = recipe.compile and world.size == 1 and world.device.type == "cuda" and recipe.precision != "float16"
+    captures = _can_be_captured(recipe, world)
 
-    steps, row, saved = len(feed), dict[str, Any](), time.monotonic()
+    steps, saved = len(feed), time.monotonic()
+    row: dict[str, Any] = (run.metrics() or [{}])[-1]
     if steps == 0:
         raise VitlabError(f"the training set is smaller than one batch of {recipe.batch_size}; lower batch_size")
-    if progress.step >= steps * recipe.epochs and run.metrics():
-        return run.metrics()[-1]
 
     def save() -> None:
         tensors = _state(model, ema, optimizer)
         if world.leads:
-            about = {
-                "epoch": progress.epoch,
-                "batch": progress.batch,
-                "count": progress.count,
-                "total": float(progress.total),
-            }
-            run.save_checkpoint(progress.step, tensors, about)
+            where = {"epoch": progress.epoch, "batch": progress.batch, "count": progress.count}
+            run.save_checkpoint(progress.step, tensors, {**where, "total": float(progress.total)})
+
+    def keep_weights(name: str, kept: nn.Module) -> None:
+        """Write weights as a model that `file/PATH` loads."""
+        tensors = {key: whole(tensor) for key, tensor in kept.state_dict().items()}
+        if world.leads:
+            made_of = {"model": builder_of(recipe.model), **(about or {})}
+            write_tensors(run.folder / f"{name}.safetensors", tensors, made_of)
+
+    def due(step: int) -> bool:
+        return bool(recipe.checkpoint_every) and step % recipe.checkpoint_every == 0
 
     def note(row: dict[str, Any]) -> None:
         if world.leads:
@@ -135,10 +141,11 @@ def train(
                 if recipe.log_every and progress.step % recipe.log_every == 0:
                     note({"step": progress.step, "epoch": progress.epoch, "train_loss": float(value), "lr": rate})
                 tell(progress, done * recipe.batch_size / (time.monotonic() - began))
-                if recipe.checkpoint_every and progress.step % recipe.checkpoint_every == 0:
+                if due(progress.step) and progress.batch < steps:
                     _check_finite(progress, run)
                     save()
-                if stop.is_set():
+                if (world.size == 1 or progress.step % 10 == 0) and agree(stop.is_set(), world):
+                    _check_finite(progress, run)
                     save()
                     raise Interrupted(f"stopped at step {progress.step}; the same command goes on from there")
 
@@ -151,7 +158,7 @@ def train(
             row = {
                 "step": progress.step,
                 "epoch": progress.epoch,
-                "train_loss": float(progress.total) / max(1, progress.count),
+                "train_loss": _mean_loss(progress, world),
                 "lr": learning_rate(recipe.optimizer, progress.step - 1, steps, recipe.epochs),
                 "images_per_second": done * recipe.batch_size / seconds,
             }
@@ -162,22 +169,16 @@ def train(
             progress.total.zero_()
             progress.count = 0
             note(row)
-            if progress.epoch in recipe.snapshots and world.leads:
-                keep(run, f"snapshots/epoch-{progress.epoch:04d}", model, recipe)
-            if last or time.monotonic() - saved > _QUIET:
+            if progress.epoch in recipe.snapshots:
+                keep_weights(f"snapshots/epoch-{progress.epoch:04d}", model)
+            if last or due(progress.step) or agree(time.monotonic() - saved > _QUIET, world):
                 save()
                 saved = time.monotonic()
 
-    if world.leads:
-        keep(run, "model", model, recipe)
-        if ema is not None:
-            keep(run, "model_ema", ema.module, recipe)
+    keep_weights("model", model)
+    if ema is not None:
+        keep_weights("model_ema", ema.module)
     return row
-
-
-def keep(run: Run, name: str, model: nn.Module, recipe: Recipe) -> None:
-    """Write weights as a model that `file/PATH` loads."""
-    write_tensors(run.folder / f"{name}.safetensors", model.state_dict(), {"model": builder_of(recipe.model)})
 
 
 @dataclasses.dataclass
@@ -201,6 +202,19 @@ def _mix(*numbers: int) -> int:
     for number in numbers:
         value = (value * 6364136223846793005 + number + 1442695040888963407) % (1 << 63)
     return value
+
+
+def _can_be_captured(recipe: Recipe, world: World) -> bool:
+    """A graph keeps what it was captured with: float16's scale and SGD's learning rate live on the host."""
+    alone = world.size == 1 and world.device.type == "cuda"
+    return recipe.compile and alone and recipe.precision != "float16" and recipe.optimizer.name == "adamw"
+
+
+def _mean_loss(progress: _Position, world: World) -> float:
+    """The mean training loss of an epoch, over all processes."""
+    sums = torch.stack([progress.total, torch.full_like(progress.total, progress.count)])
+    total, count = add_up(sums, world).tolist()
+    return float(total) / max(1.0, count)
 
 
 def _check_finite(progress: _Position, run: Run) -> None:

@@ -1,0 +1,73 @@
+"""Look inside a pretrained DeiT-Ti with the main instruments: what the papers say of ViTs, on real images.
+
+    VITLAB_DATA=... python examples/look_inside_deit_tiny.py --images 1000 --out runs/deit_tiny
+
+Needs the weights as `deit_tiny_patch16_224.safetensors` and an ImageNet folder below VITLAB_DATA.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+import vitlab
+from vitlab import zoo
+from vitlab.core.batches import Batches
+from vitlab.instruments import measure_together
+from vitlab.laboratory import batches_for
+
+ONE_PASS = (
+    "attention_entropy",
+    "attention_distance",
+    "attention_diversity",
+    "token_overfocus",
+    "feature_fourier",
+    "feature_variance",
+)
+#: Instruments with passes of their own, and how many of the images they get.
+APART = {
+    "calibration": 1000,
+    "attention_stability": 256,
+    "representation_cka": 256,
+    "lesion": 128,
+    "hessian_spectrum": 32,
+}
+
+
+def main() -> None:
+    """Measure, one instrument after the other, and store each as it is ready."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--images", type=int, default=1000)
+    parser.add_argument("--out", type=Path, default=Path("runs/deit_tiny"))
+    parser.add_argument("--data", default="imagenet(full=False)")
+    parser.add_argument("--weights", default="")
+    options = parser.parse_args()
+    weights = options.weights or f"{os.environ['VITLAB_DATA']}/deit_tiny_patch16_224.safetensors"
+    model = zoo.load(f"timm/deit_tiny_patch16_224(weights={weights!r})").eval()
+    batches = batches_for(model, options.data, options.images)
+    start = time.monotonic()
+    for name, found in measure_together(ONE_PASS, model, batches).items():
+        found.save(options.out / name)
+    print(f"{len(ONE_PASS)} instruments in one pass: {time.monotonic() - start:.0f} s", flush=True)
+    for name, count in APART.items():
+        start = time.monotonic()
+        few = Batches(first(batches, count), batches.mean, batches.std, batches.classes, batches.fingerprint)
+        vitlab.measure(name, model, few).save(options.out / name)
+        print(f"{name} on {min(count, options.images)} images: {time.monotonic() - start:.0f} s", flush=True)
+
+
+def first(batches: Batches, count: int) -> list[object]:
+    """The first batches that hold so many images."""
+    kept, held = [], 0
+    for images, labels in batches:
+        if held >= count:
+            break
+        kept.append((images, labels))
+        held += len(images)
+    return kept
+
+
+if __name__ == "__main__":
+    main()
