@@ -13,7 +13,7 @@ from vitlab.reporting.drawing import COLOURS, add_line, empty_figure, labels
 
 def draw(measurements: Sequence[Measurement]) -> list[Any]:
     """Mean entropy by layer for each subject, between its 15th and 85th percentile, under log N."""
-    figure = empty_figure(finding(measurements), "layer", "entropy (nats), bands 15th to 85th percentile")
+    figure = empty_figure(finding(measurements), "layer", "entropy, nats (band: 15–85 %)")
     for index, measurement in enumerate(measurements):
         add_line(figure, measurement, "mean", index)
         _band(figure, measurement, index)
