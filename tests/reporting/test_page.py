@@ -31,7 +31,7 @@ def figures(page: str) -> list[dict]:
 def test_the_figure_holds_the_numbers(tmp_path: Path) -> None:
     page = report([measurement("one"), measurement("two")], tmp_path / "page.html").read_text()
     (figure,) = figures(page)
-    lines = {trace["name"]: trace for trace in figure["data"]}
+    lines = {trace.get("name"): trace for trace in figure["data"]}
     assert {"one", "two", "log N (uniform)"} <= set(lines)
     drawn = lines["one"]["y"]
     assert len(drawn["bdata"] if isinstance(drawn, dict) else drawn) > 0
