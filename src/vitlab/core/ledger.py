@@ -27,7 +27,8 @@ class _Ledger:
     watch: Callable[[str, int], None] | None
 
 
-_open: ContextVar[_Ledger] = ContextVar("ledger", default=_Ledger(None, None))
+_NONE = _Ledger(None, None)
+_open: ContextVar[_Ledger] = ContextVar("ledger", default=_NONE)
 
 
 @contextmanager
@@ -58,7 +59,7 @@ def step(name: str, total: int, find: Callable[[], Mapping[str, np.ndarray]]) ->
     """
     now = _open.get()
     path = None if now.folder is None else now.folder / f"{hashlib.sha256(name.encode()).hexdigest()[:24]}.npz"
-    found = _read(path) if path else None
+    found: Mapping[str, np.ndarray] | None = _read(path) if path else None
     if found is None:
         found = find()
         if path:
@@ -72,7 +73,7 @@ def step(name: str, total: int, find: Callable[[], Mapping[str, np.ndarray]]) ->
 
 
 def _read(path: Path) -> dict[str, np.ndarray] | None:
-    """The arrays of a finished step; None where there is no such file, or a damaged one: the step is then done again."""
+    """The arrays of a finished step; None where the file is missing or damaged: the step is then done again."""
     try:
         with np.load(path, allow_pickle=False) as pack:
             return {name: pack[name] for name in pack.files}

@@ -1,6 +1,7 @@
-"""Figures as plotly data: one look for all, and a default drawing chosen from the axis names.
+"""Figures as plotly data: one look for all, and the strokes that the drawings of `figures/` are made of.
 
-plotly is imported when a figure is drawn, so that measuring needs none.
+A drawing takes the Measurements of one kind, one for each model, the baseline first, and returns `Figure`s. plotly is
+imported when something is drawn, so that measuring needs none.
 """
 
 from __future__ import annotations
@@ -8,48 +9,60 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from vitlab.core.measurement import Measurement
 
-#: Okabe and Ito's colours, which the colour-blind can tell apart.
+#: Okabe and Ito's colours, which the colour-blind can tell apart, with a dash and a marker each for print in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+MARKERS = ("circle", "square", "diamond", "cross", "triangle-up", "x")
+GREY = "#888888"
+
+#: Maps of one sign and of two, both readable without colour vision.
+SEQUENTIAL, DIVERGING = "Viridis", "RdBu_r"
 
 
-def draw(kind: str, measurements: Sequence[Measurement]) -> list[Any]:
+@dataclass(frozen=True)
+class Figure:
+    """One figure of a report.
+
+    Args:
+        finding: its title: a sentence that says what is to be seen, with the number.
+        paper: the figure or table of the papers that it stands for, such as `CB Fig. 4`; empty where there is none.
+        plot: a plotly figure; the page adds title, colours of light and dark, and the buttons.
+    """
+
+    finding: str
+    paper: str
+    plot: Any
+
+
+def draw(kind: str, measurements: Sequence[Measurement]) -> list[Figure]:
     """The figures of one kind: its own drawing in `figures/`, else the default one."""
     name = f"vitlab.reporting.figures.{kind}"
-    if importlib.util.find_spec(name) is not None:
-        figures: list[Any] = importlib.import_module(name).draw(measurements)
+    if kind.isidentifier() and importlib.util.find_spec(name) is not None:
+        figures: list[Figure] = importlib.import_module(name).draw(measurements)
         return figures
-    return default_drawing(measurements)
+    from vitlab.reporting.default_drawing import draw_by_axes
+
+    return draw_by_axes(measurements)
 
 
-def default_drawing(measurements: Sequence[Measurement]) -> list[Any]:
-    """One figure for each value: a line over its first axis for each subject, averaged over the others."""
-    first = measurements[0]
-    figures = []
-    for name, value in first.values.items():
-        if np.ndim(value) == 0 or not np.issubdtype(np.asarray(value).dtype, np.number):
-            continue
-        axis = first.dims[name][0]
-        figure = empty_figure(f"{name} by {axis}", axis, name)
-        for index, measurement in enumerate(measurements):
-            if name in measurement.values:
-                add_line(figure, measurement, name, index)
-        figures.append(figure)
-    return figures
+def empty_plot(x: str, y: str, *, height: int = 420) -> Any:
+    """A plotly figure with the look that all share.
 
-
-def empty_figure(title: str, x: str, y: str) -> Any:
-    """A figure with the look that all share."""
+    Args:
+        x, y: what stands along the axes, with the unit.
+        height: in pixels.
+    """
     import plotly.graph_objects as go
 
-    figure = go.Figure()
-    figure.update_layout(
-        title={"text": title, "x": 0, "xanchor": "left", "y": 0.97, "yanchor": "top", "font": {"size": 17}},
+    plot = go.Figure()
+    plot.update_layout(
         xaxis_title=x,
         yaxis_title=y,
         colorway=COLOURS,
@@ -57,30 +70,128 @@ def empty_figure(title: str, x: str, y: str) -> Any:
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         font={"family": "system-ui, sans-serif", "size": 14},
-        margin={"l": 64, "r": 40, "t": 96, "b": 48},
+        margin={"l": 64, "r": 24, "t": 40, "b": 48},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"},
         hovermode="x unified",
-        modebar={"orientation": "v", "bgcolor": "rgba(0,0,0,0)"},
-        height=420,
+        height=height,
     )
-    figure.update_xaxes(gridcolor="rgba(128,128,128,0.2)")
-    figure.update_yaxes(gridcolor="rgba(128,128,128,0.2)")
-    return figure
+    plot.update_xaxes(gridcolor="rgba(128,128,128,0.2)", zeroline=False, automargin=True)
+    plot.update_yaxes(gridcolor="rgba(128,128,128,0.2)", zeroline=False, automargin=True)
+    return plot
 
 
-def add_line(figure: Any, measurement: Measurement, value: str, index: int, **style: Any) -> None:
-    """One value of one subject over its first axis; other axes are averaged."""
+def side_by_side(titles: Sequence[str], x: str, y: str, *, height: int = 420) -> Any:
+    """A row of panels with the same look, one for each title: heat maps of several models."""
+    from plotly.subplots import make_subplots
+
+    look = empty_plot(x, y, height=height).layout
+    plot = make_subplots(cols=len(titles), subplot_titles=[plain(title) for title in titles], horizontal_spacing=0.08)
+    for key in ("template", "paper_bgcolor", "plot_bgcolor", "font", "margin", "legend", "height"):
+        plot.layout[key] = look[key]
+    plot.update_layout(colorway=COLOURS, margin_t=64)
+    plot.update_xaxes(title_text=x, gridcolor="rgba(128,128,128,0.2)", zeroline=False, automargin=True)
+    plot.update_yaxes(gridcolor="rgba(128,128,128,0.2)", zeroline=False, automargin=True)
+    plot.update_yaxes(title_text=y, col=1)
+    return plot
+
+
+def line(plot: Any, x: Sequence[Any], y: Any, name: str, index: int, *, error: Any = None, **style: Any) -> None:
+    """A line with markers for the model of that index, with 95 % bars where standard errors are given."""
     import plotly.graph_objects as go
 
-    array = np.asarray(measurement.values[value], dtype=float)
-    y = array if array.ndim == 1 else np.nanmean(array.reshape(len(array), -1), axis=1)
-    line = {"color": COLOURS[index % len(COLOURS)], **style.pop("line", {})}
-    trace = {"name": measurement.subject, "mode": "lines+markers", **style}
-    figure.add_trace(go.Scatter(x=labels(measurement, value), y=y, line=line, **trace))
+    bars = None if error is None else {"type": "data", "array": 1.96 * np.asarray(error, dtype=float), "thickness": 1}
+    stroke = {"color": colour(index), "dash": DASHES[index % len(DASHES)], **style.pop("line", {})}
+    look = {"mode": "lines+markers", "marker": {"symbol": MARKERS[index % len(MARKERS)], "size": 7}, **style}
+    plot.add_trace(go.Scatter(x=list(x), y=_numbers(y), name=plain(name), line=stroke, error_y=bars, **look))
 
 
-def labels(measurement: Measurement, name: str) -> list[Any]:
-    """What stands along the first axis of a value: layers are numbered from 1, as in the papers."""
-    axis = measurement.dims[name][0]
-    count = len(measurement.values[name])
-    return list(range(1, count + 1)) if axis == "layer" else list(measurement.axes.get(axis, range(count)))
+def band(plot: Any, x: Sequence[Any], low: Any, high: Any, index: int, **where: Any) -> None:
+    """The region between two curves, in the colour of the model of that index."""
+    import plotly.graph_objects as go
+
+    edge = [*_numbers(high), *_numbers(low)[::-1]]
+    look = {"mode": "lines", "fill": "toself", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
+    shade = _transparent(colour(index), 0.14)
+    plot.add_trace(go.Scatter(x=[*x, *list(x)[::-1]], y=edge, fillcolor=shade, **look), **where)
+
+
+def bars(plot: Any, x: Sequence[Any], y: Any, name: str, index: int, *, error: Any = None, **style: Any) -> None:
+    """Bars for the model of that index, with 95 % bars where standard errors are given."""
+    import plotly.graph_objects as go
+
+    whiskers = None if error is None else {"type": "data", "array": 1.96 * np.asarray(error, dtype=float)}
+    look = {"marker_color": colour(index), **style}
+    plot.add_trace(go.Bar(x=list(x), y=_numbers(y), name=plain(name), error_y=whiskers, **look))
+
+
+def heat_map(
+    plot: Any, z: Any, x: Sequence[Any], y: Sequence[Any], *, panel: int = 0, diverging: bool = False, **style: Any
+) -> None:
+    """A heat map in one panel; a diverging one has its middle at zero. The first row of `z` is drawn at the bottom."""
+    import plotly.graph_objects as go
+
+    look: dict[str, Any] = {"colorscale": DIVERGING if diverging else SEQUENTIAL, "showscale": panel == 0, **style}
+    if diverging and "zmid" not in look:
+        look["zmid"] = 0
+    where = {} if plot._grid_ref is None else {"row": 1, "col": panel + 1}
+    plot.add_trace(go.Heatmap(z=np.asarray(z, dtype=float).tolist(), x=list(x), y=list(y), **look), **where)
+
+
+def reference(plot: Any, x: Sequence[Any], y: Any, name: str, **where: Any) -> None:
+    """A grey dotted line that the models are held against: a bound, a diagonal, a published number."""
+    import plotly.graph_objects as go
+
+    stroke = {"dash": "dot", "color": GREY}
+    plot.add_trace(go.Scatter(x=list(x), y=_numbers(y), name=plain(name), mode="lines", line=stroke), **where)
+
+
+def colour(index: int) -> str:
+    """The colour of the model of that index."""
+    return COLOURS[index % len(COLOURS)]
+
+
+def plain(text: str) -> str:
+    """A name as plotly shows it, which would read some tags as markup."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def by_layer(measurement: Measurement, name: str) -> np.ndarray:
+    """A value over its first axis, averaged over the others; NaN where there is nothing."""
+    array = np.asarray(measurement.values[name], dtype=float)
+    flat = array.reshape(len(array), -1)
+    counts = np.isfinite(flat).sum(1)
+    mean: np.ndarray = np.where(np.isfinite(flat), flat, 0).sum(1) / np.where(counts, counts, np.nan)
+    return mean
+
+
+def labels(measurement: Measurement, name: str, axis: int = 0) -> list[Any]:
+    """What stands along an axis of a value: layers and heads are numbered from 1, as in the papers."""
+    called = measurement.dims[name][axis]
+    count = np.shape(measurement.values[name])[axis]
+    if called in ("layer", "head", "other_layer"):
+        return list(range(1, count + 1))
+    return list(measurement.axes.get(called, range(count)))
+
+
+def compared(values: Sequence[float], what: str, unit: str = "", *, digits: int = 3, names: Sequence[str] = ()) -> str:
+    """A finding in one sentence: the first model's number, and how far the others lie from it.
+
+    >>> compared([3.7, 3.85], "Entropy in the deep half", "nats", names=["plain", "CB"])
+    'Entropy in the deep half: 3.7 nats for plain; CB +0.15'
+    """
+    base = f"{what}: {values[0]:.{digits}g}{f' {unit}' if unit else ''}"
+    if len(values) == 1:
+        return base
+    pairs = zip(names[1:], values[1:], strict=True)
+    others = ", ".join(f"{name} {value - values[0]:+.{digits}g}" for name, value in pairs)
+    return f"{base} for {names[0]}; {others}"
+
+
+def _numbers(values: Any) -> list[float | None]:
+    """Numbers as JSON knows them: what is not finite is a gap."""
+    return [float(value) if np.isfinite(value) else None for value in np.asarray(values, dtype=float).ravel()]
+
+
+def _transparent(hex_colour: str, share: float) -> str:
+    red, green, blue = (int(hex_colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{share})"
