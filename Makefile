@@ -5,7 +5,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 CORES := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test test-slow check setup clean
+.PHONY: demo test test-slow check docs setup clean
 
 demo: $(VENV)/.core
 	$(RUN) -m vitlab demo
@@ -23,6 +23,10 @@ check: $(VENV)/.dev
 	$(RUN) -m pytest -q tests/test_layers.py
 	$(RUN) -m pytest -q --doctest-modules src/vitlab
 
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
+	@echo build/site/index.html
+
 setup: $(VENV)/.dev
 
 $(VENV)/.core: pyproject.toml
@@ -35,5 +39,9 @@ $(VENV)/.dev: $(VENV)/.core
 	$(RUN) -m pip install --quiet --editable ".[dev]"
 	touch $@
 
+$(VENV)/.docs: $(VENV)/.core
+	$(RUN) -m pip install --quiet --editable ".[docs]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,6 +1,6 @@
 """What each part costs: forward + backward of ViT-S/16 with it, relative to the plain model, in one run.
 
-python benchmarks/parts.py [--batch 256] [--compile] [--parts ContextBroadcast,...] [--json PATH]
+python benchmarks/parts.py [--batch 256] [--compile] [--parts "ContextBroadcast;..."] [--json PATH]
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from vitlab.losses.attention_diversification import attention_diversification
 
 PARTS = {
     "ContextBroadcast": "ContextBroadcast",
+    "ContextBroadcast, upper half": "ContextBroadcast(blocks='upper')",
     "ScaledContextBroadcast": "ScaledContextBroadcast",
     "GatedContextBroadcast": "GatedContextBroadcast",
     "HybridContextBroadcast": "HybridContextBroadcast",
@@ -36,7 +37,7 @@ def main() -> None:
     cuda = torch.cuda.is_available()
     parser.add_argument("--batch", type=int, default=256 if cuda else 4)
     parser.add_argument("--model", default="timm/vit_small_patch16_224")
-    parser.add_argument("--parts", default=",".join([*PARTS, "ADL"]))
+    parser.add_argument("--parts", default=";".join([*PARTS, "ADL"]), help="names, separated by semicolons")
     parser.add_argument("--repeats", type=int, default=9 if cuda else 5)
     parser.add_argument("--inner", type=int, default=10 if cuda else 1)
     parser.add_argument("--compile", action="store_true")
@@ -44,7 +45,7 @@ def main() -> None:
     options = parser.parse_args()
     device = "cuda" if cuda else "cpu"
     torch._dynamo.config.recompile_limit = 64
-    names = options.parts.split(",")
+    names = options.parts.split(";")
     images = torch.randn(options.batch, 3, 224, 224, device=device)
     labels = torch.randint(0, 1000, (options.batch,), device=device)
 

@@ -1,9 +1,13 @@
 """Images a second of every corruption, ours against imagecorruptions-imaug, the authors' code as packaged.
 
     PYTHONPATH=src python benchmarks/stress.py [--json PATH] [--images 16] [--repeats 5] [--threads 2] [--severity 3]
+    PYTHONPATH=src python benchmarks/stress.py --device cuda      # the reference need not be installed
+    PYTHONPATH=src python benchmarks/stress.py --store-reference  # measures stress_reference.json anew
 
-On a CPU: the same images through both, interleaved, and the ratio of the medians. On a GPU (chosen where there is one;
-`--device cpu` overrides): our rates, and their ratio to `STORED`, the reference's rate on one core of another machine.
+On a CPU: the same uint8 images through both, in turn, and the median of the ratios of a round. On a GPU (chosen where
+there is one; `--device cpu` overrides): our rates on images that lie there, over the reference's of one core of
+another machine, which is in stress_reference.json with what it was measured on. `--type float` gives ours the same
+images as floats in [0, 1].
 """
 
 from __future__ import annotations
@@ -11,59 +15,25 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import statistics
 import time
 import warnings
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+import timing
 import torch
 
 from vitlab.corruptions import CORRUPTIONS, EXTRA, corrupt
+from vitlab.data.scenes import draw_scenes
 
-#: Images a second of the reference, 224×224 at severity 3, one core of an AMD EPYC, by CPU time.
-STORED: dict[str, float] = {
-    "gaussian_noise": 214.7,
-    "shot_noise": 95.8,
-    "impulse_noise": 329.1,
-    "defocus_blur": 445.2,
-    "glass_blur": 104.7,
-    "motion_blur": 182.2,
-    "zoom_blur": 16.6,
-    "snow": 143.2,
-    "frost": 185.4,
-    "fog": 576.0,
-    "brightness": 52.6,
-    "contrast": 599.3,
-    "elastic_transform": 85.4,
-    "pixelate": 3344.1,
-    "jpeg_compression": 2708.9,
-    "speckle_noise": 318.0,
-    "gaussian_blur": 378.7,
-    "spatter": 188.5,
-    "saturate": 52.5,
-}
-
-
-def scenes(count: int, size: int) -> torch.Tensor:
-    """(count, 3, size, size) uint8: the embedded pictures, so that nothing needs to be downloaded."""
-    from vitlab.data.scenes import draw_scenes
-
-    return draw_scenes(count, size=size).images
-
-
-def seconds(call: Callable[[], object], device: str) -> float:
-    if device != "cpu":
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    call()
-    if device != "cpu":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
+STORED = Path(__file__).with_name("stress_reference.json")
+WARM_UPS = 3  # a GPU's memory and kernels are made in the first calls
 
 
 def reference(name: str, severity: int, images: torch.Tensor) -> Callable[[], object]:
+    """The authors' code on every image; it takes channels last, which is not part of the time."""
     import imagecorruptions
 
     arrays = list(images.permute(0, 2, 3, 1).contiguous().numpy())
@@ -71,86 +41,119 @@ def reference(name: str, severity: int, images: torch.Tensor) -> Callable[[], ob
 
 
 def measure(name: str, images: torch.Tensor, options: argparse.Namespace) -> dict[str, float]:
-    """Median rates and their spread (half of the interquartile range over the median)."""
-    pixels = images.to(options.device).float() / 255
-    calls: dict[str, Callable[[], object]] = {"ours": lambda: corrupt(pixels, name, options.severity)}
+    """Median rates, and the median and range of our rate over the reference's."""
+    pixels = images.to(options.device)
+    pixels = pixels.float() / 255 if options.type == "float" else pixels
+    runs: dict[str, Callable[[], object]] = {"ours": lambda: corrupt(pixels, name, options.severity)}
     if options.device == "cpu":
-        calls["reference"] = reference(name, options.severity, images)
-    for call in calls.values():
-        call()
-    times: dict[str, list[float]] = {who: [] for who in calls}
-    for _ in range(options.repeats):
-        for who, call in calls.items():
-            times[who].append(seconds(call, options.device))
-    row = {}
-    for who, all_times in times.items():
-        low, middle, high = np.quantile(all_times, [0.25, 0.5, 0.75])
-        row[who], row[f"{who}_spread"] = len(images) / middle, (high - low) / (2 * middle)
-    against = row.get("reference", STORED.get(name, float("nan")))
-    return {**row, "ratio": row["ours"] / against}
+        runs["reference"] = reference(name, options.severity, images)
+    for _ in range(WARM_UPS - 1):
+        runs["ours"]()
+    times = timing.interleaved(runs, options.repeats, device=options.device)
+    ours = np.array(times["ours"]) / len(images)
+    theirs = np.array(times["reference"]) / len(images) if "reference" in times else 1 / stored_rate(name, options)
+    return {
+        "ours": 1 / float(np.median(ours)),
+        "reference": 1 / float(np.median(theirs)),
+        "ratio": float(np.median(theirs / ours)),
+        "low": float(np.min(theirs / ours)),
+        "high": float(np.max(theirs / ours)),
+    }
 
 
-def core_rates(images: torch.Tensor, severity: int) -> dict[str, float]:
-    """The reference's images a second of CPU time, for `STORED`."""
+def stored_rate(name: str, options: argparse.Namespace) -> float:
+    """Images a second of the reference on one core; not a number for sizes and severities that were not measured."""
+    stored = json.loads(STORED.read_text(encoding="utf-8"))
+    same = (stored["size"], stored["severity"]) == (options.size, options.severity)
+    return float(stored["rates"][name]) if same else float("nan")
+
+
+def store_reference(images: torch.Tensor, options: argparse.Namespace) -> None:
+    """Write the reference's images a second of CPU time, the median of the repeats, and what they were measured on."""
+    import cv2
+
+    cv2.setNumThreads(1)
     rates = {}
     for name in CORRUPTIONS + EXTRA:
-        call = reference(name, severity, images)
+        call = reference(name, options.severity, images)
         call()
         spent = []
-        for _ in range(5):
+        for _ in range(options.repeats):
             start = time.process_time()
             call()
             spent.append(time.process_time() - start)
-        rates[name] = round(len(images) / statistics.median(spent), 1)
-    return rates
+        rates[name] = round(len(images) / float(np.median(spent)), 1)
+    packages = ("imagecorruptions-imaug", "numpy", "scipy", "scikit-image", "opencv-python", "pillow")
+    record = {
+        "what": "images a second of CPU time of imagecorruptions-imaug, one core",
+        "chip": chip("cpu"),
+        "versions": {package: version(package) for package in packages},
+        "size": options.size,
+        "severity": options.severity,
+        "rates": rates,
+    }
+    STORED.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def chip(device: str) -> str:
+    """The name of the processor, as the machine tells it."""
+    if device != "cpu":
+        return torch.cuda.get_device_name()
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
 
 
 def show(rows: dict[str, dict[str, float]], geometric_mean: float, options: argparse.Namespace) -> None:
-    cpu = options.device == "cpu"
-    print("same machine, interleaved" if cpu else "CROSS-MACHINE: our GPU against a stored rate of one CPU core")
-    print(f"{'corruption':18s} {'ours /s':>11s} {'±':>5s} {'reference /s':>13s} {'±':>5s} {'ratio':>8s}")
+    same = "same machine, in turn" if options.device == "cpu" else "CROSS-MACHINE: the reference on one core elsewhere"
+    print(f"{chip(options.device)}, {options.type}; {same}")
+    print(f"{'corruption':18s} {'ours /s':>11s} {'reference /s':>13s} {'ratio':>8s}   range")
     for name, row in rows.items():
-        rate, spread = row.get("reference", STORED.get(name, float("nan"))), row.get("reference_spread", 0.0)
         print(
-            f"{name:18s} {row['ours']:11.1f} {row['ours_spread']:5.0%} {rate:13.1f} {spread:5.0%} {row['ratio']:7.1f}x"
+            f"{name:18s} {row['ours']:11.1f} {row['reference']:13.1f} {row['ratio']:7.1f}x"
+            f"   {row['low']:.1f} to {row['high']:.1f}"
         )
     worst = min(rows, key=lambda name: rows[name]["ratio"])
-    print(f"geometric mean {geometric_mean:.1f}x, least {rows[worst]['ratio']:.1f}x ({worst})")
+    print(f"geometric mean {geometric_mean:.2f}x, least {rows[worst]['ratio']:.2f}x ({worst})")
 
 
-def main() -> None:
+def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--images", type=int, help="in a batch: 16, or 256 on a GPU")
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--severity", type=int, default=3)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--only", nargs="*", default=CORRUPTIONS + EXTRA)
-    parser.add_argument("--core-rates", action="store_true", help="print the table for STORED and stop")
-    options = parser.parse_args()
+    parser.add_argument("--type", choices=("uint8", "float"), default="uint8", help="of the images that ours takes")
+    parser.add_argument("--only", nargs="*", choices=CORRUPTIONS + EXTRA, default=CORRUPTIONS + EXTRA)
+    parser.add_argument("--store-reference", action="store_true", help="write stress_reference.json and stop")
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = parse()
     warnings.filterwarnings("ignore")
     torch.set_num_threads(options.threads)
-    images = scenes(options.images or (16 if options.device == "cpu" else 256), options.size)
-    if options.core_rates:
-        print(json.dumps(core_rates(images, options.severity), indent=4))
+    images = draw_scenes(options.images or (16 if options.device == "cpu" else 256), size=options.size).images
+    if options.store_reference:
+        store_reference(images, options)
         return
     rows = {name: measure(name, images, options) for name in options.only}
     geometric_mean = float(np.exp(np.mean([np.log(row["ratio"]) for row in rows.values()])))
     show(rows, geometric_mean, options)
     if options.json:
-        settings = {key: str(value) for key, value in vars(options).items() if key != "json"}
-        chip = torch.cuda.get_device_name() if options.device != "cpu" else platform.processor()
         record = {
-            "settings": settings,
+            "settings": {key: str(value) for key, value in vars(options).items() if key not in ("json", "only")},
             "torch": torch.__version__,
-            "chip": chip,
+            "chip": chip(options.device),
             "cross_machine": options.device != "cpu",
             "geometric_mean": geometric_mean,
             "rows": rows,
         }
-        options.json.write_text(json.dumps(record, indent=2))
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,13 +2,15 @@
 
     VITLAB_DATA=... python examples/look_inside_deit_tiny.py --images 1000 --out runs/deit_tiny
 
-Needs the weights as `deit_tiny_patch16_224.safetensors` and an ImageNet folder below VITLAB_DATA.
+Needs the weights as `deit_tiny_patch16_224.safetensors` and an ImageNet folder below VITLAB_DATA. `--smoke` looks into
+a tiny random model on embedded scenes instead, which shows that it runs.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -35,6 +37,9 @@ APART = {
     "hessian_spectrum": 32,
 }
 
+SMOKE = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=48, depth=2, num_classes=25)"
+SMOKE_DATA = "scenes(train=1, test=32)"
+
 
 def main() -> None:
     """Measure, one instrument after the other, and store each as it is ready."""
@@ -43,9 +48,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/deit_tiny"))
     parser.add_argument("--data", default="imagenet(full=False)")
     parser.add_argument("--weights", default="")
+    parser.add_argument("--smoke", action="store_true", help="a tiny random model on 32 embedded scenes")
     options = parser.parse_args()
-    weights = options.weights or f"{os.environ['VITLAB_DATA']}/deit_tiny_patch16_224.safetensors"
-    model = zoo.load(f"timm/deit_tiny_patch16_224(weights={weights!r})").eval()
+    if options.smoke:
+        options.data, options.images = SMOKE_DATA, 32
+    model = zoo.load(SMOKE if options.smoke else deit_tiny(options.weights), seed=0).eval()
     batches = batches_for(model, options.data, options.images)
     start = time.monotonic()
     for name, found in measure_together(ONE_PASS, model, batches).items():
@@ -56,6 +63,16 @@ def main() -> None:
         few = Batches(first(batches, count), batches.mean, batches.std, batches.classes, batches.fingerprint)
         vitlab.measure(name, model, few).save(options.out / name)
         print(f"{name} on {min(count, options.images)} images: {time.monotonic() - start:.0f} s", flush=True)
+
+
+def deit_tiny(weights: str) -> str:
+    """The expression of DeiT-Ti with the weights of a file."""
+    if not weights and "VITLAB_DATA" not in os.environ:
+        sys.exit(
+            "no weights: give --weights FILE.safetensors, set VITLAB_DATA to the folder of the data, or try --smoke"
+        )
+    weights = weights or f"{os.environ['VITLAB_DATA']}/deit_tiny_patch16_224.safetensors"
+    return f"timm/deit_tiny_patch16_224(weights={weights!r})"
 
 
 def first(batches: Batches, count: int) -> list[object]:

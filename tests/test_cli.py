@@ -2,27 +2,73 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
+import signal
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from vitlab.core import plugins
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3, num_classes=25)"
+FEW = ("--data", "scenes(train=1, test=64)", "--images", "4")
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 
 
 def vitlab(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
     command = [sys.executable, "-m", "vitlab", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder or ROOT, check=False)
+    return subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=folder or ROOT, check=False)
+
+
+def on_a_terminal(*arguments: str, folder: Path, stop_at: str = "") -> tuple[int, str, str]:
+    """Exit code, stdout (a pipe) and what was drawn on a terminal of 160 columns; Ctrl-C when a word appears there."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
+    told = {**environment(), "TERM": "xterm", "COLUMNS": "160"}
+    command = [sys.executable, "-m", "vitlab", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=slave, env=told, cwd=folder, text=True)
+    os.close(slave)
+    drawn = b""
+    while block := _read(master):
+        drawn += block
+        if stop_at and stop_at.encode() in drawn:
+            process.send_signal(signal.SIGINT)
+            stop_at = ""
+    printed, _ = process.communicate()
+    return process.returncode, printed, drawn.decode()
+
+
+def _read(master: int) -> bytes:
+    try:
+        return os.read(master, 65536)
+    except OSError:  # how Linux says that the other end is closed
+        return b""
 
 
 def test_help_names_the_verbs() -> None:
     text = vitlab("--help").stdout
     assert all(verb in text for verb in ("list", "describe", "measure", "stress", "train", "report", "demo"))
+    assert "Exit codes: 0 done, 1 an error of vitlab itself, 2 a mistake" in " ".join(text.split())
+    bare = vitlab()
+    assert bare.returncode == 0 and bare.stdout == text
+
+
+@pytest.mark.parametrize("verb", ["list", "describe", "measure", "stress", "train", "report"])
+def test_every_verb_can_be_quiet_and_speak_json(verb: str) -> None:
+    text = vitlab(verb, "--help").stdout
+    assert "--json" in text and "--quiet" in text
 
 
 @pytest.mark.parametrize(
@@ -43,6 +89,35 @@ def test_list_prints_one_full_name_a_line_off_a_terminal(kind: str, name: str) -
     assert name in json.loads(vitlab("list", kind, "--json").stdout)
 
 
+@pytest.mark.parametrize(("kind", "known"), [("instruments", plugins.instruments), ("stress", plugins.stress_tests)])
+def test_cards_are_listed(kind: str, known) -> None:
+    """As the modules say them when they are imported; the listing reads them without."""
+    import importlib
+    from dataclasses import asdict
+
+    listed = json.loads(vitlab("list", kind, "--json").stdout)
+    for name, module in known().items():
+        card = asdict(importlib.import_module(module).CARD)
+        assert {**card, **listed[name], "needs": card["needs"]} == card
+        assert tuple(listed[name].get("needs", ())) == card["needs"]
+
+
+def test_a_terminal_shows_cards(tmp_path: Path) -> None:
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "vitlab", "list", "stress"]
+    told = {**environment(), "COLUMNS": "400", "TERM": "xterm", "NO_COLOR": "1"}
+    process = subprocess.Popen(command, stdout=slave, stderr=slave, env=told)
+    os.close(slave)
+    text = b""
+    while block := _read(master):
+        text += block
+    assert process.wait() == 0
+    (row,) = (line for line in text.decode().splitlines() if line.strip().startswith("occlusion"))
+    said = " ".join(row.split())
+    assert "Accuracy under a centre mask" in said and "CB Table 8" in said and "7 by default" in said
+    assert said.endswith("labels")
+
+
 def test_the_families_are_counted() -> None:
     count = int(vitlab("list", "families").stderr.split()[0])
     assert count >= 34
@@ -56,29 +131,66 @@ def test_describe_says_family_weights_and_seams() -> None:
 
 
 def test_measure_and_report(tmp_path: Path) -> None:
-    found = vitlab("measure", TINY, "--with", "attention_entropy,calibration(bins=5)", "--images", "4", folder=tmp_path)
+    found = vitlab("measure", TINY, "--with", "attention_entropy,calibration(bins=5)", *FEW, folder=tmp_path)
     assert found.returncode == 0, found.stderr
     paths = found.stdout.split()
     assert len(paths) == 2 and all((tmp_path / path).exists() for path in paths)
     stamp = (tmp_path / paths[0]).stat().st_mtime_ns
-    again = vitlab("measure", TINY, "--with", "attention_entropy", "--images", "4", folder=tmp_path)
+    again = vitlab("measure", TINY, "--with", "attention_entropy", *FEW, folder=tmp_path)
     assert again.returncode == 0 and (tmp_path / paths[0]).stat().st_mtime_ns == stamp, "measured again"
     made = vitlab("report", "runs/measure", "-o", "page.html", folder=tmp_path)
     assert made.returncode == 0, made.stderr
     assert "attention_entropy" in (tmp_path / "page.html").read_text()
+    said = json.loads(vitlab("report", "runs/measure", "-o", "page.html", "--json", folder=tmp_path).stdout)
+    assert said == {"path": "page.html", "measurements": 2}
+
+
+def test_json_and_repeats(tmp_path: Path) -> None:
+    asked = ("measure", TINY, "--with", "calibration,attention_entropy", *FEW, "--repeats", "2", "--json", "--quiet")
+    found = vitlab(*asked, folder=tmp_path)
+    assert found.returncode == 0 and not found.stderr
+    rows = json.loads(found.stdout)
+    assert [Path(row["path"]).name for row in rows] == [
+        f"{kind}.part{part}of2.json" for kind in ("calibration", "attention_entropy") for part in (1, 2)
+    ]
+    for row in rows:
+        stored = np.load((tmp_path / row["path"]).with_suffix(".npz"))
+        single = {name: float(stored[name]) for name in stored.files if not stored[name].ndim}
+        assert row["values"] == single and row["subject"] == TINY
+        assert json.loads((tmp_path / row["path"]).read_text())["kind"] == row["kind"]
+    assert "nll" in rows[0]["values"] and rows[0]["values"] != rows[1]["values"]
+
+
+def test_numbers_that_json_cannot_say_are_null(tmp_path: Path) -> None:
+    asked = ("stress", TINY, "--with", "corruptions(names='fog', severities=1)", *FEW, "--json")
+    found = vitlab(*asked, folder=tmp_path)
+    (row,) = json.loads(found.stdout, parse_constant=pytest.fail)
+    assert row["values"]["mce"] is None and 0 <= row["values"]["mean_accuracy"] <= 1
+
+
+def test_progress_is_drawn_on_a_terminal_and_results_are_printed_beside_it(tmp_path: Path) -> None:
+    asked = ("stress", TINY, "--with", "occlusion,corruptions", *FEW)
+    code, printed, drawn = on_a_terminal(*asked, folder=tmp_path, stop_at="_noise at")
+    assert code == 130 and "vitlab: interrupted" in drawn and "Traceback" not in drawn
+    assert [Path(line).name for line in printed.splitlines()] == ["occlusion.json"]
+    assert f"corruptions of {TINY[:20]}" in drawn and "/76" in drawn and "0:00:" in drawn and "1/2" in drawn
+    code, printed, drawn = on_a_terminal(*asked, folder=tmp_path)
+    assert code == 0 and [Path(line).stem for line in printed.splitlines()] == ["occlusion", "corruptions"]
+    code, printed, drawn = on_a_terminal(*asked, "--quiet", folder=tmp_path)
+    assert code == 0 and len(printed.splitlines()) == 2 and not drawn
 
 
 def test_stress(tmp_path: Path) -> None:
     asked = (
         "corruptions(names=('fog', 'snow'), severities=3),patch_shuffle(seed=1, grids=(2, 4)),shape_texture(count=9)"
     )
-    found = vitlab("stress", TINY, "--with", asked, "--images", "4", folder=tmp_path)
+    found = vitlab("stress", TINY, "--with", asked, *FEW, folder=tmp_path)
     assert found.returncode == 0, found.stderr
     paths = [tmp_path / path for path in found.stdout.split()]
     assert [path.stem.partition("-")[0] for path in paths] == ["corruptions", "patch_shuffle", "shape_texture"]
     assert json.loads(paths[1].read_text())["settings"]["grids"] == [2, 4]
     stamps = [path.stat().st_mtime_ns for path in paths]
-    assert vitlab("stress", TINY, "--with", asked, "--images", "4", folder=tmp_path).returncode == 0
+    assert vitlab("stress", TINY, "--with", asked, *FEW, folder=tmp_path).returncode == 0
     assert [path.stat().st_mtime_ns for path in paths] == stamps, "measured again"
 
 
@@ -87,6 +199,8 @@ def test_train(tmp_path: Path) -> None:
     found = vitlab(*arguments, folder=tmp_path)
     assert found.returncode == 0, found.stderr
     assert "top1" in found.stdout and (tmp_path / "run/model.safetensors").exists()
+    row = json.loads(vitlab(*arguments, "--json", "--quiet", folder=tmp_path).stdout)
+    assert row["top1"] == json.loads((tmp_path / "run/metrics.jsonl").read_text().splitlines()[-1])["top1"]
 
 
 @pytest.mark.parametrize(
@@ -103,6 +217,13 @@ def test_train(tmp_path: Path) -> None:
         (("train", "qick"), "did you mean 'quick'"),
         (("train", "quick", "--set", "optimizer.lrr=1"), "lr"),
         (("report", "nowhere"), "nowhere"),
+        (("measure", TINY, "--imges", "4"), "--images"),
+        (("measure", TINY, "--images", "many"), "'--images'"),
+        (("measure", TINY, "--images", "2", "--repeats", "3"), "repeats=3"),
+        (("measure",), "models"),
+        (("measrue", TINY), "Did you mean 'measure'"),
+        (("measure", TINY, *FEW, "--out", "/dev/null/x"), "/dev/null/x"),
+        (("stress", TINY, "--with", "imagenet_c", "--root", "nowhere"), "--root"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:

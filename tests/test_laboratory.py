@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
+import pytest
 import torch
 
 import vitlab
 from vitlab import laboratory, zoo
-from vitlab.core.measurement import Measurement
+from vitlab.core.ledger import step
+from vitlab.core.measurement import Card, Measurement
+from vitlab.data.catalogue import open_data
+from vitlab.stress_tests import corruptions
 
 TINY = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3, num_classes=25)"
 
 
+FEW = "scenes(train=1, test=16)"
+
+
 def measured(model: str, name: str, out: Path, images: int = 4) -> tuple[Path, Measurement]:
-    (path,) = laboratory.measure([model], [name], out, images=images, show=False)
+    (path,) = laboratory.measure([model], [name], out, data=FEW, images=images, show=False)
     return path, Measurement.load(path)
 
 
@@ -38,3 +53,178 @@ def test_new_weights_in_the_same_file_are_measured_again(tmp_path: Path) -> None
     zoo.save(model, TINY, str(path))
     _, second = measured(f"file/{path}", "attention_entropy", tmp_path / "out")
     assert (first.values["mean"] != second.values["mean"]).all()
+
+
+# -- interrupted and resumed ------------------------------------------------------------------------------------------
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def killed_after(steps: int, out: Path) -> int:
+    """Start `vitlab stress` in a process of its own, kill -9 it after some steps; how many were finished."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "vitlab", "stress", TINY, "--data", FEW, "--images", "4", "--out", str(out)]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 120
+    while len(list(out.rglob("*.npz"))) < steps and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not list(out.rglob("*.json")), "it was faster than the kill"
+    return len(list(out.rglob("*.steps/*.npz")))
+
+
+def test_kill_9_loses_no_finished_corruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished = killed_after(20, tmp_path / "killed")
+    assert 20 <= finished < 76
+    done: list[tuple[str, int]] = []
+
+    def counted(images, name, severity, **settings):
+        done.append((name, severity))
+        return corrupt(images, name, severity, **settings)
+
+    corrupt = corruptions.corrupt
+    monkeypatch.setattr(corruptions, "corrupt", counted)
+    (path,) = laboratory.stress([TINY], ["corruptions"], tmp_path / "killed", data=FEW, images=4, show=False)
+    assert len(done) == len(set(done)) == 76 - finished  # the untouched images were among the first steps
+    (whole,) = laboratory.stress([TINY], ["corruptions"], tmp_path / "whole", data=FEW, images=4, show=False)
+    found, expected = Measurement.load(path), Measurement.load(whole)
+    for name, value in expected.values.items():
+        np.testing.assert_array_equal(found.values[name], value, err_msg=name)
+    assert sorted(file.suffix for file in path.parent.iterdir()) == [".json", ".npz"], "steps are gone"
+
+
+# -- tests that eat images, files, or nothing -------------------------------------------------------------------------
+
+
+def fake(monkeypatch: pytest.MonkeyPatch, needs: tuple[str, ...], **defaults: object) -> tuple[laboratory.Kind, list]:
+    """A kind with one test that notes what it is fed; it takes two steps, and stops at the second when told to."""
+    fed: list = []
+
+    def look(model, batches, stop=False):
+        def second():
+            if stop:
+                raise KeyboardInterrupt
+            fed.append("second")
+            return {"x": np.array(2.0)}
+
+        step("first", 2, lambda: fed.append("first") or {"x": np.array(1.0)})
+        return Measurement("probe", "", {"x": step("second", 2, second)["x"]}, {"x": ()})
+
+    def run(name, model, batches, *, subject, **settings):
+        fed.append(batches)
+        return replace(look(model, batches, **settings), subject=subject)
+
+    look.__signature__ = signature_with(**defaults)
+    module = SimpleNamespace(measure=look, CARD=Card("a probe", "", "", needs))
+    monkeypatch.setitem(sys.modules, "probe_of_the_laboratory", module)
+    return laboratory.Kind("probe", lambda: {"probe": "probe_of_the_laboratory"}, run), fed
+
+
+def signature_with(**defaults: object):
+    import inspect
+
+    both = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    batches = inspect.Parameter("batches", both, default=defaults.get("batches", inspect.Parameter.empty))
+    return inspect.Signature([inspect.Parameter("model", both), batches])
+
+
+def test_a_test_of_files_is_given_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VITLAB_DATA", raising=False)
+    kind, fed = fake(monkeypatch, ("labels", "files"))
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+
+    def run(root: Path | None) -> list[Path]:
+        found = laboratory.examine(kind, [TINY], ["probe"], tmp_path / "out", root=root, repeats=3, show=False)
+        return list(found)
+
+    with pytest.raises(vitlab.VitlabError, match="probe.*give --root"):
+        run(None)
+    with pytest.raises(vitlab.VitlabError, match="no folder .*nowhere; correct --root"):
+        run(tmp_path / "nowhere")
+    (path,) = run(tmp_path / "here")
+    assert path.name == "probe.json" and fed == [tmp_path / "here", "first", "second"]
+    run(tmp_path / "here" / ".." / "here")
+    assert len(fed) == 3, "measured again"
+    run(tmp_path / "there")
+    assert fed[3:] == [tmp_path / "there", "first", "second"]
+    monkeypatch.setenv("VITLAB_DATA", str(tmp_path / "here"))
+    run(None)
+    assert fed[6] == tmp_path / "here"
+
+
+def test_what_looks_at_no_images_opens_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, fed = fake(monkeypatch, (), batches=())
+    monkeypatch.setattr(laboratory, "open_data", None)
+    (path,) = laboratory.examine(kind, [TINY], ["probe"], tmp_path, repeats=2, show=False)
+    assert fed == [(), "first", "second"] and path.name == "probe.json"
+    fitted = f"{TINY} | ScaledContextBroadcast"
+    (path,) = laboratory.measure([fitted], ["broadcast_scale"], tmp_path, data="cifar100", show=False)
+    assert Measurement.load(path).values["ratio"].shape == (2,)
+
+
+def test_steps_of_other_weights_settings_or_images_are_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, fed = fake(monkeypatch, ())
+    file = tmp_path / "model.safetensors"
+
+    def run(text: str = "probe", images: int = 4) -> list:
+        del fed[:]
+        out = tmp_path / "out"
+        list(laboratory.examine(kind, [f"file/{file}"], [text], out, data=FEW, images=images, show=False))
+        return fed[1:]
+
+    model = vitlab.load(TINY, seed=0)
+    zoo.save(model, TINY, str(file))
+    with pytest.raises(KeyboardInterrupt):
+        run("probe(stop=True)")
+    assert run("probe(stop=False)") == ["first", "second"]
+    with pytest.raises(KeyboardInterrupt):
+        run("probe(stop=True)", images=5)
+    assert fed[1:] == ["first"]
+    with pytest.raises(KeyboardInterrupt):
+        run("probe(stop=True)", images=5)
+    assert fed[1:] == []
+    zoo.save(vitlab.load(TINY, seed=1), TINY, str(file))
+    with pytest.raises(KeyboardInterrupt):
+        run("probe(stop=True)", images=5)
+    assert fed[1:] == ["first"]
+
+
+# -- repeats ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("images", "repeats"), [(7, 3), (4, 4), (6, 1)])
+def test_repeats_share_no_image_and_miss_none(
+    images: int, repeats: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, fed = fake(monkeypatch, ())
+
+    def run() -> list[Path]:
+        asked = {"data": FEW, "images": images, "repeats": repeats, "show": False}
+        return list(laboratory.examine(kind, [TINY], ["probe"], tmp_path, **asked))
+
+    paths = run()
+    test = open_data(FEW, image_size=(32, 32)).test
+    batches = [item for item in fed if not isinstance(item, str)]
+    mean, std = (torch.tensor(each).view(-1, 1, 1) for each in (batches[0].mean, batches[0].std))
+    shown = [torch.cat([x for x, _ in part]) * std + mean for part in batches]
+    for number, part in enumerate(shown):
+        expected = test.images[number:images:repeats].float() / 255
+        torch.testing.assert_close(part, expected, rtol=0, atol=1e-5)
+    assert sum(map(len, shown)) == images and len({part.fingerprint for part in batches}) == repeats
+    parts = [Measurement.load(path).provenance.get("part") for path in paths]
+    if repeats == 1:
+        assert [path.name for path in paths] == ["probe.json"] and parts == [None]
+    else:
+        assert [path.name for path in paths] == [f"probe.part{i}of{repeats}.json" for i in range(1, repeats + 1)]
+        assert parts == [[i, repeats] for i in range(1, repeats + 1)]
+    assert run() == paths and len([item for item in fed if not isinstance(item, str)]) == repeats, "measured again"
+
+
+@pytest.mark.parametrize("repeats", [0, 5])
+def test_there_are_no_more_repeats_than_images(repeats: int, tmp_path: Path) -> None:
+    with pytest.raises(vitlab.VitlabError, match=f"repeats={repeats}"):
+        list(laboratory.measure([TINY], ["calibration"], tmp_path, images=4, repeats=repeats, show=False))

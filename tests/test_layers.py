@@ -18,11 +18,11 @@ PACKAGE = SOURCE / "vitlab"
 ROWS = [
     {"__main__"},
     {"cli"},
-    {"demo", "explore", "experiments", "listing", "laboratory", "sizes"},
+    {"demo", "explore", "experiments", "listing", "laboratory", "sizes", "progress", "completion", "exits"},
     {"tasks"},
     {"training", "instruments", "stress_tests"},
     {"zoo"},
-    {"recording", "surgery"},
+    {"recording", "surgery", "evaluation"},
     {"attention", "tokens"},
     {"adapters"},
     {"models"},
@@ -88,7 +88,8 @@ def test_a_row_imports_only_from_rows_below(path: Path) -> None:
 
 def _siblings(own: str, other: str) -> bool:
     """Rows of small files act as one package: recording and surgery do not need each other, listings may."""
-    return {own, other} <= {"attention", "tokens"} or {own, other} <= {"demo", "laboratory", "listing", "sizes"}
+    groups = ({"attention", "tokens"}, {"demo", "laboratory", "listing", "sizes", "progress", "completion"})
+    return any({own, other} <= group for group in groups)
 
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -9,41 +10,55 @@ from typing import Annotated, Any
 
 import typer
 
-from vitlab import __version__
+from vitlab import __version__, completion, exits
 from vitlab.core.errors import VitlabError, unknown
 
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks: results and errors only.")]
+Root = Annotated[Path | None, typer.Option(help="Folder of the data sets; else VITLAB_DATA.")]
+Models = Annotated[list[str], typer.Argument(help="Model expressions.", autocompletion=completion.models)]
+Data = Annotated[str, typer.Option(help="A data expression, for example scenes or imagenet.")]
+Device = Annotated[str | None, typer.Option(help="cpu or cuda; by default CUDA where there is one.")]
+Images = Annotated[int, typer.Option(help="How many test images.")]
+Repeats = Annotated[int, typer.Option(help="Cut the images into so many parts, and measure on each by itself.")]
+Measurements = Annotated[Path, typer.Option("--out", help="Folder for the measurements.")]
+
 app = typer.Typer(
-    no_args_is_help=True,
+    cls=exits.Verbs,
     help="A laboratory for vision transformers.",
+    epilog=exits.CODES,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 
 
 def main() -> None:
-    """Run the command line; a user's mistake is one line and exit code 2."""
-    try:
-        app()
-    except VitlabError as error:
-        typer.echo(f"vitlab: {error}", err=True)
-        sys.exit(2)
-    except KeyboardInterrupt as error:
-        typer.echo(f"vitlab: {error or 'interrupted'}", err=True)
-        sys.exit(130)
+    """Run the command line."""
+    exits.run(app)
 
 
 @app.callback(invoke_without_command=True)
-def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+def _root(
+    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+) -> None:
     if version:
         typer.echo(__version__)
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 @app.command("list")
 def list_(
-    what: Annotated[str, typer.Argument(help="parts, models, families, instruments, stress, recipes or data")] = "",
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="parts, models, families, instruments, stress, recipes or data", autocompletion=completion.kinds
+        ),
+    ] = "",
     params: Annotated[bool, typer.Option("--params", help="Sizes of the papers' models, ours beside theirs.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """List what there is: one full name a line off a terminal."""
     from vitlab import listing
@@ -53,67 +68,104 @@ def list_(
     if params and what != "models":
         raise VitlabError("only models have parameters to list; write: vitlab list models --params")
     if params:
-        listing.show_sizes(as_json=json)
+        listing.show_sizes(as_json=as_json, quiet=quiet)
     else:
-        listing.show(what, as_json=json)
+        listing.show(what, as_json=as_json, quiet=quiet)
 
 
 @app.command()
 def describe(
-    model: Annotated[str, typer.Argument(help="A model expression, for example timm/deit_tiny_patch16_224")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A model expression, for example timm/deit_tiny_patch16_224", autocompletion=completion.models
+        ),
+    ],
     size: Annotated[str, typer.Option(help="Image size, HEIGHTxWIDTH; by default the model's own.")] = "",
-    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Show a model's blocks, token layout and seams, and which weights it has."""
     from vitlab import listing
 
-    listing.show_anatomy(model, _size(size), as_json=json)
+    listing.show_anatomy(model, _size(size), as_json=as_json)
 
 
 @app.command()
 def measure(
-    models: Annotated[list[str], typer.Argument(help="Model expressions.")],
-    with_: Annotated[str, typer.Option("--with", help="Instruments, separated by commas.")] = "attention_entropy",
-    data: Annotated[str, typer.Option(help="A data expression, for example scenes or imagenet.")] = "scenes",
-    root: Annotated[Path | None, typer.Option(help="Folder of the data sets; else VITLAB_DATA.")] = None,
-    images: Annotated[int, typer.Option(help="How many test images.")] = 64,
-    out: Annotated[Path, typer.Option(help="Folder for the measurements.")] = Path("runs/measure"),
+    models: Models,
+    with_: Annotated[
+        str,
+        typer.Option("--with", help="Instruments, separated by commas.", autocompletion=completion.instruments),
+    ] = "attention_entropy",
+    data: Data = "scenes",
+    root: Root = None,
+    images: Images = 64,
+    repeats: Repeats = 1,
+    device: Device = None,
+    out: Measurements = Path("runs/measure"),
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Measure models with instruments; writes one JSON + npz each, and goes on where it stopped."""
-    from vitlab import laboratory
-
-    for path in laboratory.measure(models, _names(with_), out, data=data, root=root, images=images):
-        typer.echo(path)
+    what = {"data": data, "root": root, "images": images, "repeats": repeats, "device": device}
+    _examine("measure", models, with_, out, as_json, quiet, what)
 
 
 @app.command()
 def stress(
-    models: Annotated[list[str], typer.Argument(help="Model expressions.")],
-    with_: Annotated[str, typer.Option("--with", help="Stress tests, separated by commas.")] = "corruptions",
-    data: Annotated[str, typer.Option(help="A data expression, for example scenes or imagenet.")] = "scenes",
-    root: Annotated[Path | None, typer.Option(help="Folder of the data sets; else VITLAB_DATA.")] = None,
-    images: Annotated[int, typer.Option(help="How many test images.")] = 64,
-    out: Annotated[Path, typer.Option(help="Folder for the measurements.")] = Path("runs/stress"),
+    models: Models,
+    with_: Annotated[
+        str,
+        typer.Option("--with", help="Stress tests, separated by commas.", autocompletion=completion.stress_tests),
+    ] = "corruptions",
+    data: Data = "scenes",
+    root: Root = None,
+    images: Images = 64,
+    repeats: Repeats = 1,
+    device: Device = None,
+    out: Measurements = Path("runs/stress"),
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Put models under stress tests; writes one JSON + npz each, and goes on where it stopped."""
-    from vitlab import laboratory
+    what = {"data": data, "root": root, "images": images, "repeats": repeats, "device": device}
+    _examine("stress", models, with_, out, as_json, quiet, what)
 
-    for path in laboratory.stress(models, _names(with_), out, data=data, root=root, images=images):
-        typer.echo(path)
+
+def _examine(
+    verb: str, models: list[str], names: str, out: Path, as_json: bool, quiet: bool, what: dict[str, Any]
+) -> None:
+    """Print the path of each measurement as it is ready, or at the end what all of them say."""
+    from vitlab import laboratory, listing
+
+    paths = getattr(laboratory, verb)(models, _names(names), out, show=not quiet, **what)
+    if as_json:
+        _print_json([listing.measured(path) for path in paths])
+    else:
+        for path in paths:
+            typer.echo(path)
 
 
 @app.command()
 def train(
-    recipe: Annotated[str, typer.Argument(help="A recipe, for example quick or vit_tiny_cifar100(seed=1)")],
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            help="A recipe, for example quick or vit_tiny_cifar100(seed=1)", autocompletion=completion.recipes
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="The run folder; the same one goes on where it stopped.")] = Path(
         "runs/train"
     ),
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting, key=value; dots reach into groups.")
     ] = None,
-    root: Annotated[Path | None, typer.Option(help="Folder of the data sets; else VITLAB_DATA.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; by default CUDA where there is one.")] = None,
+    root: Root = None,
+    device: Device = None,
     tensorboard: Annotated[bool, typer.Option(help="Also write TensorBoard events into the run folder.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Train as a recipe says: one process, or many under torchrun."""
     from vitlab.core import plugins
@@ -123,19 +175,30 @@ def train(
 
     chosen = change(plugins.recipe(recipe), set_ or [])
     log = tensorboard_log(out) if tensorboard else None
-    row = classification.run(chosen, out, root=root, device=device, show=sys.stderr.isatty(), log=log)
-    typer.echo("  ".join(f"{key} {value:.4g}" for key, value in row.items()))
+    show = sys.stderr.isatty() and not quiet
+    row = classification.run(chosen, out, root=root, device=device, show=show, log=log)
+    if as_json:
+        _print_json(row)
+    else:
+        typer.echo("  ".join(f"{key} {value:.4g}" for key, value in row.items()))
 
 
 @app.command()
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Measurements, or folders of them.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The page to write.")] = Path("report.html"),
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Draw stored measurements as one self-contained HTML page."""
     from vitlab.reporting import read, report
 
-    typer.echo(report(read(runs), out))
+    measurements = read(runs)
+    page = report(measurements, out)
+    if as_json:
+        _print_json({"path": str(page), "measurements": len(measurements)})
+    else:
+        typer.echo(page)
 
 
 @app.command()
@@ -143,11 +206,47 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the models, measurements and the page.")] = Path("runs/demo"),
     epochs: Annotated[int, typer.Option(help="Training epochs of each model.")] = 8,
     images: Annotated[int, typer.Option(help="Training images.")] = 1536,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Train a small ViT without and with Context Broadcasting on embedded images, measure both, write a report."""
+    """Train a small ViT plain, with CB, and with TAP + ADL on embedded images; measure, stress and report them."""
     from vitlab import demo
 
-    demo.run(out, epochs, images)
+    page, said = demo.run(out, epochs, images, show=not quiet)
+    if as_json:
+        _print_json({"report": str(page), "sentences": said})
+    else:
+        typer.echo("\n".join([*(f"- {sentence}" for sentence in said), f"The report: {page}"]))
+
+
+@app.command()
+def explore(
+    models: Models,
+    data: Data = "scenes",
+    root: Root = None,
+    images: Annotated[int, typer.Option(help="How many test images to offer.")] = 24,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 takes a free one.")] = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Serve a local page to look inside one model, or two side by side, until Ctrl-C."""
+    from importlib.util import find_spec
+
+    for library in ("fastapi", "uvicorn"):
+        if find_spec(library) is None:
+            raise VitlabError(f"the explorer needs {library}: pip install 'vitlab[explore]'")
+    from vitlab.explore.opening import explore
+
+    def say(address: str) -> None:
+        _print_json({"address": address}) if as_json else typer.echo(address)
+
+    explore(models, data=data, root=root, images=images, port=port, say=say)
+
+
+def _print_json(found: Any) -> None:
+    from vitlab.listing import finite
+
+    typer.echo(json.dumps(finite(found) if isinstance(found, dict) else found, indent=1, ensure_ascii=False))
 
 
 def _names(text: str) -> list[str]:

@@ -2,55 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from rich.console import Console
+from torch import nn
 
 from vitlab import zoo
+from vitlab.core.errors import VitlabError
+from vitlab.core.ledger import Watch, ledger
 from vitlab.core.measurement import Measurement
 from vitlab.core.provenance import provenance
 from vitlab.core.statistics import proportion_interval
 from vitlab.core.store import Run
-from vitlab.laboratory import batches_for, measure_in_one_pass
+from vitlab.instruments import measure
+from vitlab.laboratory import parts_for
+from vitlab.progress import Bar
 from vitlab.recipes.quick import quick
 from vitlab.reporting import report
+from vitlab.stress_tests import stress
 from vitlab.tasks.classification import run as train
 
-INSTRUMENTS = ("attention_entropy", "attention_distance", "attention_diversity", "feature_fourier", "feature_variance")
-PARTS = {"plain ViT": "", "ViT + Context Broadcasting": "cb"}
+#: What is compared: the settings of `quick` for each model.
+MODELS: dict[str, dict[str, Any]] = {
+    "plain ViT": {},
+    "ViT + CB": {"part": "cb"},
+    "ViT + TAP + ADL": {"part": "tap", "diversification": 1.0},
+}
+
+#: How each model is measured: the settings, the number of images, and into how many parts they are cut.
+MEASURED: dict[str, tuple[dict[str, Any], int, int]] = {
+    "attention_entropy": ({}, 192, 3),
+    "attention_distance": ({}, 192, 3),
+    "attention_diversity": ({}, 192, 3),
+    "attention_stability": ({}, 192, 3),
+    "token_overfocus": ({}, 192, 3),
+    "feature_fourier": ({}, 192, 3),
+    "feature_variance": ({}, 192, 3),
+    "representation_cka": ({}, 128, 1),
+    "lesion": ({}, 128, 1),
+    "calibration": ({"bins": 10}, 512, 1),
+    "hessian_spectrum": ({"mini_batches": 2}, 32, 1),
+    "loss_landscape": ({"points": 9}, 64, 1),
+    "attention_view": ({}, 4, 1),
+    "corruptions": ({"severities": (1, 3, 5)}, 128, 1),
+    "frequency_noise": ({"strength": 0.3}, 128, 1),
+    "adversarial": ({"epsilons": (1.0, 4.0)}, 64, 1),
+    "occlusion": ({"grid": 8}, 128, 1),
+    "shape_texture": ({}, 0, 1),
+}
+STRESS = ("corruptions", "frequency_noise", "adversarial", "occlusion", "shape_texture")
+_TRAINING = 12  # pieces of measuring that a training takes about as long as, for the time left
 
 
-def run(out: Path, epochs: int = 8, images: int = 1536) -> Path:
-    """Train a small ViT without and with CB, look inside both, and write `report.html`.
+def run(out: Path, epochs: int = 8, images: int = 1536, *, show: bool = True) -> tuple[Path, list[str]]:
+    """Train a small ViT plain, with CB, and with TAP and ADL; measure, stress and report them.
 
     Args:
         out: folder for runs, measurements and the page; run again, it goes on where it stopped.
         epochs: of each training.
         images: how many scenes to train on.
+        show: whether to show progress.
 
     Returns:
-        The path of the page.
+        The path of the page, and the three sentences that matter.
     """
-    console = Console()
-    measurements: list[Measurement] = []
-    for name, part in PARTS.items():
-        recipe = quick(part=part, epochs=epochs, images=images)
-        folder = out / name.replace(" ", "_").replace("+", "and")
-        console.print(f"[bold]{name}[/bold]: training on {images} scenes for {epochs} epochs, then looking inside")
-        train(recipe, folder, show=True)
-        model = zoo.load(f"file/{folder}/model.safetensors")
-        measurements.append(training_curve(name, Run(folder)))
-        with console.status("measuring"):
-            measurements += measure_in_one_pass(model, name, INSTRUMENTS, batches_for(model, recipe.data, 128))
-    for measurement in measurements:
-        measurement.save(out / "measurements" / f"{measurement.kind}-{measurement.subject.replace(' ', '_')}")
-    page = report(measurements, out / "report.html", title="A small ViT with and without Context Broadcasting")
-    for sentence in sentences(measurements, images // 3):
-        console.print(f"- {sentence}", highlight=False)
-    console.print(f"The report: {page}", highlight=False, soft_wrap=True)
-    return page
+    found: list[Measurement] = []
+    with Bar(len(MODELS) * (_TRAINING + len(MEASURED)), show=show) as bar:
+        for name, settings in MODELS.items():
+            recipe = quick(epochs=epochs, images=images, **settings)
+            folder = out / name.replace(" ", "_").replace("+", "and")
+            with bar.piece(f"training {name}", _TRAINING) as watch:
+                train(recipe, folder, log=partial(_told, watch, epochs))
+            model = zoo.load(f"file/{folder}/model.safetensors")
+            found.append(training_curve(name, Run(folder)))
+            for kind in MEASURED:
+                with bar.piece(f"{kind} of {name}") as watch, ledger(folder / "steps" / kind, watch):
+                    found += measured(kind, model, name, recipe.data, folder / "measurements")
+    page = report(found, out / "report.html", title="A small ViT: plain, with CB, and with TAP and ADL")
+    return page, sentences(found, images // 3)
+
+
+def measured(kind: str, model: nn.Module, subject: str, data: str, folder: Path) -> list[Measurement]:
+    """The measurements of one kind, one for each part of the images; those that are stored are not made again."""
+    settings, images, count = MEASURED[kind]
+    stems = [folder / f"{kind}.part{part}of{count}" for part in range(1, count + 1)]
+    try:
+        return [Measurement.load(stem) for stem in stems]
+    except VitlabError:
+        pass  # not all are there yet
+    use: Callable[..., Measurement] = stress if kind in STRESS else measure
+    parts = parts_for(model, data, images, count, batch_size=64) if images else [None]
+    for index, (stem, part) in enumerate(zip(stems, parts, strict=True)):
+        made = use(kind, model, part, subject=subject, **settings)
+        replace(made, provenance={**made.provenance, "part": [index + 1, count]}).save(stem)
+    return [Measurement.load(stem) for stem in stems]
 
 
 def training_curve(subject: str, run: Run) -> Measurement:
@@ -61,23 +110,33 @@ def training_curve(subject: str, run: Run) -> Measurement:
     return Measurement("training", subject, values, dict.fromkeys(values, ("epoch",)), axes, {}, provenance())
 
 
-def sentences(measurements: Sequence[Measurement], tested: int) -> list[str]:
-    """What was seen, in words, with how sure it is."""
-    said = []
-    for measurement in measurements:
-        if measurement.kind == "training":
-            top1 = float(measurement.values["top1"][-1])
-            _, low, high = proportion_interval(round(top1 * tested / 100), tested)
-            said.append(
-                f"{measurement.subject}: top-1 {top1:.1f} % (95 %: {100 * low:.1f} to {100 * high:.1f}), chance 20 %"
-            )
-    deep = {
-        m.subject: m.values["mean"][len(m.values["mean"]) // 2 :].mean()
-        for m in measurements
-        if m.kind == "attention_entropy"
-    }
-    said.append(
-        "deep-layer attention entropy: " + ", ".join(f"{name} {value:.2f}" for name, value in deep.items()) + " nats"
+def sentences(found: Sequence[Measurement], tested: int) -> list[str]:
+    """The three that matter: how well the models do, what their attention does, and how much of it to believe."""
+    curves = {m.subject: float(m.values["top1"][-1]) for m in found if m.kind == "training"}
+    shares = {name: proportion_interval(round(top1 * tested / 100), tested) for name, top1 in curves.items()}
+    accuracy = ", ".join(
+        f"{name} {100 * share:.1f} % (95 %: {100 * low:.1f} to {100 * high:.1f})"
+        for name, (share, low, high) in shares.items()
     )
-    said.append("one seed and a minute of training: this shows that everything runs, not what CB is worth")
-    return said
+    entropy, stability = (_means(found, kind, "mean") for kind in ("attention_entropy", "attention_stability"))
+    attention = "; ".join(f"{name}: {entropy[name]:.2f} nats, {stability[name]:.2f}" for name in entropy)
+    return [
+        f"Top-1 on {tested} scenes, chance 20 %: {accuracy}.",
+        f"Attention in the deep half, entropy and likeness under noise: {attention}.",
+        "One seed and a minute of training each: this shows that everything runs, not what CB, TAP or ADL are worth.",
+    ]
+
+
+def _told(watch: Watch, epochs: int, row: dict[str, Any]) -> None:
+    """An epoch is over: one step of the bar."""
+    watch(f"epoch {row['epoch']}", epochs, "done")
+
+
+def _means(found: Sequence[Measurement], kind: str, value: str) -> dict[str, float]:
+    """The mean of a value over the deep half of the layers, by subject, over all parts of the images."""
+    parts: dict[str, list[float]] = {}
+    for measurement in found:
+        if measurement.kind == kind:
+            deep = measurement.values[value][len(measurement.values[value]) // 2 :]
+            parts.setdefault(measurement.subject, []).append(float(np.nanmean(deep)))
+    return {subject: float(np.mean(values)) for subject, values in parts.items()}

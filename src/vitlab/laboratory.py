@@ -1,14 +1,20 @@
-"""Measure models by name: load them, give each the data as it eats it, run instruments or stress tests, store."""
+"""Measure models by name: load them, give each what it is measured on, run instruments or stress tests, store."""
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import os
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
-from rich.progress import Progress
+import torch
 from torch import nn
 
 from vitlab import zoo
@@ -17,100 +23,167 @@ from vitlab.core import plugins
 from vitlab.core.batches import Batches
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_call
+from vitlab.core.ledger import Watch, ledger
 from vitlab.core.measurement import Measurement
 from vitlab.data.catalogue import open_data
 from vitlab.data.images import ImageArray, ImageSet
 from vitlab.data.resident import Resident
 from vitlab.data.workers import Workers
 from vitlab.instruments import measure as measure_one
-from vitlab.instruments import measure_together
+from vitlab.progress import Bar
 from vitlab.stress_tests import stress as stress_one
 
 
-def measure(
+@dataclass(frozen=True)
+class Kind:
+    """Instruments, or stress tests: what one is called, where they are, and how one is run."""
+
+    name: str
+    known: Callable[[], Mapping[str, str]]
+    run: Callable[..., Measurement]
+
+
+def examine(
+    kind: Kind,
     models: Sequence[str],
-    instruments: Sequence[str],
+    names: Sequence[str],
     out: Path,
     *,
     data: str = "scenes",
     root: Path | None = None,
     images: int = 64,
+    repeats: int = 1,
+    device: str | None = None,
     show: bool = True,
 ) -> Iterator[Path]:
-    """Measure each model with each instrument; what a folder already holds is not measured again.
+    """Measure each model with each instrument, or under each stress test; what a folder already holds is left alone.
+
+    A measurement that was interrupted goes on at its next step (`core/ledger.py`).
 
     Args:
+        kind: instruments or stress tests; `measure` and `stress` are this function with the one or the other.
         models: model expressions.
-        instruments: names, each perhaps with settings: `lesion(images=32)`.
+        names: instruments or stress tests, each perhaps with settings: `lesion(images=32)`.
         out: the folder for measurements.
         data: a data expression; its test images are taken.
-        root: the folder that holds the data sets.
-        images: how many of them.
+        root: the folder that holds the data sets, or the files that a stress test asks for.
+        images: how many test images.
+        repeats: cut the images into so many parts and measure on each by itself, which tells how sure the numbers are.
+        device: `cpu` or `cuda`; by default CUDA where there is one. Random numbers are those of the device.
         show: whether to show a progress bar.
 
     Yields:
         The path of each measurement, as it is ready.
     """
-    known = plugins.instruments()
-    yield from _each(models, "instrument", instruments, known, measure_one, out, data, root, images, show)
-
-
-def stress(
-    models: Sequence[str],
-    stress_tests: Sequence[str],
-    out: Path,
-    *,
-    data: str = "scenes",
-    root: Path | None = None,
-    images: int = 64,
-    show: bool = True,
-) -> Iterator[Path]:
-    """Put each model under each stress test, as `measure` does with instruments: `adversarial(norm='l2')`."""
-    known = plugins.stress_tests()
-    yield from _each(models, "stress test", stress_tests, known, stress_one, out, data, root, images, show)
-
-
-def _each(
-    models: Sequence[str],
-    kind: str,
-    wanted: Sequence[str],
-    known: Mapping[str, str],
-    run: Callable[..., Measurement],
-    out: Path,
-    data: str,
-    root: Path | None,
-    images: int,
-    show: bool,
-) -> Iterator[Path]:
-    """Run what is wanted of one kind on each model; yields the path of each measurement, as it is ready."""
-    asked = [parse_call(text) for text in wanted]
-    for name, _ in asked:
-        if name not in known:
-            raise unknown(kind, name, known)
-    with Progress(disable=not show, transient=True) as progress:
-        task = progress.add_task("", total=len(models) * len(asked))
+    if not 1 <= repeats <= max(images, 1):
+        raise VitlabError(f"{images} images cannot be cut into repeats={repeats} parts; ask for 1 to {images}")
+    where = _device(device)
+    tests = [_test(kind, text) for text in names]
+    jobs = [(test, part) for test in tests for part in range(1, repeats + 1) if part == 1 or test.eats == "images"]
+    with Bar(len(models) * len(jobs), show=show) as bar:
         for text in models:
-            progress.update(task, description=f"loading {text}")
-            model = zoo.load(text, seed=0)
-            batches = batches_for(model, data, images, root)
-            weights = _digest(*(tensor.detach().cpu().numpy().tobytes() for tensor in model.state_dict().values()))
-            for name, settings in asked:
-                stem = out / _slug(text) / (f"{name}-{_digest(repr(settings))[:6]}" if settings else name)
-                identity = _digest(text, weights, name, repr(settings), batches.fingerprint)
-                if not _has(stem, identity):
-                    progress.update(task, description=f"{name} of {text}")
-                    found = run(name, model, batches, subject=text, **settings)
-                    about = {**found.provenance, "identity": identity}
-                    replace(found, settings={**found.settings, **settings}, provenance=about).save(stem)
-                progress.advance(task)
-                yield stem.with_name(f"{stem.name}.json")
+            subject = _Subject(text, data, root, images, repeats, where)
+            for test, part in jobs:
+                with bar.piece(f"{test.name} of {text}") as watch:
+                    path = _settle(subject, test, part, out / _slug(text), watch)
+                yield path
 
 
-def measure_in_one_pass(
-    model: nn.Module, subject: str, instruments: Sequence[str], batches: Batches
-) -> list[Measurement]:
-    """Several instruments that watch a single pass, at their default settings."""
-    return [replace(found, subject=subject) for found in measure_together(instruments, model, batches).values()]
+measure = partial(examine, Kind("instrument", plugins.instruments, measure_one))
+stress = partial(examine, Kind("stress test", plugins.stress_tests, stress_one))
+
+
+@dataclass(frozen=True)
+class _Test:
+    """One instrument or stress test with its settings, and what it is measured on: images, files, or nothing."""
+
+    name: str
+    settings: Mapping[str, Any]
+    run: Callable[..., Measurement]
+    eats: str
+
+    @property
+    def stem(self) -> str:
+        return f"{self.name}-{_digest(repr(self.settings))[:6]}" if self.settings else self.name
+
+
+def _test(kind: Kind, text: str) -> _Test:
+    name, settings = parse_call(text)
+    known = kind.known()
+    if name not in known:
+        raise unknown(kind.name, name, known)
+    module = importlib.import_module(known[name])
+    batches = inspect.signature(module.measure).parameters.get("batches")
+    looks_at_none = batches is not None and batches.default == ()
+    eats = "files" if "files" in module.CARD.needs else "nothing" if looks_at_none else "images"
+    return _Test(name, settings, kind.run, eats)
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """A model by its expression, and what there is to measure it on; each is loaded when it is first asked for."""
+
+    text: str
+    data: str
+    root: Path | None
+    images: int
+    repeats: int
+    device: str
+
+    @cached_property
+    def model(self) -> nn.Module:
+        return zoo.load(self.text, seed=0).to(self.device)
+
+    @cached_property
+    def weights(self) -> str:
+        return _digest(*(tensor.detach().cpu().numpy().tobytes() for tensor in self.model.state_dict().values()))
+
+    @cached_property
+    def parts(self) -> list[Batches]:
+        return parts_for(self.model, self.data, self.images, self.repeats, self.root)
+
+    def food(self, test: _Test, part: int) -> tuple[Batches | Path | tuple[()], str]:
+        """What the test is measured on, and its fingerprint."""
+        if test.eats == "nothing":
+            return (), "nothing"
+        if test.eats == "files":
+            folder = _folder(test.name, self.root)
+            return folder, f"files in {folder.resolve()}"
+        return self.parts[part - 1], self.parts[part - 1].fingerprint
+
+
+def _settle(subject: _Subject, test: _Test, part: int, folder: Path, watch: Watch) -> Path:
+    """The path of the measurement, which is made unless it is there; its finished steps lie beside it until then."""
+    food, fingerprint = subject.food(test, part)
+    identity = _digest(subject.text, subject.weights, subject.device, test.name, repr(test.settings), fingerprint)
+    repeated = subject.repeats > 1 and test.eats == "images"
+    stem = folder / (f"{test.stem}.part{part}of{subject.repeats}" if repeated else test.stem)
+    steps = stem.with_name(f"{stem.name}.{identity}.steps")
+    if not _has(stem, identity):
+        with ledger(steps, watch):
+            found = test.run(test.name, subject.model, food, subject=subject.text, **test.settings)
+        about = {**found.provenance, "identity": identity, **({"part": [part, subject.repeats]} if repeated else {})}
+        replace(found, settings={**found.settings, **test.settings}, provenance=about).save(stem)
+    shutil.rmtree(steps, ignore_errors=True)
+    return stem.with_name(f"{stem.name}.json")
+
+
+def _device(name: str | None) -> str:
+    there = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+    if name is not None and name not in there:
+        raise VitlabError(f"there is no device {name!r} here; expected {' or '.join(there)}")
+    return name or there[-1]
+
+
+def _folder(name: str, root: Path | None) -> Path:
+    """The folder with the files that a test is made of."""
+    given = root or os.environ.get("VITLAB_DATA")
+    if not given:
+        raise VitlabError(f"{name} is measured on files of its own; give --root, the folder that holds them")
+    folder = Path(given).expanduser()
+    if not folder.is_dir():
+        raise VitlabError(f"{name} is measured on files of its own, but there is no folder {folder}; correct --root")
+    return folder
 
 
 def batches_for(model: nn.Module, data: str, images: int, root: Path | None = None, batch_size: int = 16) -> Batches:
@@ -123,6 +196,13 @@ def batches_for(model: nn.Module, data: str, images: int, root: Path | None = No
         root: the folder that holds the data sets.
         batch_size: of the batches.
     """
+    return parts_for(model, data, images, 1, root, batch_size)[0]
+
+
+def parts_for(
+    model: nn.Module, data: str, images: int, repeats: int, root: Path | None = None, batch_size: int = 16
+) -> list[Batches]:
+    """The first test images, as in `batches_for`, dealt out like cards into parts that have no image in common."""
     if images < 1:
         raise VitlabError(f"images={images}: at least one image is needed")
     size = describe(model).input_size
@@ -131,13 +211,21 @@ def batches_for(model: nn.Module, data: str, images: int, root: Path | None = No
         raise VitlabError(
             f"{images} images were asked for, but the test set of {data!r} has {len(test)}; ask for fewer"
         )
-    chosen = _normalised(model, test.subset(range(images)))
+    parts = []
+    for first in range(repeats):
+        chosen = _normalised(model, test.subset(range(first, images, repeats)))
+        cut = f":{images}" if repeats == 1 else f"{first}:{images}:{repeats}"
+        parts.append(_batches(chosen, size, batch_size, f"{data} test[{cut}] {chosen.fingerprint}"))
+    return parts
+
+
+def _batches(chosen: ImageSet, size: tuple[int, int], batch_size: int, fingerprint: str) -> Batches:
     if isinstance(chosen, ImageArray) and tuple(chosen.images.shape[-2:]) == size:
         feed = Resident(chosen.images, chosen.labels, chosen.mean, chosen.std, batch_size=batch_size)
         items = list(feed.evaluation())
     else:
         items = list(Workers(chosen, chosen, size, batch_size=batch_size, processes=0).evaluation())
-    return Batches(items, chosen.mean, chosen.std, chosen.classes, f"{data} test[:{images}] {chosen.fingerprint}")
+    return Batches(items, chosen.mean, chosen.std, chosen.classes, fingerprint)
 
 
 def _normalised(model: nn.Module, images: ImageSet) -> ImageSet:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
 from vitlab.core import plugins
 from vitlab.core.anatomy import Anatomy
@@ -18,16 +21,19 @@ if TYPE_CHECKING:
     from vitlab.sizes import Size
 
 
+Rows = Mapping[str, Any]
+
+
 def _parts() -> dict[str, str]:
     return {name: plugins.summary(module, name) for name, module in plugins.parts().items()}
 
 
-def _instruments() -> dict[str, str]:
-    return {name: plugins.summary(module) for name, module in plugins.instruments().items()}
+def _instruments() -> dict[str, dict[str, Any]]:
+    return {name: plugins.card(module) for name, module in plugins.instruments().items()}
 
 
-def _stress() -> dict[str, str]:
-    return {name: plugins.summary(module) for name, module in plugins.stress_tests().items()}
+def _stress() -> dict[str, dict[str, Any]]:
+    return {name: plugins.card(module) for name, module in plugins.stress_tests().items()}
 
 
 def _models() -> dict[str, str]:
@@ -46,7 +52,8 @@ def _data() -> dict[str, str]:
     return data_sets()
 
 
-KINDS: dict[str, Callable[[], dict[str, str]]] = {
+#: What there is of each kind: a note by name, or a card.
+KINDS: dict[str, Callable[[], Rows]] = {
     "parts": _parts,
     "models": _models,
     "families": plugins.families,
@@ -57,25 +64,62 @@ KINDS: dict[str, Callable[[], dict[str, str]]] = {
 }
 
 
-def show(what: str, *, as_json: bool = False) -> None:
+def show(what: str, *, as_json: bool = False, quiet: bool = False) -> None:
     """Print the names of one kind, or how many there are of each."""
-    rows = (
-        KINDS[what]() if what else {kind: str(len(KINDS[kind]())) for kind in KINDS if kind not in ("models", "data")}
-    )
+    kinds = [kind for kind in KINDS if kind not in ("models", "data")]
+    rows = KINDS[what]() if what else {kind: str(len(KINDS[kind]())) for kind in kinds}
     if as_json:
         print(json.dumps(rows, indent=1, ensure_ascii=False))
     elif not what or sys.stdout.isatty():
-        table = Table(box=None, show_header=False)
-        for name, note in rows.items():
-            table.add_row(name, note)
-        Console().print(table)
+        Console().print(_table(rows))
     else:
         print("\n".join(rows))
-    if what and not as_json:
+    if what and not as_json and not quiet:
         print(f"{len(rows)} {what}", file=sys.stderr if not sys.stdout.isatty() else sys.stdout)
 
 
-def show_sizes(*, as_json: bool = False) -> None:
+def _table(rows: Rows) -> Table:
+    """A note in one column; the fields of a card in one each."""
+    if not any(isinstance(note, dict) for note in rows.values()):
+        table = Table(box=None, show_header=False)
+        for name, note in rows.items():
+            table.add_row(name, Text(note))
+        return table
+    table = Table(Column("name", no_wrap=True), *_CARD, box=None)
+    for name, card in rows.items():
+        table.add_row(name, *(Text(_words(card.get(field, ""))) for field in _CARD))
+    return table
+
+
+_CARD = ("title", "paper", "cost", "needs")
+
+
+def _words(field: str | Sequence[str]) -> str:
+    return field if isinstance(field, str) else ", ".join(field)
+
+
+def measured(path: Path) -> dict[str, Any]:
+    """A stored measurement in short: where it is, what it is of, and those of its values that are single numbers.
+
+    Numbers that are not finite, which JSON cannot say, become None.
+    """
+    from vitlab.core.measurement import Measurement
+
+    found = Measurement.load(path)
+    values = {name: value.item() for name, value in found.values.items() if not value.ndim}
+    return {"path": str(path), "kind": found.kind, "subject": found.subject, "values": finite(values)}
+
+
+def finite(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values as JSON can say them.
+
+    >>> finite({"loss": 0.5, "mce": float("nan")})
+    {'loss': 0.5, 'mce': None}
+    """
+    return {name: None if isinstance(v, float) and not math.isfinite(v) else v for name, v in values.items()}
+
+
+def show_sizes(*, as_json: bool = False, quiet: bool = False) -> None:
     """Print parameters and multiply-accumulates of the papers' models, ours beside the papers'."""
     from rich.progress import track
 
@@ -83,9 +127,8 @@ def show_sizes(*, as_json: bool = False) -> None:
 
     progress = Console(stderr=True)
     total = len(sizes.published())
-    found = list(
-        track(sizes.sizes(), "counting", total, console=progress, transient=True, disable=not progress.is_terminal)
-    )
+    silent = quiet or not progress.is_terminal
+    found = list(track(sizes.sizes(), "counting", total, console=progress, transient=True, disable=silent))
     if as_json:
         print(json.dumps([{**asdict(size), "marks": size.marks} for size in found], indent=1, ensure_ascii=False))
         return

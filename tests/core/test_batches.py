@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vitlab.core.batches import Batches
+from vitlab.core.batches import Batches, again
+from vitlab.core.errors import VitlabError
 
 
 def test_they_are_walked_as_often_as_one_likes() -> None:
@@ -21,3 +22,57 @@ def test_they_are_walked_as_often_as_one_likes() -> None:
 def test_a_stream_has_no_length() -> None:
     with pytest.raises(TypeError):
         len(Batches(iter([]), (0.5,), (0.5,)))
+
+
+def pairs(seed: int = 0) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    generator = torch.Generator().manual_seed(seed)
+    return [(torch.randn(2, 3, 4, 4, generator=generator), torch.tensor([i, i])) for i in range(3)]
+
+
+def labels(walk: object) -> list[int]:
+    return [int(targets[0]) for _, targets in walk()]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("make", [iter, lambda items: Batches(iter(items), (0.5,), (0.5,)), lambda items: items])
+def test_what_can_be_walked_once_is_walked_again(make) -> None:
+    walk = again(make(pairs()), iter)
+    assert labels(walk) == labels(walk) == [0, 1, 2]
+
+
+def test_no_more_is_gathered_than_is_read() -> None:
+    """A stream without end is fine where only its beginning is wanted."""
+
+    def endless():
+        while True:
+            yield from pairs()
+
+    walk = again(endless(), lambda batches: (batch for _, batch in zip(range(2), batches, strict=False)))
+    assert labels(walk) == labels(walk) == [0, 1]
+
+
+class Loader:
+    """Batches that are made anew at each walk."""
+
+    def __init__(self, make) -> None:
+        self.make, self.walks = make, 0
+
+    def __iter__(self):
+        self.walks += 1
+        return iter(self.make(self.walks))
+
+
+def test_a_loader_is_walked_each_time_and_not_kept() -> None:
+    loader = Loader(lambda walk: pairs())
+    walk = again(loader, iter)
+    assert labels(walk) == labels(walk) == [0, 1, 2] and loader.walks == 2
+    assert next(iter(walk()))[1][0] == 0 and labels(walk) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "make", [lambda walk: pairs()[:: (-1) ** walk], lambda walk: pairs(seed=walk)], ids=["shuffled", "augmented"]
+)
+def test_a_loader_that_changes_is_refused(make) -> None:
+    walk = again(Loader(make), iter)
+    labels(walk)
+    with pytest.raises(VitlabError, match="shuffled or augmented anew.*give list"):
+        labels(walk)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vitlab.core.ledger import ledger, step
+from vitlab.core.ledger import ledger, passed, step
 
 
 class Work:
@@ -53,10 +53,20 @@ def test_a_damaged_step_is_done_again(tmp_path: Path) -> None:
     assert again.done == ["a"]
 
 
-def test_progress_is_shown_for_kept_steps_too_and_nothing_outside(tmp_path: Path) -> None:
-    seen: list[tuple[str, int]] = []
+def test_who_watches_learns_of_every_step_and_of_nothing_outside(tmp_path: Path) -> None:
+    seen: list[tuple[object, ...]] = []
     for _ in range(2):
-        with ledger(tmp_path, lambda name, total: seen.append((name, total))):
+        with ledger(tmp_path, lambda *told: seen.append(told)):
             Work()("a")
+            passed("16 images", None)
     Work()("a")
-    assert seen == [("a", 3), ("a", 3)]
+    passed("16 images", None)
+    first = [("a", 3, "begun"), ("a", 3, "done"), ("16 images", None, "done")]
+    assert seen == [*first, ("a", 3, "kept"), ("16 images", None, "done")]
+
+
+def test_a_step_that_fails_is_begun_and_neither_done_nor_kept(tmp_path: Path) -> None:
+    seen: list[tuple[object, ...]] = []
+    with pytest.raises(KeyboardInterrupt), ledger(tmp_path, lambda *told: seen.append(told)):
+        Work(fails_at="a")("a")
+    assert seen == [("a", 3, "begun")] and not list(tmp_path.iterdir())

@@ -1,16 +1,25 @@
-"""Intervals against scipy's."""
+"""Intervals against scipy's, confusion matrices against sets of pixels."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
 from vitlab.core.errors import VitlabError
-from vitlab.core.statistics import mean_interval, paired_interval, proportion_interval, student_quantile
+from vitlab.core.statistics import (
+    class_accuracy,
+    confusion_matrix,
+    intersection_over_union,
+    mean_interval,
+    paired_interval,
+    proportion_interval,
+    student_quantile,
+)
 
 
 @settings(deadline=None, max_examples=40)
@@ -66,3 +75,25 @@ def test_what_cannot_be_counted_is_refused() -> None:
     for correct, count in ((0, 0), (3, 2), (-1, 2)):
         with pytest.raises(VitlabError, match=f"{correct} of {count} is no share"):
             proportion_interval(correct, count)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), min_size=1, max_size=30))
+def test_shares_of_classes_are_those_of_sets_of_pixels(pairs: list[tuple[int, int]]) -> None:
+    """Six classes: 4 is never labelled, 5 neither labelled nor predicted."""
+    labels, predicted = (np.array(each) for each in zip(*pairs, strict=True))
+    confusion = confusion_matrix(labels, predicted, 6)
+    assert confusion.sum() == len(pairs)
+    for k in range(6):
+        truth, guess = ({i for i, pair in enumerate(pairs) if pair[side] == k} for side in (0, 1))
+        both, either = len(truth & guess), len(truth | guess)
+        iou, accuracy = intersection_over_union(confusion)[k], class_accuracy(confusion)[k]
+        assert confusion[k].sum() == len(truth) and confusion[:, k].sum() == len(guess)
+        assert iou == (both / either) if either else math.isnan(iou)
+        assert accuracy == (both / len(truth)) if truth else math.isnan(accuracy)
+
+
+def test_labels_without_a_class_are_refused() -> None:
+    for labels, predicted, message in (([0, 3], [0, 0], "labels run from 0 to 3"), ([0], [-1], "predictions run from")):
+        with pytest.raises(VitlabError, match=message):
+            confusion_matrix(np.array(labels), np.array(predicted), 3)

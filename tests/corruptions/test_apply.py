@@ -6,7 +6,7 @@ from torchvision.transforms import v2
 
 from vitlab.core.errors import VitlabError
 from vitlab.corruptions import CORRUPTIONS, EXTRA, GROUPS, Corruption, corrupt
-from vitlab.corruptions.apply import _FUNCTIONS
+from vitlab.corruptions.apply import _FUNCTIONS, _ON_LEVELS
 from vitlab.corruptions.parameters import CIFAR, IMAGENET
 from vitlab.corruptions.randomness import Randomness
 
@@ -57,6 +57,20 @@ def test_chunks_do_not_change_a_bit(name, monkeypatch):
     whole = corrupt(images, name, 5)
     monkeypatch.setitem(__import__("vitlab.corruptions.apply", fromlist=["_"])._CHUNK, "cpu", 3 * 33 * 66)
     assert corrupt(images, name, 5).equal(whole)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_mode_of_autograd_does_not_matter(name):
+    images, threads = pictures(2, 70, 70), torch.get_num_threads()
+    expected = corrupt(images, name, 2)
+    try:
+        torch.set_num_threads(2)
+        with torch.inference_mode():
+            assert corrupt(images.clone(), name, 2).equal(expected)
+        traced = corrupt(images.clone().requires_grad_(), name, 2)
+    finally:
+        torch.set_num_threads(threads)
+    assert traced.equal(expected) and not traced.requires_grad
 
 
 @pytest.mark.parametrize("name", sorted(set(ALL) - PLAIN))
@@ -173,7 +187,8 @@ def test_everything_stays_on_the_device(name):
     images, random = torch.empty(2, 3, 48, 40, device="meta"), Randomness.of(0, name, 1, [0, 1], "meta")
     for table in (IMAGENET, CIFAR):
         extra = () if name in PLAIN else (random,)
-        assert _FUNCTIONS[name](images, *extra, *table[name][0]).shape == images.shape
+        given = images.to(torch.uint8) if name in _ON_LEVELS else images
+        assert _FUNCTIONS[name](given, *extra, *table[name][0]).shape == images.shape
 
 
 @pytest.mark.gpu

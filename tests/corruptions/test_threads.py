@@ -14,23 +14,42 @@ def threads(request):
     torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize("step", [1, 3])
 @pytest.mark.parametrize("count", [0, 1, 2, 7])
-def test_every_index_is_worked_on_once_and_each_thread_has_one_of_torchs(threads, count):
+def test_every_index_is_worked_on_once_and_each_thread_has_one_of_torchs(threads, count, step):
     done, inside = [], set()
 
     def work(rows):
-        done.extend(rows)
+        done.extend(range(count)[rows])
         inside.add((threading.get_ident(), torch.get_num_threads()))
 
-    share_out(work, count)
+    share_out(work, count, step)
     assert sorted(done) == list(range(count))
     assert {number for _, number in inside} <= {1}
     assert torch.get_num_threads() == threads
 
 
+def test_a_free_thread_takes_over_what_a_busy_one_has_not_begun():
+    before, done, others = torch.get_num_threads(), [], threading.Event()
+
+    def work(rows):
+        if rows.start == 0:
+            assert others.wait(timeout=20)  # until the other thread has done all the rest
+        done.append(rows.start)
+        if len(done) == 5:
+            others.set()
+
+    try:
+        torch.set_num_threads(2)
+        share_out(work, 6)
+    finally:
+        torch.set_num_threads(before)
+    assert done == [1, 2, 3, 4, 5, 0]
+
+
 def test_errors_of_any_thread_come_out_and_leave_no_trace(threads):
     def work(rows):
-        if 5 in rows:
+        if rows.start == 5:
             raise ArithmeticError("row 5")
 
     with pytest.raises(ArithmeticError, match="row 5"):

@@ -62,15 +62,15 @@ def test_ice_has_the_moments_of_the_photographs():
 
 def test_rims_are_those_of_canny():
     layer = (drops() * 255).astype(np.uint8)
-    ours = rims(torch.from_numpy(layer).float()[None, None])[0, 0].numpy()
+    ours = rims(torch.from_numpy(layer).float()[None, None])[0, 0].bool().numpy()
     theirs = cv2.Canny(layer, 50, 150) > 0
     assert theirs.any() and (ours ^ theirs).sum() < 0.03 * theirs.sum()
 
 
 def test_rim_distance_is_the_distance_to_the_nearest_edge():
-    edges = torch.rand(2, 1, 23, 41) < 0.004
-    edges[0] = False
-    edges[0, 0, 3, 5] = True
+    edges = (torch.rand(2, 1, 23, 41) < 0.004).float()
+    edges[0] = 0
+    edges[0, 0, 3, 5] = 1
     actual = rim_distance(edges)
     y, x = torch.meshgrid(torch.arange(23.0), torch.arange(41.0), indexing="ij")
     for image in range(2):

@@ -20,7 +20,7 @@ from vitlab.core.expressions import parse_call, parse_model
 from vitlab.core.recipe import Recipe, change
 
 SIZES = ["tiny", "small", "base"]
-PARTS = ["", "cb", "cb_s", "cb_gate", "cb_hybrid", "se", "uniform_a", "uniform_b", "uniform_c"]
+PARTS = ["", "cb", "cb_s", "cb_gate", "cb_hybrid", "se", "uniform_a", "uniform_b", "uniform_c", "tap"]
 POOLINGS = ["", "tap", "multi_kernel", "average_3", "average_5", "convolution_3", "convolution_5"]
 POSITIONS = ["front", "mid", "end", "attention", "both"]
 NETWORKS = [

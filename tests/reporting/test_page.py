@@ -2,64 +2,174 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import html
 import json
 import re
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 
 import vitlab
 from vitlab.core.measurement import Measurement
+from vitlab.reporting import page as page_module
 from vitlab.reporting import read, report
 
 EVIL = "</script><script>alert('x')</script><img src=x onerror=alert(1)>"
 
 
-def measurement(subject: str = "a model", kind: str = "attention_entropy") -> Measurement:
-    layers = np.linspace(1.0, 2.0, 4)
+def measurement(subject: str = "a model", kind: str = "attention_entropy", shift: float = 0.0) -> Measurement:
+    layers = np.linspace(1.0, 2.0, 4) + shift
     table = layers[:, None] + np.array([0.0, 0.5])
     values = {"mean": table, "p15": table - 0.1, "p85": table + 0.1, "bound": np.full(4, 3.0)}
+    values |= {"class_row": table, "normalised": table / 3}
     dims = {name: ("layer", "head")[: value.ndim] for name, value in values.items()}
     return Measurement(kind, subject, values, dims, {"layer": tuple("abcd"), "head": (0, 1)}, {}, {"note": subject})
 
 
-def figures(page: str) -> list[dict]:
-    return [json.loads(text) for text in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.S)]
+class Page(HTMLParser):
+    """What a browser would find: scripts that run, data, attributes that run, and where things are fetched from."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.scripts: list[str] = []
+        self.figures: list[dict[str, Any]] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self._inside: str | None = None
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._inside = (dict(attrs).get("type") or "run") if tag == "script" else None
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = None
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "run":
+            self.scripts.append(data)
+        elif self._inside:
+            self.figures.append(json.loads(data))
+
+    @property
+    def policy(self) -> str:
+        return next(str(a["content"]) for _, a in self.tags if a.get("http-equiv") == "Content-Security-Policy")
 
 
-def test_the_figure_holds_the_numbers(tmp_path: Path) -> None:
-    page = report([measurement("one"), measurement("two")], tmp_path / "page.html").read_text()
-    (figure,) = figures(page)
-    lines = {trace.get("name"): trace for trace in figure["data"]}
-    assert {"one", "two", "log N (uniform)"} <= set(lines)
-    drawn = lines["one"]["y"]
-    assert len(drawn["bdata"] if isinstance(drawn, dict) else drawn) > 0
+def written(tmp_path: Path, *measurements: Measurement, title: str = "t") -> str:
+    return report(measurements, tmp_path / "page.html", title=title).read_text(encoding="utf-8")
+
+
+def test_the_figure_holds_the_numbers_of_averaged_repeats(tmp_path: Path) -> None:
+    page = Page(written(tmp_path, measurement("one"), measurement("two"), measurement("one", shift=1.0)))
+    lines = {trace.get("name"): trace for trace in page.figures[0]["data"]}
+    np.testing.assert_allclose(lines["one"]["y"], np.linspace(1.75, 2.75, 4), rtol=1e-5)
+    np.testing.assert_allclose(lines["two"]["y"], np.linspace(1.25, 2.25, 4), rtol=1e-5)
 
 
 def test_nothing_is_fetched_and_plotly_is_there_once(tmp_path: Path) -> None:
-    page = report([measurement(), measurement(kind="another")], tmp_path / "page.html").read_text()
-    assert not re.search(r"<(script|link|img)[^>]+(src|href)=", page)
-    assert page.count("plotly.js v") == 1
+    text = written(tmp_path, measurement(), measurement(kind="another"))
+    addresses = [a[key] for _, a in Page(text).tags for key in ("src", "href", "srcset", "action") if a.get(key)]
+    assert addresses and all(str(address).startswith("#") for address in addresses)
+    assert text.count("plotly.js v") == 1
+
+
+def test_only_our_scripts_may_run(tmp_path: Path) -> None:
+    page = Page(written(tmp_path, measurement()))
+    assert len(page.scripts) == 2 and "unsafe-inline" not in page.policy.partition("style-src")[0]
+    for script in page.scripts:
+        assert base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() in page.policy
+    assert page.policy.startswith("default-src 'none'; script-src 'sha256-")
 
 
 def test_hostile_strings_run_nothing(tmp_path: Path) -> None:
-    page = report([measurement(EVIL), measurement("b", kind="k")], tmp_path / "page.html", title=EVIL).read_text()
-    assert "<script>alert" not in page and "<img src=x" not in page
+    odd = Measurement(EVIL, EVIL, {EVIL: np.ones(2)}, {EVIL: (EVIL,)}, {EVIL: (EVIL, "b")}, {EVIL: EVIL}, {EVIL: EVIL})
+    page = Page(written(tmp_path, measurement(EVIL), odd, title=EVIL))
+    assert page.scripts == Page(written(tmp_path, measurement())).scripts
+    assert not [tag for tag, _ in page.tags if tag == "img"]
+    assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
 
 
 def test_a_kind_without_a_drawing_of_its_own_is_drawn_from_its_axes(tmp_path: Path) -> None:
-    page = report([measurement(kind="something_new")], tmp_path / "page.html").read_text()
-    titles = [figure["layout"]["title"]["text"] for figure in figures(page)]
-    assert titles == ["mean by layer", "p15 by layer", "p85 by layer", "bound by layer"]
+    text = written(tmp_path, measurement(kind="something_new"))
+    names = ("mean", "p15", "p85", "bound", "class_row", "normalised")
+    assert re.findall(r">(\w+ by layer)", text) == [f"{name} by layer" for name in names]
 
 
-def test_stored_measurements_are_read_again(tmp_path: Path) -> None:
+def test_values_that_a_drawing_cannot_draw_are_drawn_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_module, "draw", lambda kind, measurements: measurements[0].values["of a newer version"])
+    strange = Measurement("attention_entropy", "a", {"other": np.ones(3)}, {"other": ("layer",)})
+    text = written(tmp_path, strange)
+    assert "other by layer" in text and "cannot draw these values (KeyError" in text
+
+
+def test_differences_stand_beside_the_numbers(tmp_path: Path) -> None:
+    sure = {"x": np.array(1.0), "x_error": np.array(0.1)}
+    first = Measurement("k", "a", sure, dict.fromkeys(sure, ()))
+    second = Measurement("k", "b", {**sure, "x": np.array(3.0)}, dict.fromkeys(sure, ()))
+    section = written(tmp_path, first, second).partition('<section id="section-1"')[2]
+    text = " ".join(re.sub("<[^>]+>", " ", section).split())
+    assert "x 1 ± 0.2 3 ± 0.2 +2 ± 0.28 larger than the noise" in text
+
+
+def test_provenance_says_once_what_all_share(tmp_path: Path) -> None:
+    both = [Measurement(kind, "a", {"x": np.ones(2)}, {"x": ("layer",)}, {}, {"tau": 1}, {"device": "cpu", "of": kind})
+            for kind in ("k", "j")]  # fmt: skip
+    end = written(tmp_path, *both).partition('<section id="provenance"')[2].partition("<script")[0]
+    assert end.count("cpu") == 1 and end.count("tau 1") == 1 and "of: k" in end and "of: j" in end
+
+
+def test_attention_views_are_html_of_their_own_without_means(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = ModuleType("vitlab.reporting.attention_view")
+    shown.__dict__["render"] = lambda found: (
+        f"<p id=own>{[(m.subject, m.values['mean'].dtype.kind) for m in found]}</p>"
+    )
+    monkeypatch.setitem(sys.modules, "vitlab.reporting.attention_view", shown)
+    pictures = {"mean": np.arange(4, dtype=np.uint8)}, {"mean": ("pixel",)}
+    text = written(tmp_path, *(Measurement("attention_view", who, *pictures) for who in "aba"), measurement("a"))
+    assert "<p id=own>[('a', 'u'), ('b', 'u')]</p>" in text
+    assert "Numbers of attention view" not in text and "Numbers of attention entropy" in text
+
+
+def test_a_notebook_cell_is_a_closed_frame() -> None:
+    cell = measurement(EVIL)._repr_html_()
+    ((tag, attributes),) = Page(cell).tags
+    assert tag == "iframe" and attributes["sandbox"] == "allow-scripts allow-downloads"
+    inner = Page(str(attributes["srcdoc"]))
+    assert len(inner.scripts) == 2 and inner.figures and html.unescape(inner.policy).startswith("default-src 'none'")
+
+
+def test_stored_measurements_are_read_again_each_once(tmp_path: Path) -> None:
     for name in ("x", "y"):
         measurement(name).save(tmp_path / "runs" / name)
-    found = read([tmp_path / "runs"])
+    (tmp_path / "runs" / "recipe.json").write_text("{}")
+    found = read([tmp_path / "runs", tmp_path / "runs" / "x.json"])
     assert [m.subject for m in found] == ["x", "y"]
     np.testing.assert_array_equal(found[0].values["mean"], measurement().values["mean"])
+
+
+def test_what_was_measured_first_is_the_baseline(tmp_path: Path) -> None:
+    for name, time in (("a", "2026-11-15T10:00:05"), ("b", "2026-11-15T10:00:01")):
+        replace(measurement(name), provenance={"time": time}).save(tmp_path / name)
+    assert [m.subject for m in read([tmp_path])] == ["b", "a"]
+
+
+def test_unreadable_files_are_all_named(tmp_path: Path) -> None:
+    for name in ("good", "cut", "lonely"):
+        measurement(name).save(tmp_path / name)
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "cut.npz").read_bytes()[:50])
+    (tmp_path / "lonely.npz").unlink()
+    with pytest.raises(vitlab.VitlabError, match="2 of 3 files cannot be read.*cut.json.*lonely.json"):
+        read([tmp_path])
 
 
 def test_mistakes(tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ import torch
 
 import vitlab
 from cases.attention import pictures
-from cases.stress import Linear, normalised, pixels, scene_batches, scenes_model
+from cases.stress import Linear, answers, normalised, pixels, scene_batches, scenes_model
 from vitlab.core import plugins
 from vitlab.core.batches import Batches
+from vitlab.core.ledger import ledger
+from vitlab.corruptions import corrupt
 from vitlab.data.scenes import MEAN, STD
 from vitlab.stress_tests.trial import accuracies, put_on_trial
 
@@ -24,8 +26,10 @@ SMALL = {
 }
 
 
-def test_every_stress_test_is_here() -> None:
-    assert set(SMALL) == set(plugins.stress_tests())
+def test_every_stress_test_of_labelled_images_is_here() -> None:
+    """Those of files and of masks have tests of their own."""
+    needs = {name: set(plugins.card(module)["needs"]) for name, module in plugins.stress_tests().items()}
+    assert set(SMALL) == {name for name in needs if not needs[name] & {"files", "masks"}}
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -71,10 +75,12 @@ def test_pixels_and_normalisation() -> None:
     images = pixels(4)
     shown = []
     batches = Batches([(normalised(images), torch.zeros(4, dtype=torch.long))], MEAN, STD)
-    outcome = put_on_trial(Model(), batches, "test", [lambda batch: shown.append(batch.pixels) or batch.pixels * 0])
+    strains = [("black", lambda batch: shown.append(batch.pixels) or batch.pixels * 0)]
+    outcome = put_on_trial(Model(), batches, "test", strains)
     torch.testing.assert_close(shown[0], images, rtol=0, atol=1e-6)
-    torch.testing.assert_close(seen[1], normalised(images), rtol=0, atol=1e-5)
-    torch.testing.assert_close(seen[-1], normalised(images * 0), rtol=0, atol=1e-5)
+    clean, black = seen
+    torch.testing.assert_close(clean, normalised(images), rtol=0, atol=1e-5)
+    torch.testing.assert_close(black, normalised(images * 0), rtol=0, atol=1e-5)
     expected = (normalised(images).mean((2, 3)).argmax(1) == 0).double().numpy()
     np.testing.assert_array_equal(outcome.clean, expected)
 
@@ -130,3 +136,91 @@ def test_mistakes(batches, settings, message) -> None:
 def test_unknown_name() -> None:
     with pytest.raises(vitlab.VitlabError, match=r"no stress test 'occlusions' \(did you mean 'occlusion'\?\)"):
         vitlab.stress("occlusions", Linear(), [])
+
+
+# -- steps ------------------------------------------------------------------------------------------------------------
+
+STEPS = {  # of SMALL: the untouched images, and each strain
+    "corruptions": ["clean", "shot_noise at 3", "fog at 3"],
+    "occlusion": ["clean", "centre 0.5", "patches 0.5"],
+    "patch_shuffle": ["clean", "2 x 2 patches"],
+    "adversarial": ["clean", "fgsm within 8.0/255", "pgd within 8.0/255"],
+    "frequency_noise": ["clean", "frequency 0.5 π", "frequency 1.0 π"],
+}
+
+
+def watched(name: str, folder, stop_at: str = "") -> tuple[list[tuple[str, str]], dict[str, np.ndarray]]:
+    """The steps that a stress test told of, and its values; it is interrupted when a step begins."""
+    told: list[tuple[str, str]] = []
+
+    def watch(step: str, total: int, state: str) -> None:
+        assert total == len(STEPS[name])
+        told.append((step, state))
+        if state == "begun" and step == stop_at:
+            raise KeyboardInterrupt
+
+    model = scenes_model()
+    with ledger(folder, watch):
+        try:
+            return told, dict(vitlab.stress(name, model, scene_batches(model), **SMALL[name]).values)
+        except KeyboardInterrupt:
+            return told, {}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_an_interrupted_test_goes_on_at_the_next_strain(name: str, tmp_path) -> None:
+    last = STEPS[name][-1]
+    told, whole = watched(name, None)
+    assert told == [(step, state) for step in STEPS[name] for state in ("begun", "done")]
+    told, nothing = watched(name, tmp_path, stop_at=last)
+    assert not nothing and told[-1] == (last, "begun")
+    told, values = watched(name, tmp_path)
+    assert told == [*((step, "kept") for step in STEPS[name][:-1]), (last, "begun"), (last, "done")]
+    assert set(values) == set(whole)
+    for key, value in whole.items():
+        np.testing.assert_array_equal(values[key], value, err_msg=key)
+
+
+def test_against_the_other_order_of_loops() -> None:
+    """Batch by batch, all strains on each, as a plain loop over the images one after the other."""
+    model = scenes_model()
+    batches = scene_batches(model, 12, 5)
+    found = vitlab.stress("corruptions", model, batches, names=("shot_noise", "fog"), severities=(1, 5), seed=3)
+    wrong, count = np.zeros((2, 2)), 0
+    for images, labels in batches:
+        shown = (images * torch.tensor(STD).view(-1, 1, 1) + torch.tensor(MEAN).view(-1, 1, 1)).clamp(0, 1)
+        for i, name in enumerate(("shot_noise", "fog")):
+            for j, severity in enumerate((1, 5)):
+                spoilt = corrupt(shown, name, severity, seed=3, indices=range(count, count + len(shown)))
+                wrong[i, j] += int((answers(model, spoilt.clamp(0, 1)) != labels).sum())
+        count += len(shown)
+    assert count == 12 and wrong.min() < wrong.max()
+    np.testing.assert_allclose(found.values["error"], wrong / 12)
+
+
+def test_a_stream_is_as_good_as_a_list() -> None:
+    model = scenes_model()
+    items = list(scene_batches(model))
+    for streamed in (Batches(iter(items), MEAN, STD), Batches(Loader(items), MEAN, STD)):
+        found = vitlab.stress("corruptions", model, streamed, images=7, **SMALL["corruptions"])
+        listed = vitlab.stress("corruptions", model, Batches(items, MEAN, STD), images=7, **SMALL["corruptions"])
+        for key, value in listed.values.items():
+            np.testing.assert_array_equal(found.values[key], value, err_msg=key)
+
+
+class Loader:
+    """Makes its batches anew at each walk; shuffled, in another order each time."""
+
+    def __init__(self, items: list, shuffled: bool = False) -> None:
+        self.items, self.shuffled, self.walks = items, shuffled, 0
+
+    def __iter__(self):
+        self.walks += 1
+        return iter(self.items[:: -1 if self.shuffled and self.walks % 2 else 1])
+
+
+def test_shuffled_batches_cannot_be_compared() -> None:
+    model = scenes_model()
+    batches = Batches(Loader(list(scene_batches(model)), shuffled=True), MEAN, STD)
+    with pytest.raises(vitlab.VitlabError, match="shuffled"):
+        vitlab.stress("patch_shuffle", model, batches, grids=[2])

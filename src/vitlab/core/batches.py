@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+from vitlab.core.errors import VitlabError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -29,3 +33,42 @@ class Batches:
 
     def __len__(self) -> int:
         return len(self.items)  # type: ignore[arg-type]
+
+
+def again(batches: Iterable[Any], read: Callable[[Iterable[Any]], Iterator[T]]) -> Callable[[], Iterable[T]]:
+    """What `read` makes of the batches, each time it is asked: what can be walked only once is read into a list.
+
+    Batches that are shuffled or augmented anew at each walk are refused: what is compared would not be the same images.
+
+    Args:
+        batches: `Batches`, or any iterable.
+        read: takes the batches and yields (images, targets), or what it likes.
+
+    >>> walk = again(iter([1, 2, 3]), lambda batches: (2 * batch for batch in batches))
+    >>> list(walk()), list(walk())
+    ([2, 4, 6], [2, 4, 6])
+    """
+    items = batches.items if isinstance(batches, Batches) else batches
+    if isinstance(items, Iterator):
+        kept = list(read(batches))
+        return lambda: kept
+    if isinstance(items, (list, tuple)):
+        return lambda: read(batches)
+    first: list[Any] = []
+
+    def walk() -> Iterator[T]:
+        for number, item in enumerate(read(batches)):
+            mark = _mark(item)
+            first.extend([mark] if number == len(first) else [])
+            if mark != first[number]:
+                raise VitlabError("batches are shuffled or augmented anew at each walk; give list(batches)")
+            yield item
+
+    return walk
+
+
+def _mark(item: Any) -> Any:
+    """One number of each image: enough to tell another order, or another crop."""
+    images = item[0] if isinstance(item, (tuple, list)) else item
+    flat = images.reshape(len(images), -1)
+    return flat[:, flat.shape[1] // 2].tolist()

@@ -14,17 +14,25 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from vitlab.core.store import write_atomically
 
+#: What becomes of a step: it is found in the ledger, or begun and then done.
+State = Literal["kept", "begun", "done"]
+Watch = Callable[[str, int | None, State], None]
+
 
 @dataclass(frozen=True)
 class _Ledger:
     folder: Path | None
-    watch: Callable[[str, int], None] | None
+    watch: Watch | None
+
+    def tell(self, name: str, total: int | None, state: State) -> None:
+        if self.watch:
+            self.watch(name, total, state)
 
 
 _NONE = _Ledger(None, None)
@@ -32,12 +40,12 @@ _open: ContextVar[_Ledger] = ContextVar("ledger", default=_NONE)
 
 
 @contextmanager
-def ledger(folder: Path | None = None, watch: Callable[[str, int], None] | None = None) -> Iterator[None]:
+def ledger(folder: Path | None = None, watch: Watch | None = None) -> Iterator[None]:
     """Keep the steps of the measurement inside; a second ledger inside the first takes its place.
 
     Args:
         folder: where finished steps are kept, of this measurement alone: steps are known by name only. None keeps none.
-        watch: called after each step with its name and how many there are in all.
+        watch: called with the name of a step, how many there are in all (None where nobody knows), and its state.
     """
     before = _open.set(_Ledger(folder, watch))
     try:
@@ -59,17 +67,28 @@ def step(name: str, total: int, find: Callable[[], Mapping[str, np.ndarray]]) ->
     """
     now = _open.get()
     path = None if now.folder is None else now.folder / f"{hashlib.sha256(name.encode()).hexdigest()[:24]}.npz"
-    found: Mapping[str, np.ndarray] | None = _read(path) if path else None
-    if found is None:
-        found = find()
-        if path:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            arrays: dict[str, Any] = {key: np.asarray(value) for key, value in found.items()}
-            with write_atomically(path) as file:
-                np.savez_compressed(file, **arrays)
-    if now.watch:
-        now.watch(name, total)
+    kept = _read(path) if path else None
+    if kept is not None:
+        now.tell(name, total, "kept")
+        return kept
+    now.tell(name, total, "begun")
+    found = find()
+    if path:
+        _write(path, found)
+    now.tell(name, total, "done")
     return found
+
+
+def passed(name: str, total: int | None) -> None:
+    """Tell who watches of a part that is over but not kept, being worth nothing without the others."""
+    _open.get().tell(name, total, "done")
+
+
+def _write(path: Path, found: Mapping[str, np.ndarray]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    arrays: dict[str, Any] = {key: np.asarray(value) for key, value in found.items()}
+    with write_atomically(path) as file:
+        np.savez_compressed(file, **arrays)
 
 
 def _read(path: Path) -> dict[str, np.ndarray] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import zipfile
 import zlib
@@ -117,6 +118,12 @@ class Measurement:
         except _UNREADABLE as error:
             reason = " ".join(str(error).split())
             raise VitlabError(f"{about} and {arrays.name} are no measurement of vitlab: {reason}") from error
+
+    def _repr_html_(self) -> str:
+        """Its figures, where it is the last expression of a notebook's cell."""
+        # By name: core knows nothing of reporting, which is not loaded before something is shown.
+        shown: str = importlib.import_module("vitlab.reporting.page").notebook(self)
+        return shown
 
 
 #: What files that are missing, cut, damaged or of somebody else raise.

@@ -116,6 +116,24 @@ def summary(module: str, name: str | None = None) -> str:
     return (ast.get_docstring(node) or "").partition("\n")[0]
 
 
+def card(module: str) -> dict[str, Any]:
+    """What an instrument or a stress test says about itself: the fields of its `CARD`, without importing it.
+
+    >>> card("vitlab.stress_tests.occlusion")["needs"]
+    ('labels',)
+    """
+    file = _PACKAGE.parent / (module.replace(".", "/") + ".py")
+    for node in _tree(file).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CARD" and isinstance(node.value, ast.Call):
+            try:
+                return {str(item.arg): ast.literal_eval(item.value) for item in node.value.keywords}
+            except ValueError:
+                raise VitlabError(
+                    f"the CARD in {file.name} must be of plain literals, so that it can be listed"
+                ) from None
+    raise VitlabError(f"{module} has no CARD")
+
+
 def _like(value: Any, default: Any, what: str) -> Any:
     """The value, if it is of the kind of the default; a whole number will do for a fraction, a list for a tuple."""
     if isinstance(default, float) and type(value) is int:

@@ -76,3 +76,45 @@ def student_quantile(probability: float, freedom: int) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if upper(middle) < probability - 0.5 else (low, middle)
     return (low + high) / 2
+
+
+def confusion_matrix(labels: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
+    """How often label i was taken for j: (classes, classes), int64. Matrices of several images add up.
+
+    Args:
+        labels, predicted: class indices, of the same shape.
+        classes: how many there are.
+
+    >>> confusion_matrix(np.array([0, 0, 1]), np.array([0, 1, 1]), 2).tolist()
+    [[1, 1], [0, 1]]
+    """
+    for name, given in (("labels", labels), ("predictions", predicted)):
+        if given.size and not 0 <= given.min() <= given.max() < classes:
+            raise VitlabError(f"{name} run from {given.min()} to {given.max()}, but there are {classes} classes")
+    pairs = labels.astype(np.int64).ravel() * classes + predicted.ravel()
+    return np.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
+
+
+def intersection_over_union(confusion: np.ndarray) -> np.ndarray:
+    """IoU_k = TP / (TP + FP + FN) by class; NaN where a class is neither labelled nor predicted.
+
+    >>> intersection_over_union(np.array([[1, 1, 0], [0, 2, 0], [0, 0, 0]])).round(3).tolist()
+    [0.5, 0.667, nan]
+    """
+    hits = np.diag(confusion)
+    return _share(hits, confusion.sum(0) + confusion.sum(1) - hits)
+
+
+def class_accuracy(confusion: np.ndarray) -> np.ndarray:
+    """TP / (TP + FN) by class; NaN where a class has no label.
+
+    >>> class_accuracy(np.array([[1, 1], [0, 0]])).tolist()
+    [0.5, nan]
+    """
+    return _share(np.diag(confusion), confusion.sum(1))
+
+
+def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    share = np.full(len(whole), np.nan)
+    np.divide(part, whole, out=share, where=whole > 0)
+    return share

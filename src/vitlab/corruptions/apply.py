@@ -30,16 +30,19 @@ CORRUPTIONS: tuple[str, ...] = tuple(name for names in GROUPS.values() for name 
 #: The four that the benchmark keeps for validation.
 EXTRA: tuple[str, ...] = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
 
-_DETERMINISTIC = frozenset(
+#: Those that draw no random numbers: a second run gives the same bits.
+DETERMINISTIC = frozenset(
     ("defocus_blur", "zoom_blur", "gaussian_blur", "brightness", "contrast", "pixelate", "jpeg_compression", "saturate")
 )
 _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     name: next(vars(file)[name] for file in (noise, blur, weather, digital) if name in vars(file))
     for name in CORRUPTIONS + EXTRA
 }
+_ON_LEVELS = frozenset(("pixelate", "jpeg_compression"))  # the others work on float32 in [0, 1]
 _CHUNK = {"cpu": 1 << 19, "cuda": 1 << 27}  # values at once: near the cache of a core; within a GPU's memory
 
 
+@torch.inference_mode(False)  # a caller's mode is not that of our threads, nor of the tensors that we keep
 def corrupt(
     images: Tensor,
     name: str,
@@ -78,8 +81,9 @@ def corrupt(
     batch = images[None] if images.ndim == 3 else images
     arguments = strength(name, severity, (batch.shape[2], batch.shape[3]), parameters)
     random = Randomness.of(seed, name, severity, _indices(indices, len(batch)), batch.device)
+    batch = batch.detach().as_subclass(Tensor)
     colours, alpha = (batch[:, :3], batch[:, 3:]) if batch.shape[1] == 4 else (batch, None)
-    result = _from_pixels(_by_chunks(name, _to_pixels(colours), random, arguments), images.dtype)
+    result = _by_chunks(name, colours, random, arguments)
     result = result if alpha is None else torch.cat([result, alpha], dim=1)
     return result.view(images.shape)
 
@@ -146,20 +150,33 @@ class Corruption(nn.Module):
 
 def _by_chunks(name: str, images: Tensor, random: Randomness, arguments: Sequence[float]) -> Tensor:
     """The corruption of a few images at a time: temporaries stay in the cache, memory does not grow with the batch."""
-    result = torch.empty_like(images)
+
+    def work(rows: slice) -> Tensor:
+        extra = () if name in DETERMINISTIC else (random[rows],)
+        return _on_chunk(name, images[rows].contiguous(), *extra, *arguments)
+
     step = max(1, _CHUNK.get(images.device.type, 1 << 24) // max(1, images[:1].numel()))
+    if images.device.type != "cpu":
+        parts = [work(slice(start, start + step)) for start in range(0, max(1, len(images)), step)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+    result = torch.empty(images.shape, dtype=images.dtype, device="cpu")
 
-    def work(rows: range) -> None:
-        for start in range(rows.start, rows.stop, step):
-            chunk = slice(start, min(start + step, rows.stop))
-            extra = () if name in _DETERMINISTIC else (random[chunk],)
-            result[chunk] = _FUNCTIONS[name](images[chunk], *extra, *arguments)
+    def keep(rows: slice) -> None:
+        result[rows] = work(rows)
 
-    if images.device.type == "cpu":
-        share_out(work, len(images))
-    else:
-        work(range(len(images)))
+    share_out(keep, len(images), step)
     return result
+
+
+def _on_chunk(name: str, images: Tensor, *arguments: Any) -> Tensor:
+    """Images (B, C, h, w) as given to images as returned; those of `_ON_LEVELS` are of 8 bits in between."""
+    _check_range(images)
+    if name not in _ON_LEVELS:
+        pixels = images.float().div_(255) if images.dtype == torch.uint8 else images.float()
+        return _to_type(_FUNCTIONS[name](pixels, *arguments), images.dtype)
+    levels = images if images.dtype == torch.uint8 else _whole(images.float().mul(255), 0.5)
+    levels = _FUNCTIONS[name](levels, *arguments)
+    return levels if images.dtype == torch.uint8 else levels.float().div_(255).to(images.dtype)
 
 
 def _check(images: Tensor) -> None:
@@ -171,8 +188,11 @@ def _check(images: Tensor) -> None:
         raise VitlabError(f"images of shape {shape}: expected (B, C, h, w) or (C, h, w) with 1, 3 or 4 channels first")
     if images.dtype != torch.uint8 and not images.is_floating_point():
         raise VitlabError(f"images of {images.dtype}: expected uint8, or floats in [0, 1]")
+
+
+def _check_range(images: Tensor) -> None:
     if images.is_floating_point() and images.numel():
-        low, high = (bound.item() for bound in torch.aminmax(images))
+        low, high = torch.stack(torch.aminmax(images)).tolist()
         if not (low >= -1e-4 and high <= 1 + 1e-4):  # also not a number
             raise VitlabError(
                 f"images from {low:.3g} to {high:.3g}: expected pixels in [0, 1]; corrupt before normalising, "
@@ -187,11 +207,11 @@ def _indices(indices: Sequence[int] | Tensor | None, count: int) -> list[int]:
     return which
 
 
-def _to_pixels(images: Tensor) -> Tensor:
-    images = images.detach().as_subclass(Tensor).contiguous()
-    return images.float().div_(255) if images.dtype == torch.uint8 else images.float()
-
-
-def _from_pixels(images: Tensor, dtype: torch.dtype) -> Tensor:
+def _to_type(pixels: Tensor, dtype: torch.dtype) -> Tensor:
     # 1e-3 of a level, so that 7 / 255 · 255 is 7 and not 6.9999995 rounded down.
-    return images.mul_(255).add_(1e-3).to(torch.int16).to(torch.uint8) if dtype == torch.uint8 else images.to(dtype)
+    return _whole(pixels.mul_(255), 1e-3) if dtype == torch.uint8 else pixels.to(dtype)
+
+
+def _whole(levels: Tensor, offset: float) -> Tensor:
+    """0 … 255 rounded down to uint8, after an offset, in place; by way of int16 it is twice as fast."""
+    return levels.add_(offset).to(torch.int16).to(torch.uint8)

@@ -6,6 +6,7 @@ Shape legend: B images, C channels (1 or 3), h w pixels.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -31,8 +32,13 @@ def tint(colour: Sequence[float], like: Tensor) -> Tensor:
     >>> tint((255, 0, 0), torch.zeros(1, 3, 2, 2)).flatten().tolist()
     [1.0, 0.0, 0.0]
     """
-    values = torch.tensor(colour, dtype=torch.float32, device=like.device).view(1, 3, 1, 1) / 255
-    return values if like.shape[1] == 3 else luma(values)
+    return _tint(tuple(colour), like.shape[1], str(like.device))
+
+
+@lru_cache(maxsize=16)
+def _tint(colour: tuple[float, ...], channels: int, device: str) -> Tensor:
+    values = torch.tensor(colour, dtype=torch.float32, device=device).view(1, 3, 1, 1) / 255
+    return values if channels == 3 else luma(values)
 
 
 def saturate(images: Tensor, factor: float, shift: float) -> Tensor:

@@ -2,16 +2,16 @@
 
 Hendrycks and Dietterich, ICLR 2019, Sec. 3 and Appendix B; saturate is one of the four extra corruptions.
 
-Shape legend: B images, C channels (1 or 3), h w pixels. Images are float32 in [0, 1].
+Shape legend: B images, C channels (1 or 3), h w pixels. Images are float32 in [0, 1], levels uint8.
 """
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vitlab.corruptions.boxes import boxes
 from vitlab.corruptions.colour import saturate
 from vitlab.corruptions.filters import smooth
 from vitlab.corruptions.jpeg import real_codec, tensor_codec
@@ -69,42 +69,40 @@ def elastic_transform(images: Tensor, random: Randomness, amount: float, sigma: 
     return images.clamp(0, 1)
 
 
-def pixelate(images: Tensor, scale: float) -> Tensor:
+def pixelate(levels: Tensor, scale: float) -> Tensor:
     """Shrink by the mean over boxes to ⌊scale · h⌋ × ⌊scale · w⌋, and enlarge again without smoothing.
 
     A box holds the pixels whose middles lie in it, all with equal weights, as in PIL, and is rounded to 256 levels.
 
     Args:
-        images: (B, C, h, w). scale: of the small image.
+        levels: (B, C, h, w) uint8. scale: of the small image.
 
     Returns:
-        (B, C, h, w).
+        (B, C, h, w) uint8.
 
-    >>> pixelate(torch.tensor([0.2, 0.6, 0.0, 0.0]).view(1, 1, 1, 4), 0.5).flatten().tolist()
-    [0.4000..., 0.4000..., 0.0, 0.0]
+    >>> pixelate(torch.tensor([20, 60, 0, 0], dtype=torch.uint8).view(1, 1, 1, 4), 0.5).flatten().tolist()
+    [40, 40, 0, 0]
     """
-    h, w = images.shape[-2:]
+    rows, columns = (boxes(size, max(1, int(size * scale)), str(levels.device)) for size in levels.shape[-2:])
     # Rows lie together in memory and columns do not: turning the smaller image costs less than reading across.
-    small = _box_means(images, max(1, int(h * scale))).transpose(2, 3).contiguous()
-    small = _box_means(small, max(1, int(w * scale))).mul_(255).round_().div_(255)
-    return _repeat(_repeat(small, w).transpose(2, 3).contiguous(), h)
+    small = columns.means(rows.means(levels).transpose(2, 3).contiguous()).add_(0.5).to(torch.uint8)
+    return rows.repeat(columns.repeat(small).transpose(2, 3).contiguous())
 
 
-def jpeg_compression(images: Tensor, quality: float) -> Tensor:
+def jpeg_compression(levels: Tensor, quality: float) -> Tensor:
     """Through a JPEG file of that quality: libjpeg itself on a CPU, its arithmetic on whole batches elsewhere.
 
     Args:
-        images: (B, C, h, w), rounded to 256 levels first. quality: 1 to 100.
+        levels: (B, C, h, w) uint8. quality: 1 to 100.
 
     Returns:
-        (B, C, h, w).
+        (B, C, h, w) uint8.
 
-    >>> jpeg_compression(torch.zeros(1, 3, 9, 7), 25).abs().max().item()
-    0.0
+    >>> jpeg_compression(torch.zeros(1, 3, 9, 7, dtype=torch.uint8), 25).max().item()
+    0
     """
-    levels = images.mul(255).add_(0.5).to(torch.int16).to(torch.uint8)  # five times faster than at once
-    codec = real_codec if images.device.type == "cpu" else tensor_codec
-    return codec(levels, int(quality)).div_(255)
+    codec = real_codec if levels.device.type == "cpu" else tensor_codec
+    return codec(levels, int(quality))
 
 
 def _affine(random: Randomness, rows: Tensor, columns: Tensor, jitter: float) -> tuple[Tensor, Tensor]:
@@ -142,33 +140,3 @@ def _sample(images: Tensor, y: Tensor, x: Tensor, mirror: bool = False) -> Tenso
     else:
         grid = torch.stack([(x + 0.5) * (2 / w) - 1, (y + 0.5) * (2 / h) - 1], dim=3)
     return F.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=mirror)
-
-
-def _box_means(images: Tensor, boxes: int) -> Tensor:
-    """Rows (…, h, w) averaged to (…, boxes, w), with PIL's arithmetic: many middles fall on the edge of a box."""
-    size = images.shape[2]
-    scale = size / boxes
-    middles = (np.arange(boxes) + 0.5) * scale
-    starts = (middles - 0.5 * scale + 0.5).astype(np.int64)
-    ends = (middles + 0.5 * scale + 0.5).astype(np.int64).clip(max=size)
-    rows = starts + np.arange((ends - starts).max())[:, None]
-    place = (rows - middles + 0.5) * (1 / scale)
-    inside = (rows < ends) & (place > -0.5) & (place <= 0.5)
-    total: Tensor | None = None
-    for row, taken in zip(rows.clip(max=size - 1), inside, strict=True):
-        part = images.index_select(2, torch.from_numpy(row).to(images.device))
-        if not taken.all():
-            part *= torch.from_numpy(taken[:, None].astype(np.float32)).to(images.device)
-        total = part if total is None else total.add_(part)
-    assert total is not None
-    counts = torch.from_numpy(inside.sum(0)[:, None].astype(np.float32)).to(images.device)
-    return total.div_(counts)
-
-
-def _repeat(images: Tensor, size: int) -> Tensor:
-    """Rows (…, boxes, w) repeated to (…, size, w): each new row is that of the box in which its middle lies."""
-    boxes = images.shape[2]
-    steps = np.full(size, boxes / size)
-    steps[0] /= 2
-    owners = steps.cumsum().astype(np.int64).clip(max=boxes - 1)  # PIL adds up too
-    return images.index_select(2, torch.from_numpy(owners).to(images.device))

@@ -23,19 +23,18 @@ _BAND = 32  # rows that one matrix product makes: its cost per pixel then depend
 
 
 def extend(images: Tensor, rows: int, columns: int, border: Border) -> Tensor:
-    """Images (…, h, w) with `rows` more above and below and `columns` more left and right; more than h or w is fine.
+    """Images (B, C, h, w) with `rows` more above and below and `columns` more left and right; more than h or w is fine.
 
-    >>> extend(torch.tensor([[1, 2, 3]]), 0, 4, "mirror").tolist()
-    [[1, 2, 3, 2, 1, 2, 3, 2, 1, 2, 3]]
+    >>> extend(torch.tensor([1.0, 2.0, 3.0]).view(1, 1, 1, 3), 0, 4, "mirror").flatten().tolist()
+    [1.0, 2.0, 3.0, 2.0, 1.0, 2.0, 3.0, 2.0, 1.0, 2.0, 3.0]
     """
+    h, w = images.shape[-2:]
+    if border == "nearest" or (border == "mirror" and rows < h and columns < w):  # torch's own, five times faster
+        return F.pad(images, (columns, columns, rows, rows), "replicate" if border == "nearest" else "reflect")
     for axis, amount in ((-2, rows), (-1, columns)):
         if amount:
-            size = images.shape[axis]
-            before, after = (
-                images.index_select(axis, torch.from_numpy(fold(past, size, border)).to(images.device))
-                for past in (np.arange(-amount, 0), np.arange(size, size + amount))
-            )
-            images = torch.cat([before, images, after], dim=axis)
+            places = _places(amount, images.shape[axis], border, str(images.device))
+            images = images.index_select(axis, places)
     return images
 
 
@@ -130,14 +129,29 @@ def enlarge(images: Tensor, size: tuple[int, int]) -> Tensor:
     """Bilinear interpolation (B, C, h, w) to (B, C, *size), corners on corners.
 
     Planes go in one by one, (B · C, 1, h, w): with more channels torch chooses a kernel by the number of threads, and
-    their last bits differ. It is also twice as fast.
+    their last bits differ. It is also twice as fast. On a CPU few pixels become many faster by an axis at a time.
 
     >>> enlarge(torch.tensor([[[[0.0, 1.0]]]]), (1, 3)).flatten().tolist()
     [0.0, 0.5, 1.0]
     """
+    if images.device.type == "cpu" and 16 * images.shape[-2] * images.shape[-1] <= size[0] * size[1]:
+        for axis, target in ((-1, size[1]), (-2, size[0])):
+            before, after, weight = _between(images.shape[axis], target)
+            weight = weight if axis == -1 else weight[:, None]
+            images = torch.lerp(images.index_select(axis, before), images.index_select(axis, after), weight)
+        return images
     planes = images.reshape(-1, 1, *images.shape[-2:])
     planes = F.interpolate(planes, size, mode="bilinear", align_corners=True)
     return planes.view(*images.shape[:2], *size)
+
+
+@lru_cache(maxsize=32)
+def _between(size: int, target: int) -> tuple[Tensor, Tensor, Tensor]:
+    """(target,) thrice: the pixels before and after each new one, and its way from the one to the other."""
+    places = np.linspace(0, size - 1, target) if target > 1 else np.zeros(1)
+    before = places.astype(np.int64).clip(max=size - 1)
+    after = (before + 1).clip(max=size - 1)
+    return torch.from_numpy(before), torch.from_numpy(after), torch.from_numpy((places - before).astype(np.float32))
 
 
 def _shift_by_slices(padded: Tensor, top: Tensor, left: Tensor, weights: list[float]) -> Tensor:
@@ -176,12 +190,27 @@ def _correlate(images: Tensor, weights: tuple[float, ...], axis: int, border: Bo
 
 
 def _depthwise(images: Tensor, weights: tuple[float, ...], axis: int, border: Border) -> Tensor:
-    radius, channels = len(weights) // 2, images.shape[1]
+    radius = len(weights) // 2
     shape = (len(weights), 1) if axis == -2 else (1, len(weights))
-    kernel = torch.tensor(weights, device=images.device).view(1, 1, *shape).expand(channels, 1, *shape)
     padded = extend(images, radius if axis == -2 else 0, radius if axis == -1 else 0, border)
+    # Every plane is a channel, and one alone is taken twice: torch has this kernel for two channels or more.
+    planes = padded.reshape(1, -1, *padded.shape[-2:])
+    planes = planes if planes.shape[1] != 1 else planes.expand(1, 2, -1, -1)
+    kernel = _kernel(weights, str(images.device)).view(1, 1, *shape).expand(planes.shape[1], 1, *shape)
     with torch.backends.cudnn.flags(enabled=False):
-        return F.conv2d(padded, kernel.contiguous(), groups=channels)
+        result = F.conv2d(planes, kernel.contiguous(), groups=planes.shape[1])
+    return result.view(-1, *images.shape[1:])[: len(images)]
+
+
+@lru_cache(maxsize=64)
+def _kernel(weights: tuple[float, ...], device: str) -> Tensor:
+    return torch.tensor(weights, device=device)
+
+
+@lru_cache(maxsize=64)
+def _places(amount: int, size: int, border: Border, device: str) -> Tensor:
+    """(size + 2 · amount,): the positions that stand in for those from −amount on."""
+    return torch.from_numpy(fold(np.arange(-amount, size + amount), size, border)).to(device)
 
 
 def _banded_product(images: Tensor, weights: tuple[float, ...], axis: int, border: Border) -> Tensor:

@@ -8,6 +8,7 @@ Shape legend: B images, C channels (1 or 3), h w pixels, 8 × 8 blocks.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import cos, pi, sqrt
 
 import numpy as np
@@ -36,37 +37,37 @@ _CHROMINANCE = (
 _TO_YCBCR = ((0.299, 0.587, 0.114), (-0.168736, -0.331264, 0.5), (0.5, -0.418688, -0.081312))
 
 
-def real_codec(images: Tensor, quality: int) -> Tensor:
-    """Write and read every image as a JPEG file in memory: (B, C, h, w) uint8 on a CPU to float32 of whole numbers.
+def real_codec(levels: Tensor, quality: int) -> Tensor:
+    """Write and read every image as a JPEG file in memory: (B, C, h, w) uint8 on a CPU to the same.
 
     This is libjpeg with its defaults, as in PIL, bit for bit.
     """
-    results = torch.empty(images.shape, device="cpu")
+    results = torch.empty(levels.shape, dtype=torch.uint8, device="cpu")
     # The codec wants channels last. It turns images itself, but three times slower.
-    for image, result in zip(torch.stack(images.unbind(1), dim=-1), results, strict=True):
+    for image, result in zip(torch.stack(levels.unbind(1), dim=-1), results, strict=True):
         result.copy_(decode_jpeg(encode_jpeg(image.permute(2, 0, 1), quality)))
     return results
 
 
-def tensor_codec(images: Tensor, quality: int) -> Tensor:
+def tensor_codec(levels: Tensor, quality: int) -> Tensor:
     """The losses of JPEG on a batch: colours, half-size chroma, cosine transform, quantisation, and all the way back.
 
     Within one level of libjpeg for nearly all pixels: it rounds its transforms to integers, we do not.
 
     Args:
-        images: (B, C, h, w) of 0 … 255 in any type, on any device. quality: 1 to 100.
+        levels: (B, C, h, w) uint8, on any device. quality: 1 to 100.
 
     Returns:
-        (B, C, h, w) of whole numbers 0 … 255, float32.
+        (B, C, h, w) uint8.
 
-    >>> grey = torch.full((1, 3, 10, 9), 128.0)
+    >>> grey = torch.full((1, 3, 10, 9), 128, dtype=torch.uint8)
     >>> tensor_codec(grey, 25).equal(grey)
     True
     """
     # Double precision, so that no batched product of a GPU comes near to rounding a coefficient the other way.
-    images = images.double()
+    images = levels.double()
     if images.shape[1] == 1:
-        return _blocks_round_trip(images, quality_table(_LUMINANCE, quality)).float()
+        return _blocks_round_trip(images, quality_table(_LUMINANCE, quality)).to(torch.uint8)
     size = images.shape[-2:]
     mix = torch.tensor(_TO_YCBCR, device=images.device, dtype=torch.float64)
     planes = torch.einsum("ij,bjhw->bihw", mix, images).round_()  # chroma around 0
@@ -79,9 +80,10 @@ def tensor_codec(images: Tensor, quality: int) -> Tensor:
     chroma = F.interpolate(chroma, scale_factor=2, mode="bilinear", align_corners=False)[..., : size[0], : size[1]]
     blue, red = chroma.round_().split(1, dim=1)
     green = light - 0.344136 * blue - 0.714136 * red
-    return torch.cat([light + 1.402 * red, green, light + 1.772 * blue], dim=1).round_().clamp_(0, 255).float()
+    return torch.cat([light + 1.402 * red, green, light + 1.772 * blue], dim=1).round_().clamp_(0, 255).to(torch.uint8)
 
 
+@lru_cache(maxsize=32)
 def quality_table(table: tuple[tuple[int, ...], ...], quality: int) -> Tensor:
     """(8, 8): a table of Annex K scaled as libjpeg does: by 5000 / q % below quality 50, by 200 − 2 q % above it.
 
@@ -95,20 +97,22 @@ def quality_table(table: tuple[tuple[int, ...], ...], quality: int) -> Tensor:
 
 def _blocks_round_trip(planes: Tensor, table: Tensor) -> Tensor:
     """Cosine transform, quantisation and back of planes (B, c, h, w) in 0 … 255, whose edges are repeated to blocks."""
-    (h, w), table = planes.shape[-2:], table.to(planes.device)
+    h, w = planes.shape[-2:]
     padded = _pad_to(planes, 8) - 128
-    batch, channels, height, width = padded.shape
-    blocks = padded.view(batch, channels, height // 8, 8, width // 8, 8).transpose(3, 4)
-    basis = _cosines().to(planes.device)
-    coefficients = (basis @ blocks @ basis.T).div_(table).round_().mul_(table)
-    restored = (basis.T @ coefficients @ basis).transpose(3, 4).reshape(padded.shape)
-    return restored[..., :h, :w].add(128).round_().clamp_(0, 255)
+    basis, width = _cosines(str(planes.device)), padded.shape[-1]
+    # Rows of blocks, (…, 8, width): down the columns by the batched product, along the rows by a plain one.
+    turned = (basis @ padded.view(-1, 8, width)).view(-1, 8) @ basis.T
+    rows = table.to(planes.device).view(8, 1, 8)
+    turned = turned.view(-1, 8, width // 8, 8).div_(rows).round_().mul_(rows)
+    restored = basis.T @ (turned.view(-1, 8) @ basis).view(-1, 8, width)
+    return restored.view(padded.shape)[..., :h, :w].add(128).round_().clamp_(0, 255)
 
 
-def _cosines() -> Tensor:
+@lru_cache(maxsize=4)
+def _cosines(device: str) -> Tensor:
     """(8, 8): the orthonormal cosine basis, one function in each row."""
     rows = [[cos((2 * x + 1) * u * pi / 16) * (sqrt(0.125) if u == 0 else 0.5) for x in range(8)] for u in range(8)]
-    return torch.tensor(rows, dtype=torch.float64)
+    return torch.tensor(rows, dtype=torch.float64, device=device)
 
 
 def _pad_to(planes: Tensor, multiple: int) -> Tensor:

@@ -107,13 +107,15 @@ def open_corrupted(
     Each file holds the test set five times, from severity 1 to 5.
 
     Args:
-        root: holds `CIFAR-10-C` or `CIFAR-100-C`, and perhaps the clean set, which knows the names of the classes.
+        root: holds `CIFAR-10-C` or `CIFAR-100-C`, or is it, and perhaps the clean set, which knows the classes' names.
         which: `cifar10` or `cifar100`.
         corruption: the name of a file, such as `fog`.
         severity: 1 to 5, or None for all of them.
     """
     kind = {"cifar10": CIFAR10, "cifar100": CIFAR100}[which]
     folder = Path(root) / ("CIFAR-10-C" if which == "cifar10" else "CIFAR-100-C")
+    if not folder.is_dir() and (Path(root) / "labels.npy").is_file():
+        folder = Path(root)
     if not (folder / "labels.npy").is_file():
         raise wrong_layout(f"there is no {folder}/labels.npy", f"  ROOT/{folder.name}/{{labels.npy, fog.npy, …}}")
     choices = sorted(path.stem for path in folder.glob("*.npy") if path.stem != "labels")

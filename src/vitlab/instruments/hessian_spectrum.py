@@ -11,9 +11,9 @@ Shape legend: K mini-batches at once, B batch, C classes, P weights in all, k ei
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,11 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vitlab.core.errors import VitlabError
+from vitlab.core.ledger import step
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
 from vitlab.core.statistics import student_quantile
-from vitlab.instruments.curvature import Eigenvalues, Product, largest_eigenvalues
+from vitlab.instruments.curvature import Product, largest_eigenvalues
 from vitlab.instruments.weight_loss import (
     L2,
     Pair,
@@ -182,13 +183,16 @@ def measure(
         asked = f"count={count}, batch_size={batch_size}, together={together}"
         raise VitlabError(f"{asked}: each must be at least 1, and count at most {len(flat)}, the number of weights")
     solver = {"tolerance": tolerance, "limit": limit, "basis": basis}
-    found: list[tuple[Tensor, Eigenvalues]] = []
+    found: list[Mapping[str, np.ndarray]] = []
     with undisturbed(model, training=training, seed=seed), _exact_kernels():
         loss = _loss(model, weights, l2, weight_decay)
-        pairs = cut(labelled(model, weights, batches), batch_size, mini_batches)
-        while group := list(islice(pairs, together)):
-            starts = torch.stack([_start(flat, seed + len(found) + i) for i in range(len(group))])
-            found += _solve(loss, flat, group, starts, count, **solver)
+        pairs = list(cut(labelled(model, weights, batches), batch_size, mini_batches))
+        for low in range(0, len(pairs), together):
+            group = pairs[low : low + together]
+            name, total = f"mini-batches {low} to {low + len(group) - 1}", math.ceil(len(pairs) / together)
+            starts = torch.stack([_start(flat, seed + low + i) for i in range(len(group))])
+            torch.manual_seed(seed + low)  # dropout must not depend on groups that may be kept from an earlier run
+            found.append(step(name, total, partial(_solve, loss, flat, group, starts, count, **solver)))
     values = _pool(found)
     data = getattr(batches, "fingerprint", "")
     return Measurement(
@@ -196,12 +200,12 @@ def measure(
         type(model).__name__,
         values,
         {name: ("mini_batch", "rank")[: value.ndim] for name, value in values.items()},
-        {"mini_batch": tuple(range(len(found))), "rank": tuple(range(1, count + 1))},
+        {"mini_batch": tuple(range(len(pairs))), "rank": tuple(range(1, count + 1))},
         {
             **{"count": count, "batch_size": batch_size, "mini_batches": mini_batches, "l2": l2},
             **{"weight_decay": weight_decay, "training": training, "seed": seed, **solver},
         },
-        provenance(device=str(flat.device), images=len(found) * batch_size, data=data, seed=seed),
+        provenance(device=str(flat.device), images=len(pairs) * batch_size, data=data, seed=seed),
     )
 
 
@@ -247,7 +251,7 @@ def _start(flat: Tensor, seed: int) -> Tensor:
 
 def _solve(
     loss: Loss, flat: Tensor, group: list[Pair], starts: Tensor, count: int, **settings: Any
-) -> list[tuple[Tensor, Eigenvalues]]:
+) -> dict[str, np.ndarray]:
     """The loss and the eigenvalues of each mini-batch; together, or one by one where that is not possible."""
     images, targets = (torch.stack(part) for part in zip(*group, strict=True))
     try:
@@ -256,22 +260,25 @@ def _solve(
         if len(group) == 1:
             raise
         each = zip(group, starts, strict=True)
-        return [row for pair, start in each for row in _solve(loss, flat, [pair], start[None], count, **settings)]
+        return _joined([_solve(loss, flat, [pair], start[None], count, **settings) for pair, start in each])
     if not bool(losses.isfinite().all()):
         raise VitlabError("the loss of a mini-batch is not finite; look at the images and the weights")
     found = largest_eigenvalues(product, starts, count, generator=torch.Generator().manual_seed(0), **settings)
-    rows = zip(losses, found.values, found.residuals, found.converged, strict=True)
-    return [(value, Eigenvalues(a, b, c, found.products)) for value, a, b, c in rows]
-
-
-def _pool(found: list[tuple[Tensor, Eigenvalues]]) -> dict[str, np.ndarray]:
-    eigenvalues = torch.stack([row.values for _, row in found]).numpy()
     return {
-        "eigenvalues": eigenvalues,
-        "residuals": torch.stack([row.residuals for _, row in found]).numpy(),
-        "converged": torch.stack([row.converged for _, row in found]).numpy(),
-        "loss": np.array([float(loss) for loss, _ in found]),
-        "products": np.array([row.products for _, row in found]),
-        "negative_proportion": np.array(negative_proportion(eigenvalues)),
-        "positive_average": np.array(positive_average(eigenvalues)),
+        "eigenvalues": found.values.numpy(),
+        "residuals": found.residuals.numpy(),
+        "converged": found.converged.numpy(),
+        "loss": losses.double().cpu().numpy(),
+        "products": np.full(len(group), found.products),
     }
+
+
+def _joined(groups: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {name: np.concatenate([group[name] for group in groups]) for name in groups[0]}
+
+
+def _pool(groups: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    values = _joined(groups)
+    values["negative_proportion"] = np.array(negative_proportion(values["eigenvalues"]))
+    values["positive_average"] = np.array(positive_average(values["eigenvalues"]))
+    return values

@@ -8,19 +8,21 @@ Shape legend: n images, U units.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-import torch
-from torch import nn
+from torch import Tensor, nn
 
 from vitlab.adapters import describe
 from vitlab.adapters.wrappers import unwrap
+from vitlab.core.batches import again
 from vitlab.core.errors import VitlabError
+from vitlab.core.ledger import step
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
-from vitlab.instruments.observation import evaluation
+from vitlab.evaluation import evaluation
 from vitlab.instruments.predictions import Scores, device_of, labelled, predict, score, together
 from vitlab.instruments.removal import Conv, Unit, removed, units
 
@@ -59,7 +61,7 @@ def measure(
 
     Args:
         model: a classifier; it is left as it was found.
-        batches: yields (images, targets), walked once.
+        batches: yields (images, targets), in the same order each time: walked once for each unit.
         conv: in blocks of convolutions, `"kernel"` removes each k×k convolution, `"block"` the whole block where its
             input and output have the same shape.
         images: use the first so many; all by default, two at least.
@@ -71,21 +73,13 @@ def measure(
         named like `blocks.0 MSA`, `blocks.0 MLP`, `layer1.0.conv2 Conv`.
     """
     inner, device = unwrap(model), device_of(model)
-    chosen: list[Unit] = []
-    whole: list[Scores] = []
-    cut: list[list[Scores]] = []
+    walk = again(batches, lambda those: labelled(those, device, "lesion", images))
     with evaluation(inner):
-        for x, targets in labelled(batches, device, "lesion", images):
-            whole.append(score(predict(inner, x, "lesion"), targets))
-            chosen = chosen or _units(inner, x, conv)
-            cut.append([])
-            for unit in chosen:
-                with removed(inner, unit):
-                    cut[-1].append(score(predict(inner, x, f"lesion without {unit.name}"), targets))
-    base = together(whole)
-    if len(base) < 2:
-        raise VitlabError("lesion compares accuracies and needs at least two images; one was given")
-    values = _values(base, [together(scores) for scores in zip(*cut, strict=True)], chosen)
+        chosen = _units(inner, next(iter(walk()))[0], conv)
+        base = _scores(inner, walk, None, 1 + len(chosen))
+        if len(base) < 2:
+            raise VitlabError("lesion compares accuracies and needs at least two images; one was given")
+        values = _values(base, [_scores(inner, walk, unit, 1 + len(chosen)) for unit in chosen], chosen)
     dims = {name: ("unit",)[: value.ndim] for name, value in values.items()}
     about = provenance(device=str(device), images=len(base), data=getattr(batches, "fingerprint", ""))
     axes = {"unit": tuple(unit.name for unit in chosen)}
@@ -93,7 +87,20 @@ def measure(
     return Measurement("lesion", type(inner).__name__, values, dims, axes, settings, about)
 
 
-def _units(model: nn.Module, images: torch.Tensor, conv: Conv) -> list[Unit]:
+def _scores(
+    model: nn.Module, walk: Callable[[], Iterable[tuple[Tensor, Any]]], unit: Unit | None, total: int
+) -> Scores:
+    """How well all images are predicted without the unit, or by the whole model: one step of the ledger."""
+    who = f"lesion without {unit.name}" if unit else "lesion"
+
+    def find() -> dict[str, np.ndarray]:
+        with removed(model, *([unit] if unit else [])):
+            return asdict(together([score(predict(model, x, who), targets) for x, targets in walk()]))
+
+    return Scores(**step(f"without {unit.name}" if unit else "whole", total, find))
+
+
+def _units(model: nn.Module, images: Tensor, conv: Conv) -> list[Unit]:
     anatomy = describe(model, (int(images.shape[-2]), int(images.shape[-1])))
     found = units(model, anatomy, images, conv)
     if not found:

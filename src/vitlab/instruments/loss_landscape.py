@@ -11,13 +11,17 @@ Shape legend: G points along each side of the grid, B batch, C classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vitlab.core.batches import again
 from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.ledger import step
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
 from vitlab.instruments.weight_loss import (
@@ -115,8 +119,8 @@ def measure(
 
     Args:
         model: a classifier.
-        batches: yields (images, targets), walked once; targets are class indices, probabilities (B, C), or
-            (labels, partners, share).
+        batches: yields (images, targets), in the same order each time: walked once for each row of the grid; targets
+            are class indices, probabilities (B, C), or (labels, partners, share).
         points: G; an odd number has the model itself at the centre.
         reach: the grid covers [-reach, reach]².
         normalisation: `"released"` or `"filter"`, see `normalise`.
@@ -136,14 +140,22 @@ def measure(
     generator = torch.Generator().manual_seed(seed)
     pair = [random_direction(weights, generator, normalisation, vectors=vectors, still=still) for _ in range(2)]
     steps = np.linspace(-reach, reach, points)
-    surface, images = np.zeros((points, points)), 0
-    with undisturbed(model, seed=seed), torch.no_grad():
-        l2_surface = _over_grid(weights, pair, steps, lambda moved: l2_term(list(moved.values()), l2, weight_decay))
-        for inputs, targets in labelled(model, weights, batches):
-            surface += len(inputs) * _over_grid(weights, pair, steps, _nll(model, inputs, targets))
+    walk = again(batches, lambda those: labelled(model, weights, those))
+
+    def row(alpha: float) -> dict[str, np.ndarray]:
+        torch.manual_seed(seed)  # a row does not depend on those before it, which may be kept from an earlier run
+        line = _Line({name: weight + alpha * pair[0][name] for name, weight in weights.items()}, pair[1], steps)
+        surface, images = np.zeros(points), 0
+        for inputs, targets in walk():
+            surface += len(inputs) * line.along(_nll(model, inputs, targets))
             images += len(inputs)
-    nll = surface / images
-    values = {"nll": nll, "l2": l2_surface, "total": nll + l2_surface}
+        penalty = line.along(lambda moved: l2_term(list(moved.values()), l2, weight_decay))
+        return {"nll": surface / images, "l2": penalty, "images": np.array(images)}
+
+    with undisturbed(model, seed=seed), torch.no_grad():
+        rows = [step(f"row {i}", points, partial(row, alpha)) for i, alpha in enumerate(steps.tolist())]
+    nll, penalty = (np.stack([found[name] for found in rows]) for name in ("nll", "l2"))
+    values, images = {"nll": nll, "l2": penalty, "total": nll + penalty}, int(rows[0]["images"])
     device = str(next(iter(weights.values())).device)
     return Measurement(
         "loss_landscape",
@@ -169,14 +181,17 @@ def _nll(model: nn.Module, images: Tensor, targets: Tensor) -> Callable[[Weights
     return lambda weights: cross_entropy(predict(model, weights, images), targets)
 
 
-def _over_grid(
-    weights: Weights, directions: Sequence[Weights], steps: np.ndarray, value: Callable[[Weights], Tensor]
-) -> np.ndarray:
-    """(G, G) a function of the weights at each point of the plane."""
-    first, second = directions
-    rows = []
-    for alpha in steps.tolist():
-        row = {name: weight + alpha * first[name] for name, weight in weights.items()}
-        moved = ({name: weight + beta * second[name] for name, weight in row.items()} for beta in steps.tolist())
-        rows.append(torch.stack([value(point) for point in moved]))
-    return torch.stack(rows).double().cpu().numpy()
+@dataclass(frozen=True)
+class _Line:
+    """Points w + β d of a line in the space of weights, G of them."""
+
+    start: Weights
+    direction: Weights
+    steps: np.ndarray
+
+    def along(self, value: Callable[[Weights], Tensor]) -> np.ndarray:
+        """(G,) a function of the weights at each point."""
+        found = []
+        for beta in self.steps.tolist():
+            found.append(value({name: weight + beta * self.direction[name] for name, weight in self.start.items()}))
+        return torch.stack(found).double().cpu().numpy()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from operator import length_hint
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from torch import Tensor, nn
 from vitlab.attention import AttentionCall
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.errors import VitlabError
+from vitlab.core.ledger import passed
 from vitlab.core.measurement import Measurement
 from vitlab.core.provenance import provenance
+from vitlab.evaluation import evaluation
 from vitlab.recording import Feature, record
 
 
@@ -60,6 +63,7 @@ def observe(model: nn.Module, batches: Iterable[Any], observers: Sequence[Observ
     The model runs in evaluation mode, without gradients, and is left as it was found.
     """
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    total = length_hint(batches) or None  # before the first is taken
     items = iter(batches)
     images = _images(next(items, None), device)
     size, count = (int(images.shape[-2]), int(images.shape[-1])), 0
@@ -70,6 +74,7 @@ def observe(model: nn.Module, batches: Iterable[Any], observers: Sequence[Observ
         while True:
             model(images)
             count += len(images)
+            passed(f"{count} images", total)
             item = next(items, None)
             if item is None:
                 break
@@ -80,19 +85,6 @@ def observe(model: nn.Module, batches: Iterable[Any], observers: Sequence[Observ
         Measurement(observer.kind, type(model).__name__, r.values, r.dims, r.axes, dict(observer.settings), about)
         for observer, r in found
     ]
-
-
-@contextmanager
-def evaluation(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; every module gets its own mode back."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module in training:
-            module.training = True
 
 
 def attention_blocks(anatomy: Anatomy, kind: str) -> list[Block]:

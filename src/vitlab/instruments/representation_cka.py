@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
-from vitlab.instruments.observation import evaluation
+from vitlab.evaluation import evaluation
 from vitlab.instruments.predictions import device_of
 from vitlab.recording import Feature, record
 

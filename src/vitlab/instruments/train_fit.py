@@ -19,7 +19,7 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
 from vitlab.core.statistics import mean_interval, proportion_interval
-from vitlab.instruments.observation import evaluation
+from vitlab.evaluation import evaluation
 from vitlab.instruments.predictions import Scores, device_of, labelled, predict, score, together
 
 CARD = Card(

@@ -58,12 +58,12 @@ def polar(offset: Tensor, start: Tensor) -> tuple[float, float]:
     return length / full, 2 * float(torch.atan2((u - v).norm(), (u + v).norm()))
 
 
-def measure(model: nn.Module, batches: Iterable[Any], *, snapshots: Sequence[Snapshot] = ()) -> Measurement:
+def measure(model: nn.Module, batches: Iterable[Any] = (), *, snapshots: Sequence[Snapshot] = ()) -> Measurement:
     """Polar coordinates of snapshots around a model's weights. Mind the caveat above: the authors withdrew the figure.
 
     Args:
         model: w_optimal, usually the end of training.
-        batches: not looked at; give `[]`.
+        batches: not looked at.
         snapshots: in the order of training, w_init first: paths of safetensors files, models, or mappings from a
             parameter's name to a tensor. Buffers do not count as weights.
 

@@ -22,6 +22,7 @@ PARTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "uniform_a": ("UniformHead", {"form": "A"}, "all"),
     "uniform_b": ("UniformHead", {"form": "B"}, "all"),
     "uniform_c": ("UniformHead", {"form": "C"}, "all"),
+    "tap": ("TokenAwarePooling", {}, "all"),
 }
 
 #: The positions of CB's Tables 4, S5 and S6 -> seams.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -18,7 +19,7 @@ def report(
     """Write one self-contained page: no network, one copy of plotly, every string escaped.
 
     Args:
-        measurements: what was measured; the first subject of a kind is the baseline of its section.
+        measurements: what was measured; the first model is the baseline, repeats of a kind and model are averaged.
         path: the page to write.
         title: its heading.
 
@@ -38,13 +39,50 @@ def report(
 
 
 def read(paths: Sequence[str | Path]) -> list[Measurement]:
-    """All measurements in some folders or files, by name."""
-    files: list[Path] = []
-    for path in map(Path, paths):
-        if path.is_dir():
-            files += sorted(file for file in path.rglob("*.json") if file.with_suffix(".npz").exists())
-        else:
-            files.append(path)
+    """All measurements in some folders or files, each once; one error names all files that cannot be read.
+
+    Those of a folder come in the order in which they were made, so that the model measured first is the baseline.
+    """
+    files = [file for path in map(Path, paths) for file in _inside(path)]
     if not files:
         raise VitlabError(f"no measurements in {', '.join(map(str, paths))}; `vitlab measure` writes some")
-    return [Measurement.load(file) for file in files]
+    found: dict[Path, Measurement] = {}
+    damaged = []
+    for file in files:
+        try:
+            found.setdefault(file.resolve(), Measurement.load(file))
+        except VitlabError as error:
+            damaged.append(str(error))
+    if damaged:
+        raise VitlabError(
+            f"{len(damaged)} of {len(files)} files cannot be read: {'; '.join(damaged)}; remove or repair"
+        )
+    return list(found.values())
+
+
+def _inside(path: Path) -> list[Path]:
+    """The files of measurements in a folder, the earliest first; a file is its own."""
+    if not path.is_dir():
+        return [path]
+    return sorted(
+        (file for file in path.rglob("*.json") if _is_measurement(file)), key=lambda file: (_time(file), file)
+    )
+
+
+def _time(file: Path) -> str:
+    """When a measurement was made; empty where that is not known."""
+    try:
+        return str(json.loads(file.read_text(encoding="utf-8"))["provenance"]["time"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _is_measurement(file: Path) -> bool:
+    """Whether a JSON file lies beside its arrays, or says that it should: other files of a run are left alone."""
+    if file.with_suffix(".npz").exists():
+        return True
+    try:
+        text = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(text, dict) and text.keys() >= {"kind", "subject", "dims"}

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from vitlab.core.measurement import Measurement
+from vitlab.core.repeats import auxiliary, errors
 from vitlab.reporting.drawing import Figure, bars, by_layer, compared, empty_plot, heat_map, labels, line, side_by_side
 
 #: Axes along which a value is followed by a line; others get bars.
 ORDERED = {"layer", "depth", "epoch", "step", "severity", "frequency", "epsilon", "ratio", "bin", "rank", "snapshot"}
 
+#: Matrices with longer sides are averaged down: nobody sees more, and the page stays small.
+LONGEST_SIDE = 64
+
 
 def draw_by_axes(measurements: Sequence[Measurement]) -> list[Figure]:
     """A figure for each value: bars for numbers, lines along ordered axes, heat maps for matrices."""
     first = measurements[0]
-    numbers = [name for name, value in first.values.items() if _drawable(value) and not _is_error(name)]
+    numbers = [name for name, value in first.values.items() if _drawable(value) and name not in auxiliary(first)]
     single = [name for name in numbers if not np.ndim(first.values[name])]
     figures = [_numbers(measurements, single)] if single else []
     for name in numbers:
-        dims = first.dims[name]
-        have = [measurement for measurement in measurements if measurement.dims.get(name) == dims]
+        dims = first.dims.get(name, ())
+        have = [each for each in measurements if name in each.values and each.dims.get(name, ()) == dims]
         if len(dims) == 2 and dims[1] != "head":
             figures.append(_matrices(have, name))
         elif dims:
@@ -32,11 +37,12 @@ def draw_by_axes(measurements: Sequence[Measurement]) -> list[Figure]:
 def _numbers(measurements: Sequence[Measurement], names: Sequence[str]) -> Figure:
     plot = empty_plot("", "value")
     for index, measurement in enumerate(measurements):
-        here = [name for name in names if name in measurement.values]
-        error = [float(measurement.values.get(f"{name}_error", np.nan)) for name in here]
-        bars(plot, here, [measurement.values[name] for name in here], measurement.subject, index, error=error)
-    values = [float(m.values[names[0]]) for m in measurements if names[0] in m.values]
-    return Figure(compared(values, names[0], names=[m.subject for m in measurements]), "", plot)
+        here = [name for name in names if name in measurement.values and not np.ndim(measurement.values[name])]
+        found = [_error(measurement, name) for name in here]
+        error = [np.nan if each is None else float(each) for each in found]
+        known = error if np.isfinite(error).any() else None
+        bars(plot, here, [measurement.values[name] for name in here], measurement.subject, index, error=known)
+    return Figure(_finding([each for each in measurements if names[0] in each.values], names[0], names[0]), "", plot)
 
 
 def _curves(measurements: Sequence[Measurement], name: str) -> Figure:
@@ -44,26 +50,50 @@ def _curves(measurements: Sequence[Measurement], name: str) -> Figure:
     plot = empty_plot(axis, name)
     stroke = line if axis in ORDERED else bars
     for index, measurement in enumerate(measurements):
-        stroke(plot, labels(measurement, name), by_layer(measurement, name), measurement.subject, index)
-    means = [float(np.nanmean(by_layer(measurement, name))) for measurement in measurements]
-    return Figure(compared(means, f"{name} by {axis}, mean", names=[m.subject for m in measurements]), "", plot)
+        error = _error(measurement, name) if np.ndim(measurement.values[name]) == 1 else None
+        x, y = labels(measurement, name), by_layer(measurement, name)
+        stroke(plot, x, y, measurement.subject, index, error=error)
+    return Figure(_finding(measurements, name, f"{name} by {axis}, mean"), "", plot)
 
 
 def _matrices(measurements: Sequence[Measurement], name: str) -> Figure:
     rows, columns = measurements[0].dims[name]
     plot = side_by_side([measurement.subject for measurement in measurements], columns, rows)
     for panel, measurement in enumerate(measurements):
-        z = measurement.values[name]
-        heat_map(plot, z, labels(measurement, name, 1), labels(measurement, name), panel=panel)
-    means = [float(np.nanmean(measurement.values[name])) for measurement in measurements]
-    what = f"{name} by {rows} and {columns}, mean"
-    return Figure(compared(means, what, names=[m.subject for m in measurements]), "", plot)
+        down, across = (_groups(side) for side in np.shape(measurement.values[name]))
+        z = _averaged(measurement.values[name], down, across)
+        x, y = labels(measurement, name, 1), labels(measurement, name)
+        heat_map(plot, z, [x[group[0]] for group in across], [y[group[0]] for group in down], panel=panel)
+    return Figure(_finding(measurements, name, f"{name} by {rows} and {columns}, mean"), "", plot)
+
+
+def _finding(measurements: Sequence[Measurement], name: str, what: str) -> str:
+    means = [_mean(measurement.values[name]) for measurement in measurements]
+    return compared(means, what, names=[measurement.subject for measurement in measurements])
+
+
+def _mean(value: np.ndarray) -> float:
+    array = np.asarray(value, dtype=float)
+    known = array[np.isfinite(array)]
+    return float(known.mean()) if known.size else float("nan")
+
+
+def _error(measurement: Measurement, name: str) -> Any:
+    """The standard error of a value, None where there is none."""
+    return measurement.values.get(errors(measurement).get(name, ""))
+
+
+def _groups(side: int) -> list[np.ndarray]:
+    """The places along a side, in at most `LONGEST_SIDE` groups of neighbours."""
+    return np.array_split(np.arange(side), min(side, LONGEST_SIDE))
+
+
+def _averaged(matrix: np.ndarray, down: Sequence[np.ndarray], across: Sequence[np.ndarray]) -> np.ndarray:
+    """The mean of each block of a matrix; NaN where a block holds none."""
+    z = np.asarray(matrix, dtype=float)
+    return np.array([[_mean(z[np.ix_(rows, columns)]) for columns in across] for rows in down])
 
 
 def _drawable(value: np.ndarray) -> bool:
     array = np.asarray(value)
     return bool(np.issubdtype(array.dtype, np.number) and array.size and np.isfinite(array.astype(float)).any())
-
-
-def _is_error(name: str) -> bool:
-    return name.endswith(("_error", "_interval")) or name == "standard_error"

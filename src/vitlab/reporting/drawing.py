@@ -133,6 +133,9 @@ def heat_map(
     look: dict[str, Any] = {"colorscale": DIVERGING if diverging else SEQUENTIAL, "showscale": panel == 0, **style}
     if diverging and "zmid" not in look:
         look["zmid"] = 0
+    titles = plot.layout.annotations
+    if panel < len(titles):
+        look.setdefault("name", titles[panel].text)
     where = {} if plot._grid_ref is None else {"row": 1, "col": panel + 1}
     plot.add_trace(go.Heatmap(z=np.asarray(z, dtype=float).tolist(), x=list(x), y=list(y), **look), **where)
 
@@ -170,7 +173,8 @@ def labels(measurement: Measurement, name: str, axis: int = 0) -> list[Any]:
     count = np.shape(measurement.values[name])[axis]
     if called in ("layer", "head", "other_layer"):
         return list(range(1, count + 1))
-    return list(measurement.axes.get(called, range(count)))
+    found = measurement.axes.get(called, range(count))
+    return [plain(label) if isinstance(label, str) else label for label in found]
 
 
 def compared(values: Sequence[float], what: str, unit: str = "", *, digits: int = 3, names: Sequence[str] = ()) -> str:

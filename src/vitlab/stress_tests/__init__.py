@@ -1,7 +1,8 @@
 """Stress tests: each puts a model under one kind of strain. One file each; the file's name is the test's name.
 
 A file holds the maths first, as pure functions on pixels, then `measure(model, batches, **settings) -> Measurement`
-and its `CARD`. Images go to pixels in [0, 1], are acted on, clamped, and come back as the model eats them.
+and its `CARD`. Images go to pixels in [0, 1], are acted on, clamped, and come back as the model eats them. Tests over
+published sets, whose card needs `files`, take the folder that holds the set in place of batches.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import importlib
 import inspect
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from vitlab.core import plugins
@@ -20,7 +22,12 @@ __all__ = ["stress"]
 
 
 def stress(
-    name: str, model: Any, batches: Iterable[Any] | None = None, *, subject: str | None = None, **settings: Any
+    name: str,
+    model: Any,
+    batches: Iterable[Any] | str | Path | None = None,
+    *,
+    subject: str | None = None,
+    **settings: Any,
 ) -> Measurement:
     """Put a model under the stress test of that name.
 
@@ -28,7 +35,8 @@ def stress(
         name: the stress test, for example `"corruptions"`.
         model: a classifier; it is left as it was found.
         batches: `Batches`, or an iterable of (images, targets): then mean and std of the normalisation come from the
-            model's `pretrained_cfg`. Tests that bring their own images (`shape_texture`) also take None.
+            model's `pretrained_cfg`. Tests that bring their own images (`shape_texture`) also take None. Tests over
+            published sets (`imagenet_c`) take the folder that holds the set.
         subject: what to call the model in reports; by default its class.
         settings: what the stress test takes.
 
@@ -38,16 +46,25 @@ def stress(
     known = plugins.stress_tests()
     if name not in known:
         raise unknown("stress test", name, known)
-    run = importlib.import_module(known[name]).measure
-    parameters = inspect.signature(run).parameters
-    takes = list(parameters)[2:]
+    test = importlib.import_module(known[name])
+    takes = list(inspect.signature(test.measure).parameters)[2:]
     for key in settings:
         if key not in takes:
             raise unknown(f"setting of {name}", key, takes)
-    own_images = parameters["batches"].default is None
-    if (batches is None and own_images) or (isinstance(batches, Iterable) and not hasattr(batches, "shape")):
-        result: Measurement = run(model, batches, **settings)
-        return replace(result, subject=subject) if subject else result
-    raise VitlabError(
-        f"batches must be an iterable of (images, targets), not {type(batches).__name__}; wrap one in a list"
-    )
+    _check_given(name, test, batches)
+    result: Measurement = test.measure(model, batches, **settings)
+    return replace(result, subject=subject) if subject else result
+
+
+def _check_given(name: str, test: Any, given: Any) -> None:
+    """Refuse batches where a folder is wanted, and the other way round."""
+    path = isinstance(given, str | Path)
+    if "files" in test.CARD.needs:
+        if not path:
+            raise VitlabError(f"{name} reads its images from files; give the folder, not {type(given).__name__}")
+        return
+    own_images = list(inspect.signature(test.measure).parameters.values())[1].default is None
+    if path or not ((given is None and own_images) or (isinstance(given, Iterable) and not hasattr(given, "shape"))):
+        raise VitlabError(
+            f"batches must be an iterable of (images, targets), not {type(given).__name__}; wrap one in a list"
+        )

@@ -130,7 +130,7 @@ def measure(
 
     Args:
         model: a classifier; it is left as it was found, gradients included.
-        batches: yields (images, targets), walked once.
+        batches: yields (images, targets), in the same order each time: walked once for each condition.
         attacks: of `fgsm`, `pgd`.
         norm: `linf` or `l2`.
         epsilons: radii in 1/255 of the range of pixels: 1 is 1/255.
@@ -145,7 +145,7 @@ def measure(
     """
     names, radii = _checked(attacks, norm, epsilons, steps, step)
     told: dict[str, Any] = {"norm": norm, "steps": steps, "step": step, "random": random, "seed": seed}
-    strains = [_strain(name, radius, **told) for name in names for radius in radii]
+    strains = [(f"{name} within {radius}/255", _strain(name, radius, **told)) for name in names for radius in radii]
     outcome = put_on_trial(model, batches, "adversarial", strains, images)
     values = accuracies(outcome, outcome.strained.reshape(len(names), len(radii), -1))
     settings = {"attacks": names, "epsilons": radii, **told, "images": images}

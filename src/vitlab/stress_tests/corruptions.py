@@ -66,7 +66,7 @@ def measure(
 
     Args:
         model: a classifier; it is left as it was found.
-        batches: yields (images, targets), walked once.
+        batches: yields (images, targets), in the same order each time: walked once for each condition.
         names: corruptions, of the 15 or the 4 extra ones.
         severities: of 1 to 5.
         seed: any integer.
@@ -83,7 +83,7 @@ def measure(
         under all 15 × 5.
     """
     names, severities = _checked(names, severities)
-    strains = [_strain(name, severity, seed, parameters) for name in names for severity in severities]
+    strains = [(f"{name} at {s}", _strain(name, s, seed, parameters)) for name in names for s in severities]
     outcome = put_on_trial(model, batches, "corruptions", strains, images)
     correct = outcome.strained.reshape(len(names), len(severities), -1)
     whole = set(CORRUPTIONS) <= set(names) and set(severities) == {1, 2, 3, 4, 5}

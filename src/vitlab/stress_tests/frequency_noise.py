@@ -92,7 +92,7 @@ def measure(
 
     Args:
         model: a classifier; it is left as it was found.
-        batches: yields (images, targets), walked once.
+        batches: yields (images, targets), in the same order each time: walked once for each condition.
         frequencies: centres of the bands, in units of π.
         strength: of the noise before it is cut, in pixels of [0, 1]. A ring keeps the share of the energy that is its
             share of the frequencies, as in the released code: high rings are wider.
@@ -109,7 +109,7 @@ def measure(
     settings: dict[str, Any] = {"strength": strength, "noise": noise, "ring": ring, "window": window}
     settings |= {"reading": reading, "clamp": clamp, "seed": seed}
     _check(frequencies, settings)
-    strains = [_strain(frequency, **settings) for frequency in frequencies]
+    strains = [(f"frequency {frequency} π", _strain(frequency, **settings)) for frequency in frequencies]
     outcome = put_on_trial(model, batches, "frequency_noise", strains, images)
     axes = {"frequency": [round(float(frequency), 6) for frequency in frequencies]}
     settings |= {"frequencies": axes["frequency"], "images": images}

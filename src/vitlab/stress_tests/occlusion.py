@@ -80,7 +80,7 @@ def measure(
 
     Args:
         model: a classifier; it is left as it was found.
-        batches: yields (images, targets), walked once.
+        batches: yields (images, targets), in the same order each time: walked once for each condition.
         centres: shares of each side that the centre mask covers; one half is CB Table 8.
         ratios: shares of the patches to drop.
         grid: patches along each side; 14 are patches of 16 × 16 at 224 × 224.
@@ -99,7 +99,8 @@ def measure(
         raise VitlabError(f"occlusion got centres={centres}, ratios={ratios}, grid={grid}; give shares from 0 to 1")
     mean, _ = normalisation(unwrap(model), batches, "occlusion")
     colour = torch.tensor(mean if fill == "zero" else [0.0]).view(-1, 1, 1)
-    strains = [_centre(share, colour) for share in centres] + [_patches(r, grid, seed, colour) for r in ratios]
+    strains = [(f"centre {share}", _centre(share, colour)) for share in centres]
+    strains += [(f"patches {ratio}", _patches(ratio, grid, seed, colour)) for ratio in ratios]
     outcome = put_on_trial(model, batches, "occlusion", strains, images)
     axes = {"mask": [f"centre {share:g}" for share in centres] + [f"patches {ratio:g}" for ratio in ratios]}
     settings = {"centres": tuple(centres), "ratios": tuple(ratios), "grid": grid, "fill": fill}

@@ -58,7 +58,7 @@ def measure(
 
     Args:
         model: a classifier; it is left as it was found.
-        batches: yields (images, targets), walked once.
+        batches: yields (images, targets), in the same order each time: walked once for each condition.
         grids: patches along each side, g; each must divide the sides of the images.
         seed: of the orders, with the grid and the index of the image.
         images: use the first so many; all by default.
@@ -68,7 +68,8 @@ def measure(
     """
     if not grids or not all(isinstance(grid, int) and grid >= 1 for grid in grids):
         raise VitlabError(f"patch_shuffle got grids={grids}; give at least one integer of 1 or more")
-    outcome = put_on_trial(model, batches, "patch_shuffle", [_strain(grid, seed) for grid in grids], images)
+    strains = [(f"{grid} x {grid} patches", _strain(grid, seed)) for grid in grids]
+    outcome = put_on_trial(model, batches, "patch_shuffle", strains, images)
     settings = {"grids": tuple(grids), "seed": seed, "images": images}
     return result("patch_shuffle", model, accuracies(outcome), {"grid": tuple(grids)}, settings, outcome.about)
 

@@ -20,7 +20,8 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
 from vitlab.data.scenes import CLASSES, MEAN, SHAPES, STD, TEXTURES, draw_scenes
-from vitlab.stress_tests.trial import classifier, evaluation, mean_and_error, normalisation, result
+from vitlab.evaluation import evaluation
+from vitlab.stress_tests.trial import classifier, mean_and_error, normalisation, result
 
 CARD = Card(
     title="Shape against texture where the cues conflict",

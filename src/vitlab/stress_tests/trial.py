@@ -6,8 +6,8 @@ Shape legend: B batch, C channels, K classes, h w pixels, n images in all, S str
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.adapters.wrappers import unwrap
-from vitlab.core.batches import Batches
+from vitlab.core.batches import Batches, again
 from vitlab.core.errors import VitlabError
+from vitlab.core.ledger import step
 from vitlab.core.measurement import Measurement
 from vitlab.core.provenance import provenance
+from vitlab.evaluation import evaluation
 
 _OUTSIDE = 0.02  # how far pixels may lie outside [0, 1]: what half precision and a resize leave behind
 
@@ -61,35 +63,39 @@ class Outcome:
 
 
 def put_on_trial(
-    model: nn.Module, batches: Iterable[Any], who: str, strains: Sequence[Strain], images: int | None = None
+    model: nn.Module, batches: Iterable[Any], who: str, strains: Sequence[tuple[str, Strain]], images: int | None = None
 ) -> Outcome:
-    """Classify the images untouched and under each strain, in one pass over the batches.
+    """Classify the images untouched and under each strain, one pass over the batches and one step of the ledger each.
 
     The model runs in evaluation mode and is left as it was found.
 
     Args:
         model: a classifier.
-        batches: yields (images, targets).
+        batches: yields (images, targets), in the same order each time they are walked; batches that can be walked only
+            once are first gathered into a list.
         who: the stress test, for errors.
-        strains: each takes a `Batch` and returns strained pixels (B, C, h, w).
+        strains: by name, and no two different ones of the same name; each takes a `Batch` and returns strained pixels
+            (B, C, h, w).
         images: use the first so many; all by default.
     """
     inner = unwrap(model)
     device = next((parameter.device for parameter in inner.parameters()), torch.device("cpu"))
     mean, std = normalisation(inner, batches, who)
-    rows: list[list[np.ndarray]] = []
-    count = classes = 0
-    with evaluation(inner):
-        for given, targets in _labelled(batches, who, images):
-            batch = _in_pixels(inner, given.to(device), mean, std, range(count, count + len(given)), who, targets)
-            classes = int(batch.classify(batch.pixels[:1]).shape[1])
-            rows.append([_correct(batch, pixels) for pixels in (batch.pixels, *(strain(batch) for strain in strains))])
+    walk = again(batches, lambda those: labelled(those, who, images))
+
+    def pixels() -> Iterator[Batch]:
+        count = 0
+        for given, targets in walk():
+            yield _in_pixels(inner, given.to(device), mean, std, range(count, count + len(given)), who, targets)
             count += len(given)
-    if count < 2:
-        raise VitlabError(f"{who} gives standard errors and needs at least two images; {count} given")
-    correct = np.concatenate([np.stack(row) for row in rows], axis=1)
-    about = provenance(device=str(device), images=count, data=getattr(batches, "fingerprint", ""))
-    return Outcome(correct[0], correct[1:], classes, about)
+
+    found: list[Mapping[str, np.ndarray]] = []
+    with evaluation(inner):
+        for name, strain in [("clean", _untouched), *strains]:
+            found.append(step(name, 1 + len(strains), partial(_classified, pixels, strain, who)))
+    correct = np.stack([each["correct"] for each in found])
+    about = provenance(device=str(device), images=correct.shape[1], data=getattr(batches, "fingerprint", ""))
+    return Outcome(correct[0], correct[1:], int(found[0]["classes"]), about)
 
 
 def mean_and_error(each: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -152,19 +158,6 @@ def normalisation(model: nn.Module, batches: Any, who: str) -> tuple[tuple[float
     return tuple(config["mean"]), tuple(config["std"])
 
 
-@contextmanager
-def evaluation(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; every module gets its own mode back."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module in training:
-            module.training = True
-
-
 def classifier(
     model: nn.Module, mean: Sequence[float], std: Sequence[float], like: Tensor, who: str
 ) -> Callable[[Tensor], Tensor]:
@@ -183,10 +176,8 @@ def classifier(
     return classify
 
 
-def _in_pixels(
-    model: nn.Module, given: Tensor, mean: Sequence[float], std: Sequence[float], indices: range, who: str, targets: Any
-) -> Batch:
-    """The batch in pixels; an error where mean and std cannot be those that the images were normalised with."""
+def to_pixels(given: Tensor, mean: Sequence[float], std: Sequence[float], who: str) -> Tensor:
+    """Images in [0, 1]; an error where mean and std cannot be those that they were normalised with."""
     if {len(mean), len(std)} - {1, given.shape[1]}:
         raise VitlabError(f"{who}: mean {mean} and std {std} do not fit images with {given.shape[1]} channels")
     scale, shift = (torch.tensor(each, device=given.device).view(-1, 1, 1) for each in (std, mean))
@@ -197,8 +188,14 @@ def _in_pixels(
             f"{who}: images * std + mean run from {low:.3g} to {high:.3g}, not in [0, 1]; "
             f"were they normalised with mean {tuple(mean)} and std {tuple(std)}?"
         )
-    classify = classifier(model, mean, std, given, who)
-    return Batch(pixels.clamp(0, 1), _labels(targets, given, who), indices, classify)
+    return pixels.clamp(0, 1)
+
+
+def _in_pixels(
+    model: nn.Module, given: Tensor, mean: Sequence[float], std: Sequence[float], indices: range, who: str, targets: Any
+) -> Batch:
+    pixels = to_pixels(given, mean, std, who)
+    return Batch(pixels, _labels(targets, given, who), indices, classifier(model, mean, std, given, who))
 
 
 def _labels(targets: Any, given: Tensor, who: str) -> Tensor:
@@ -209,20 +206,30 @@ def _labels(targets: Any, given: Tensor, who: str) -> Tensor:
     return labels.to(given.device).long()
 
 
-def _correct(batch: Batch, pixels: Tensor) -> np.ndarray:
-    """(B,) float64: 1 where right."""
-    logits = batch.classify(pixels)
-    low, high = int(batch.labels.min()), int(batch.labels.max())
-    if low < 0 or high >= logits.shape[1]:
-        raise VitlabError(f"labels run from {low} to {high}; the model has {logits.shape[1]} classes")
-    right: np.ndarray = (logits.argmax(1) == batch.labels).double().cpu().numpy()
-    return right
+def _untouched(batch: Batch) -> Tensor:
+    return batch.pixels
 
 
-def _labelled(batches: Iterable[Any], who: str, count: int | None) -> Iterator[tuple[Tensor, Any]]:
-    """The batches as (images, targets), up to exactly `count` images."""
-    if count is not None and count < 2:
-        raise VitlabError(f"{who} got images={count}; expected at least 2, or None for all")
+def _classified(batches: Callable[[], Iterable[Batch]], strain: Strain, who: str) -> dict[str, np.ndarray]:
+    """One walk under one strain: `correct` (n,) float64, 1 where right; `classes` (), K."""
+    correct: list[bool] = []
+    classes = 0
+    for batch in batches():
+        logits = batch.classify(strain(batch))
+        classes = int(logits.shape[1])
+        low, high = int(batch.labels.min()), int(batch.labels.max())
+        if low < 0 or high >= classes:
+            raise VitlabError(f"labels run from {low} to {high}; the model has {classes} classes")
+        correct += (logits.argmax(1) == batch.labels).tolist()
+    if len(correct) < 2:
+        raise VitlabError(f"{who} gives standard errors and needs at least two images; {len(correct)} given")
+    return {"correct": np.array(correct, float), "classes": np.array(classes)}
+
+
+def labelled(batches: Iterable[Any], who: str, count: int | None, least: int = 2) -> Iterator[tuple[Tensor, Any]]:
+    """The batches as (images, targets), up to exactly `count` images, which must be at least `least`."""
+    if count is not None and count < least:
+        raise VitlabError(f"{who} got images={count}; expected at least {least}, or None for all")
     seen = 0
     for item in batches:
         if not isinstance(item, (tuple, list)) or len(item) != 2:

@@ -1,28 +1,27 @@
-"""Entropy by depth with its bound and both tails, as CB Figs. 4 and 7a draw it."""
+"""Entropy by depth with its bound and both tails (CB Fig. 4), as a share of the bound, and of the class token (7a)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.drawing import Figure, band, by_layer, compared, empty_plot, labels, line, reference
+from vitlab.reporting.by_depth import bounds, curves, deep_half_finding, known
+from vitlab.reporting.drawing import Figure
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """Mean entropy by layer for each model, between its 15th and 85th percentile, under log N."""
-    plot = empty_plot("layer", "entropy, nats (band: 15th to 85th percentile)")
-    for index, measurement in enumerate(measurements):
-        x = labels(measurement, "mean")
-        line(plot, x, by_layer(measurement, "mean"), measurement.subject, index)
-        band(plot, x, by_layer(measurement, "p15"), by_layer(measurement, "p85"), index)
-    first = measurements[0]
-    reference(plot, labels(first, "bound"), first.values["bound"], "log N, uniform attention")
-    return [Figure(_finding(measurements), "CB Figs. 4 and 7a", plot)]
-
-
-def _finding(measurements: Sequence[Measurement]) -> str:
-    means = [by_layer(measurement, "mean") for measurement in measurements]
-    deep = [float(np.nanmean(mean[len(mean) // 2 :])) for mean in means]
-    return compared(deep, "Attention entropy in the deep half", "nats", names=[m.subject for m in measurements])
+    """Entropy by layer under log N, between its 15th and 85th percentile; by head; and of the class token's row."""
+    plot = curves(
+        measurements, "mean", "entropy, nats<br>(band: 15th to 85th percentile)", heads=False, tails=("p15", "p85")
+    )
+    bounds(plot, measurements, "bound", "log N, uniform attention")
+    figures = [Figure(deep_half_finding(measurements, "mean", "Attention entropy", "nats"), "CB Fig. 4", plot)]
+    for name, what, y, paper in (
+        ("normalised", "Entropy as a share of its bound", "entropy / log N (dots: heads)", "CB Fig. 4"),
+        ("class_row", "Entropy of the class token's attention", "entropy, nats (dots: heads)", "CB Fig. 7a"),
+    ):
+        if any(known(measurement, name) for measurement in measurements):
+            unit = "nats" if "nats" in y else ""
+            finding = deep_half_finding(measurements, name, what, unit)
+            figures.append(Figure(finding, paper, curves(measurements, name, y)))
+    return figures

@@ -1,0 +1,65 @@
+"""Train two small models that differ in one part, strain both, and write one report.
+
+    python examples/stress_two_models.py                      a few minutes on a laptop, nothing to download
+    python examples/stress_two_models.py --part tap --epochs 12
+
+One seed and small images: this shows how models are compared, not which of them is better. The report says how sure
+each number is.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import vitlab
+from vitlab.core.measurement import Measurement
+from vitlab.laboratory import batches_for
+from vitlab.recipes.quick import quick
+from vitlab.tasks.classification import run
+
+TESTS = {
+    "occlusion": {"grid": 8},  # cells of 4x4 pixels, the patches of the model
+    "patch_shuffle": {},
+    "corruptions": {"names": ("gaussian_noise", "defocus_blur", "contrast"), "severities": (1, 3, 5)},
+}
+
+
+def main() -> None:
+    """Train, strain and compare."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--part", default="cb", help="short name of the part of the second model, as in the recipes")
+    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--images", type=int, default=256, help="test images for the stress tests")
+    parser.add_argument("--out", type=Path, default=Path("runs/stress_two_models"))
+    parser.add_argument("--smoke", action="store_true", help="one epoch on few images")
+    options = parser.parse_args()
+    if options.smoke:
+        options.epochs, options.images = 1, 32
+    found: list[Measurement] = []
+    for name, part in (("plain", ""), (options.part, options.part)):
+        found += strain(name, part, options)
+    print(vitlab.report(found, options.out / "report.html", title=f"A small ViT, plain and with {options.part}"))
+
+
+def strain(name: str, part: str, options: argparse.Namespace) -> list[Measurement]:
+    """Train one model, which goes on where an earlier call stopped, and run every test on it."""
+    recipe = quick(part=part, epochs=options.epochs, images=192 if options.smoke else 1536)
+    row = run(recipe, options.out / name)
+    print(f"{name}: top-1 {row['top1']:.1f} %, chance 20 %", flush=True)
+    model = vitlab.load(f"file/{options.out / name / 'model.safetensors'}").eval()
+    batches = batches_for(model, recipe.data, options.images)
+    found = []
+    for test, settings in TESTS.items():
+        measured = vitlab.stress(test, model, batches, subject=name, **settings)
+        measured.save(options.out / "measurements" / f"{test}-{name}")
+        drop, error = measured.values["drop"].mean(), measured.values["drop_error"].mean()
+        print(
+            f"{name}: {test} costs {100 * drop:.1f} points on average (standard error of each about {100 * error:.1f})"
+        )
+        found.append(measured)
+    return found
+
+
+if __name__ == "__main__":
+    main()

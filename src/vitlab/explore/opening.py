@@ -1,0 +1,129 @@
+"""Open models and data, and serve the page until somebody ends it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from vitlab import zoo
+from vitlab.adapters import blank_images
+from vitlab.core.errors import VitlabError
+from vitlab.core.expressions import parse_call, parse_model
+from vitlab.data.catalogue import open_data
+from vitlab.data.class_names import output_names
+from vitlab.data.images import DataSet
+from vitlab.explore.looking import Subject, size_and_grid
+from vitlab.explore.pictures import Album
+from vitlab.explore.server import Exhibition, build
+from vitlab.instruments.look import Look, looking
+
+ADDRESS = "127.0.0.1"  # and no other: what is served here is for this machine
+
+
+def explore(
+    models: Sequence[str],
+    *,
+    data: str = "scenes",
+    root: Path | None = None,
+    images: int = 24,
+    port: int = 0,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Serve the explorer on 127.0.0.1 until Ctrl-C.
+
+    Args:
+        models: one model expression, or two to compare.
+        data: a data expression; some of its test images are offered, spread over all of them.
+        root: the folder that holds the data sets.
+        images: how many images to offer.
+        port: 0 for any free one.
+        say: told the address, once the page can be fetched.
+    """
+    import uvicorn
+
+    stack = ExitStack()
+    with listen(port) as listener, ThreadPoolExecutor(1) as thread:
+        try:
+            shown = thread.submit(exhibit, models, data, root, images, stack).result()
+            server = uvicorn.Server(uvicorn.Config(build(shown, thread), log_level="warning", lifespan="off"))
+            say(f"http://{ADDRESS}:{listener.getsockname()[1]}/")
+            with suppress(KeyboardInterrupt):  # uvicorn closes its connections first, then hands the signal on
+                server.run(sockets=[listener])
+        finally:
+            thread.submit(stack.close).result()  # recording ends in the thread in which it began
+
+
+@contextmanager
+def listen(port: int) -> Iterator[socket.socket]:
+    """A socket on this machine's own address."""
+    if not 0 <= port <= 65535:
+        raise VitlabError(f"--port {port}: expected 0 (any free one) to 65535")
+    try:
+        listener = socket.create_server((ADDRESS, port))
+    except OSError as error:
+        raise VitlabError(f"port {port} cannot be used ({error.strerror}); give another --port, or none") from None
+    with listener:
+        yield listener
+
+
+def exhibit(models: Sequence[str], data: str, root: Path | None, images: int, stack: ExitStack) -> Exhibition:
+    """Load the models and the data; `stack` closes what was opened, in the same thread."""
+    if not 1 <= len(models) <= 2:
+        raise VitlabError(f"explore shows one model or two side by side; {len(models)} given")
+    if images < 1:
+        raise VitlabError(f"--images {images}: at least one image is needed")
+    loaded = [zoo.load(text, seed=0).eval() for text in models]
+    sizes = [size_and_grid(model) for model in loaded]
+    opened = open_data(few(data, images), root=root, image_size=sizes[0][0])
+    named = zip(short_names(models), loaded, sizes, strict=True)
+    subjects = [open_subject(name, model, size, opened, stack) for name, model, (size, _) in named]
+    count = min(images, len(opened.test))
+    test = opened.test.subset([i * len(opened.test) // count for i in range(count)])  # sets lie in order of class
+    names = output_names(len(opened.classes), opened.classes)
+    return Exhibition(subjects, Album(test, names.__getitem__), sizes[0][1])
+
+
+def few(data: str, images: int) -> str:
+    """The same data; of scenes, which are drawn when they are opened, only as many as are shown.
+
+    >>> few("scenes(seed=3)", 24), few("cifar100", 24)
+    ('scenes(train=1, test=24, seed=3)', 'cifar100')
+    """
+    name, settings = parse_call(data)
+    if name != "scenes":
+        return data
+    settings = {"train": 1, "test": images, **settings}
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in settings.items())})"
+
+
+def open_subject(name: str, model: nn.Module, size: tuple[int, int], data: DataSet, stack: ExitStack) -> Subject:
+    """A model, ready to look at images, normalised as it says itself, else as the data says."""
+    config = getattr(model, "pretrained_cfg", None) or {}
+    mean, std = (tuple(config.get(key) or getattr(data, key)) for key in ("mean", "std"))
+    look = stack.enter_context(looking(model, size))
+    outputs = _outputs(model, look, size, name)
+    return Subject(name, model, look, size, mean, std, output_names(outputs, data.classes))
+
+
+def short_names(models: Sequence[str]) -> list[str]:
+    """What to call the models on the page: name and parts, and the settings only where they tell two models apart.
+
+    >>> short_names(["timm/vit_tiny_patch16_224(pretrained=True)", "timm/vit_tiny_patch16_224 | ContextBroadcast()"])
+    ['vit_tiny_patch16_224', 'vit_tiny_patch16_224 | ContextBroadcast']
+    """
+    parsed = [parse_model(text) for text in models]
+    short = [" | ".join([one.name, *(str(part).removesuffix("()") for part in one.parts)]) for one in parsed]
+    return short if len(set(short)) == len(short) else list(models)
+
+
+def _outputs(model: nn.Module, look: Callable[[Tensor], Look], size: tuple[int, int], name: str) -> int:
+    """How many classes a model has, from a look at a blank image: what cannot be explored is refused at the start."""
+    try:
+        return len(look(blank_images(model, size)[:1]).logits)
+    except VitlabError as error:
+        raise VitlabError(f"{name} cannot be explored: {error}") from error

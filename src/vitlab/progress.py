@@ -1,0 +1,66 @@
+"""A bar for long work on a terminal: which model, which test, which step, how many are done, and the time left."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
+
+from vitlab.core.ledger import State, Watch
+
+_AS_LONG_AS_IT_TAKES = 1e9  # seconds that a step may last and still count for the time left; rich's own are 30
+
+
+class Bar:
+    """Two lines on stderr, the work in all and its present piece; nothing where stderr is no terminal.
+
+    Args:
+        total: how many pieces of work there are.
+        show: whether to show anything at all.
+    """
+
+    def __init__(self, total: int, *, show: bool = True) -> None:
+        console = Console(stderr=True)
+        said = Column(ratio=1, no_wrap=True, overflow="ellipsis")  # model expressions are long, the rest is not
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False, table_column=said),
+            *(BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn()),
+            console=console,
+            expand=True,
+            disable=not show or not console.is_terminal,
+            transient=True,
+            redirect_stdout=sys.stdout.isatty(),  # else results meant for a file or a pipe would end up on stderr
+            speed_estimate_period=_AS_LONG_AS_IT_TAKES,
+        )
+        self._all = self._progress.add_task("all", total=total, visible=total > 1)
+
+    def __enter__(self) -> Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.stop()
+
+    @contextmanager
+    def piece(self, what: str, weight: int = 1) -> Iterator[Watch]:
+        """One piece of the work, as long as `weight` others; yields what a ledger tells of its steps."""
+        progress, task = self._progress, self._progress.add_task(what, total=None)
+        done = 0
+
+        def watch(step: str, total: int | None, state: State) -> None:
+            nonlocal done
+            done += state != "begun"
+            if not done or state == "kept":  # the clock starts here: steps found in the ledger took no time
+                progress.reset(task, total=total, completed=done)
+                progress.advance(task, 0)
+            progress.update(task, total=total, completed=done, description=f"{step}: {what}")
+
+        try:
+            yield watch
+            progress.advance(self._all, weight)
+        finally:
+            progress.remove_task(task)

@@ -1,0 +1,84 @@
+"""How alike heads and rows of attention are, which heads are alike, and how local heads are (TAPADL Fig. 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vitlab.core.measurement import Measurement
+from vitlab.reporting.by_depth import curves, deep_half_finding, known
+from vitlab.reporting.drawing import Figure
+from vitlab.reporting.findings import finding
+from vitlab.reporting.mosaic import mosaic, tile
+from vitlab.reporting.panels import panels, short
+
+_PAPER = "TAPADL Fig. 4, Sec. 4.1.2"
+_MOST = 12  # layers whose matrices are shown beside each other
+
+
+def draw(measurements: Sequence[Measurement]) -> list[Figure]:
+    """Likeness of heads and of rows by layer; a matrix of heads for each layer; mass near the diagonal."""
+    figures = []
+    if any(known(measurement, "head_similarity") for measurement in measurements):
+        plot = curves(measurements, "head_similarity", "cosine similarity of two heads")
+        words = ("more diverse", "less diverse")
+        said = deep_half_finding(measurements, "head_similarity", "Likeness of heads", words=words)
+        figures.append(Figure(said, _PAPER, plot))
+    paired = [measurement for measurement in measurements if known(measurement, "head_pairs")]
+    figures += [_pairs(paired)] if paired else []
+    if any(known(measurement, "row_similarity") for measurement in measurements):
+        plot = curves(measurements, "row_similarity", "cosine to the mean row (dots: heads)")
+        said = deep_half_finding(measurements, "row_similarity", "Likeness of rows to their mean")
+        figures.append(Figure(said, "TAPADL Eq. 2", plot))
+    if any(known(measurement, "neighbourhood_mass") for measurement in measurements):
+        figures.append(_local(measurements))
+    return figures
+
+
+def _pairs(measurements: Sequence[Measurement]) -> Figure:
+    """A matrix of heads for each model and layer."""
+    depth = max(len(measurement.values["head_pairs"]) for measurement in measurements)
+    layers = sorted({round(i) for i in np.linspace(0, depth - 1, min(depth, _MOST))})
+    subjects = [short(measurement.subject) for measurement in measurements]
+    x = "layer (in each square: head by head)"
+    plot = mosaic(subjects, [str(layer + 1) for layer in layers], x, "cosine similarity", 0, 1)
+    for row, measurement in enumerate(measurements):
+        pairs = np.asarray(measurement.values["head_pairs"], dtype=float)
+        for column, layer in enumerate(layers):
+            if layer < len(pairs) and np.isfinite(pairs[layer]).any():
+                _matrix(plot, pairs[layer], row, column, f"{measurement.subject}, layer {layer + 1}")
+    return Figure(_most_alike(measurements), _PAPER, plot)
+
+
+def _matrix(plot: object, pairs: np.ndarray, row: int, column: int, name: str) -> None:
+    heads = int(np.isfinite(pairs.diagonal()).sum())
+    text = [[f"heads {i + 1} and {j + 1}" for j in range(heads)] for i in range(heads)]
+    tile(plot, pairs[:heads, :heads], row, column, name, text)
+
+
+def _most_alike(measurements: Sequence[Measurement]) -> str:
+    best = (-np.inf, 0, 0, 0, "")
+    for measurement in measurements:
+        pairs = np.array(measurement.values["head_pairs"], dtype=float)
+        pairs[:, ~np.triu(np.ones(pairs.shape[1:], dtype=bool), 1)] = np.nan
+        if np.isfinite(pairs).any():
+            layer, i, j = (int(place) for place in np.unravel_index(int(np.nanargmax(pairs)), pairs.shape))
+            best = max(best, (float(pairs[layer, i, j]), layer, i, j, measurement.subject))
+    value, layer, i, j, subject = best
+    if not subject:
+        return "Each layer has one head, which is like no other"
+    return f"The two heads most alike: {i + 1} and {j + 1} in layer {layer + 1} of {subject}, similarity {value:.3f}"
+
+
+def _local(measurements: Sequence[Measurement]) -> Figure:
+    titles = ["on the token itself", "on the 3×3 tokens around it"]
+    plot = panels(titles, "layer", "share of attention (dots: heads)", columns=2)
+    for panel, name in enumerate(("self_mass", "neighbourhood_mass")):
+        curves(measurements, name, "", plot=plot, panel=panel)
+    plot.update_yaxes(rangemode="tozero")
+    tables = [np.asarray(m.values.get("neighbourhood_mass", np.nan), dtype=float) for m in measurements]
+    shares = [100 * float((t > 0.5).sum() / t[np.isfinite(t)].size) if np.isfinite(t).any() else np.nan for t in tables]
+    subjects = [measurement.subject for measurement in measurements]
+    said = finding("Heads that put more than half of their attention on the 3×3 tokens around", shares, subjects, "%")
+    return Figure(said, "TAPADL Fig. 4", plot)

@@ -1,0 +1,69 @@
+"""Reliability diagram with ECE, as HDVW Fig. F.1a draws it, and how the confidences are spread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from vitlab.core.measurement import Measurement
+from vitlab.core.statistics import proportion_interval
+from vitlab.reporting.drawing import Figure, line, reference
+from vitlab.reporting.shares import on_panel, percent, percent_error, told, unlike_panels
+
+
+def draw(measurements: Sequence[Measurement]) -> list[Figure]:
+    """Accuracy against confidence bin by bin, under the diagonal where overconfident, beside the share of images."""
+    titles = ["reliability", "spread of confidence"]
+    below = ["confidence, % (mean of the bin)", "confidence, % (middle of the bin)"]
+    plot = unlike_panels(titles, below, ["accuracy, % (bars: 95 %, Wilson)", "share of images, %"])
+    reference(plot, [0, 100], [0, 100], "right as often as it says", row=1, col=1)
+    for index, measurement in enumerate(measurements):
+        accuracy, confidence = percent(measurement, "bin_accuracy"), percent(measurement, "bin_confidence")
+        full = np.isfinite(accuracy)
+        line(plot, confidence[full].tolist(), accuracy[full], measurement.subject, index, legendgroup=str(index))
+        plot.data[-1].error_y = _whiskers(measurement, full)
+        middle, share = _spread(measurement)
+        hidden = {"legendgroup": str(index), "showlegend": False, "line": {"shape": "hvh"}, "mode": "lines"}
+        line(plot, middle.tolist(), share, measurement.subject, index, **{**hidden, **on_panel(1)})
+    plot.update_xaxes(range=[-2, 102])
+    plot.update_yaxes(range=[-2, 102], col=1)
+    plot.update_yaxes(rangemode="tozero", col=2)
+    plot.update_layout(hovermode="closest")
+    return [Figure(_finding(measurements), "HDVW Fig. F.1a", plot)]
+
+
+def _whiskers(measurement: Measurement, full: np.ndarray) -> dict[str, Any]:
+    """Wilson's 95 % interval of each bin that holds images; few images leave the accuracy open, also at 0 and 100 %."""
+    counts = np.round(np.asarray(measurement.values["bin_count"], dtype=float)[full]).astype(int)
+    shares = np.asarray(measurement.values["bin_accuracy"], dtype=float)[full]
+    pairs = [
+        proportion_interval(round(float(share * count)), max(1, int(count)))[1:]
+        for share, count in zip(shares, counts, strict=True)
+    ]
+    low, high = np.array(pairs, dtype=float).reshape(-1, 2).T
+    ends = {"array": (100 * (high - shares)).clip(0), "arrayminus": (100 * (shares - low)).clip(0)}
+    return {"type": "data", **{name: end.tolist() for name, end in ends.items()}, "thickness": 1}
+
+
+def _spread(measurement: Measurement) -> tuple[np.ndarray, np.ndarray]:
+    """The middle of each bin and its share of the images, both in percent."""
+    edges = np.asarray(measurement.values["edges"], dtype=float)
+    counts = np.asarray(measurement.values["bin_count"], dtype=float)
+    return 50 * (edges[1:] + edges[:-1]), 100 * counts / max(counts.sum(), 1)
+
+
+def _finding(measurements: Sequence[Measurement]) -> str:
+    """ECE, and on which side each model errs."""
+    errors = [percent(measurement, "ece") for measurement in measurements]
+    doubts = [percent_error(measurement, "ece") for measurement in measurements]
+    sides = [f"{measurement.subject} is {_side(measurement)}" for measurement in measurements]
+    return f"{told('ECE', measurements, errors, doubts)}; {', '.join(sides)}"
+
+
+def _side(measurement: Measurement) -> str:
+    signed = float(percent(measurement, "signed_ece"))
+    if not np.isfinite(signed) or abs(signed) < 0.05:
+        return "neither over- nor underconfident on average" if np.isfinite(signed) else "of unknown confidence"
+    return f"{'over' if signed > 0 else 'under'}confident by {abs(signed):.1f} points"

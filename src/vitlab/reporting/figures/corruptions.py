@@ -1,0 +1,112 @@
+"""Error by corruption and severity as a table, and by corruption as bars with mCE (TAPADL Table 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from vitlab.core.measurement import Measurement
+from vitlab.reporting.drawing import SEQUENTIAL, Figure, bars, empty_plot, plain
+from vitlab.reporting.panels import panels
+from vitlab.reporting.shares import aligned, from_zero, on_panel, percent, percent_error, told, union
+
+#: Where the papers print what is drawn, by kind.
+_PAPERS = {"cifar_c": "HDVW Fig. 12b", "imagenet_c": "TAPADL Tables 2 and 3; HDVW Fig. E.1"}
+
+
+def draw(measurements: Sequence[Measurement]) -> list[Figure]:
+    """A table of errors for each model, then CE by corruption, or the mean error where no baseline was given."""
+    paper = _PAPERS.get(measurements[0].kind, "TAPADL Tables 2 and 3; HDVW Figs. 12b and E.1")
+    return [
+        Figure(_mean_finding(measurements), paper, _table(measurements)),
+        Figure(_total_finding(measurements), paper, _by_corruption(measurements)),
+    ]
+
+
+def _table(measurements: Sequence[Measurement]) -> Any:
+    """Errors in percent, a panel for each model, on one scale of colours from 0 to 100."""
+    import plotly.graph_objects as go
+
+    axes = {"corruption": union(measurements, "corruption"), "severity": sorted(union(measurements, "severity"))}
+    rows = [_words(name) for name in axes["corruption"]]
+    plot = panels([measurement.subject for measurement in measurements], "severity", "", height=40 + 24 * len(rows))
+    for panel, measurement in enumerate(measurements):
+        z = aligned(measurement, percent(measurement, "error"), axes).tolist()
+        cell = {"texttemplate": "%{z:.0f}", "hovertemplate": "%{y}, severity %{x}: %{z:.2f} %", "hoverongaps": False}
+        cell |= {"coloraxis": "coloraxis", "name": plain(measurement.subject), **on_panel(panel)}
+        plot.add_trace(go.Heatmap(z=z, x=axes["severity"], y=rows, **cell))
+    bar = {"title": {"text": "error, %", "side": "right"}, "thickness": 14}
+    plot.update_layout(coloraxis={"colorscale": SEQUENTIAL, "cmin": 0, "cmax": 100, "colorbar": bar})
+    plot.update_yaxes(autorange="reversed", tickfont_size=12, showticklabels=False)  # the first corruption on top
+    plot.update_yaxes(showticklabels=True, col=1)
+    plot.update_xaxes(type="category")
+    return plot
+
+
+def _by_corruption(measurements: Sequence[Measurement]) -> Any:
+    against = _has_baseline(measurements)
+    y = "CE, % of AlexNet's error" if against else "error, %, mean over severities"
+    plot = empty_plot("", f"{y} (bars: 95 %)")
+    for index, measurement in enumerate(measurements):
+        names, heights, errors = _heights(measurement, against)
+        bars(plot, names, heights, measurement.subject, index, error=errors)
+    from_zero(plot)
+    plot.update_xaxes(tickangle=-40)
+    return plot
+
+
+def _heights(measurement: Measurement, against: bool) -> tuple[list[str], list[float], list[float]]:
+    """Names, percentages and standard errors of the bars: the mean over all first, then each corruption."""
+    names = [_words(name) for name in measurement.axes["corruption"]]
+    if against:
+        heights, errors = percent(measurement, "ce"), percent_error(measurement, "ce")
+        total, doubt = float(percent(measurement, "mce")), float(percent_error(measurement, "mce"))
+    else:  # the same images at each severity: the error of their mean is at most the mean of the errors
+        heights, errors = percent(measurement, "error").mean(1), percent_error(measurement, "error").mean(1)
+        total, doubt = _mean_error(measurement)
+    return ["mCE" if against else "mean", *names], [total, *heights.tolist()], [doubt, *errors.tolist()]
+
+
+def _mean_finding(measurements: Sequence[Measurement]) -> str:
+    means = [_mean_error(measurement) for measurement in measurements]
+    what = "Mean error over corruptions and severities"
+    return told(what, measurements, [mean for mean, _ in means], [error for _, error in means])
+
+
+def _total_finding(measurements: Sequence[Measurement]) -> str:
+    """mCE where it is known, else which corruption is the hardest."""
+    if _has_baseline(measurements):
+        totals = [percent(measurement, "mce") for measurement in measurements]
+        doubts = [percent_error(measurement, "mce") for measurement in measurements]
+        if np.isfinite(np.array(totals, dtype=float)).any():
+            return told("mCE", measurements, totals, doubts)
+    return "; ".join(_hardest(measurement) for measurement in measurements)
+
+
+def _hardest(measurement: Measurement) -> str:
+    errors = percent(measurement, "error").mean(1)
+    if not np.isfinite(errors).any():
+        return f"{measurement.subject}: errors not known"
+    worst, best = (int(which(errors)) for which in (np.nanargmax, np.nanargmin))
+    name, least = (_words(measurement.axes["corruption"][index]) for index in (worst, best))
+    most = f"{measurement.subject} errs most under {name} ({errors[worst]:.1f} %)"
+    return f"{most}, least under {least} ({errors[best]:.1f} %)"
+
+
+def _mean_error(measurement: Measurement) -> tuple[float, float]:
+    """Mean error in percent and its standard error."""
+    if "mean_accuracy" in measurement.values:
+        return 100 - float(percent(measurement, "mean_accuracy")), float(percent_error(measurement, "mean_accuracy"))
+    errors = percent(measurement, "error")
+    return (float(np.nanmean(errors)) if np.isfinite(errors).any() else np.nan), np.nan
+
+
+def _has_baseline(measurements: Sequence[Measurement]) -> bool:
+    """Whether CE is known for all models: bars of two kinds would not compare."""
+    return all(bool(np.isfinite(percent(measurement, "ce")).any()) for measurement in measurements)
+
+
+def _words(name: Any) -> str:
+    return plain(str(name).replace("_", " "))

@@ -1,0 +1,24 @@
+"""Variance of feature map points by depth: which units average them (HDVW Figs. 9, D.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vitlab.core.measurement import Measurement
+from vitlab.reporting.drawing import Figure
+from vitlab.reporting.stream import along_depth, effects
+
+_WIDE = 50  # from this ratio of the largest variance to the smallest on, a linear axis would hide the small ones
+
+
+def draw(measurements: Sequence[Measurement]) -> list[Figure]:
+    """Variance before and after every MSA, MLP and Conv."""
+    plot = along_depth(measurements, "variance", "variance of feature map points")
+    values = np.concatenate([np.ravel(np.asarray(m.values["variance"], dtype=float)) for m in measurements])
+    values = values[np.isfinite(values)]
+    if values.size and values.min() > 0 and values.max() > _WIDE * values.min():
+        plot.update_yaxes(type="log", exponentformat="power")
+    said = "; ".join(f"{m.subject}: {effects(m, brief=len(measurements) > 2)}" for m in measurements)
+    return [Figure(f"Variance of feature map points. {said}", "HDVW Figs. 9, D.1", plot)]

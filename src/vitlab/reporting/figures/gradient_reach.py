@@ -1,0 +1,111 @@
+"""How much of the gradient of weights crosses a broadcast term, by the term's place in the block (CB Sec. 4.1, B.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from vitlab.core.measurement import Measurement
+from vitlab.reporting.by_depth import mean
+from vitlab.reporting.drawing import Figure, heat_map, labels, line, plain
+from vitlab.reporting.panels import panels, rounded
+from vitlab.reporting.shares import on_panel
+
+_PAPER = "CB Sec. 4.1, Table 4b"
+_PLACES = {"mlp.in": "Front", "mlp.mid": "Mid", "mlp.out": "End"}
+_PARTS = {"through": "crosses a term", "changed": "changes with the term"}
+
+
+def draw(measurements: Sequence[Measurement]) -> list[Figure]:
+    """The part of each block's gradient that crosses a term, for each place; and that of each weight."""
+    return [_by_block(measurements), _by_weight(measurements)]
+
+
+def ratio(measurement: Measurement, name: str, *, by_weight: bool = False) -> np.ndarray:
+    """Norm of a part of the gradient over that of the whole, in percent: (seam, block), or (seam, block, weight).
+
+    Norms of the weights of a block add up as squares do; it may exceed 100 where parts cancel.
+    """
+    part, total = (np.asarray(measurement.values[key], dtype=float) for key in (name, "total"))
+    if not by_weight:
+        part, total = (np.sqrt(np.nansum(norm**2, 2)) for norm in (part, total))
+    return 100 * part / np.where(total > 0, total, np.nan)
+
+
+def _by_block(measurements: Sequence[Measurement]) -> Figure:
+    parts = {name: text for name, text in _PARTS.items() if all(name in m.values for m in measurements)}
+    titles = [f"{measurement.subject}: {text}" for measurement in measurements for text in parts.values()]
+    plot = panels(titles, "block", "% of the gradient's norm", columns=len(parts), height=260)
+    for panel, (measurement, name) in enumerate((m, name) for m in measurements for name in parts):
+        found = ratio(measurement, name)
+        for index, seam in enumerate(measurement.axes["seam"]):
+            look = {"showlegend": False, "legendgroup": str(seam), "hovertemplate": "block %{x}: %{y:.1f} %"}
+            x, name = list(range(1, found.shape[1] + 1)), f"{titles[panel]}, {_place(seam)}"
+            line(plot, x, found[index], name, index, **look, **on_panel(panel))
+    for index, seam in enumerate(_seams(measurements)):
+        line(plot, [None], [np.nan], _place(seam), index, legendgroup=str(seam))  # the legend, once for all panels
+    plot.update_yaxes(rangemode="tozero")
+    for column in range(len(parts)):
+        plot.update_yaxes(matches=on_panel(column)["yaxis"], col=column + 1)
+    return Figure(_finding(measurements), _PAPER, plot)
+
+
+def _finding(measurements: Sequence[Measurement]) -> str:
+    said = []
+    for measurement in measurements:
+        pairs = zip(measurement.axes["seam"], ratio(measurement, "through"), strict=True)
+        shares = {_place(seam): mean(row) for seam, row in pairs}
+        known = [f"{share:.1f} % at {place}" for place, share in shares.items() if np.isfinite(share)]
+        said.append(f"{', '.join(known) or 'not known'} in {measurement.subject}")
+    return "Part of the weights' gradient that crosses a broadcast term: " + "; ".join(said)
+
+
+def _by_weight(measurements: Sequence[Measurement]) -> Figure:
+    seams = _seams(measurements)
+    titles = [f"{measurement.subject}: {_place(seam)}" for measurement in measurements for seam in seams]
+    weights = max(np.shape(measurement.values["through"])[2] for measurement in measurements)
+    plot = panels(titles, "block", "", columns=len(seams), height=60 + 17 * weights, legend=False)
+    tables = [ratio(measurement, "through", by_weight=True) for measurement in measurements]
+    top = min(100.0, max((float(np.nanmax(table)) for table in tables if np.isfinite(table).any()), default=1.0))
+    best = (-np.inf, "")
+    for row, (measurement, table) in enumerate(zip(measurements, tables, strict=True)):
+        names = [str(label) for label in labels(measurement, "through", 2)]
+        for seam in measurement.axes["seam"]:
+            found = table[list(measurement.axes["seam"]).index(seam)].T  # (weight, block)
+            panel = row * len(seams) + list(seams).index(seam)
+            look: dict[str, Any] = {
+                "zmin": 0,
+                "zmax": top,
+                "colorbar": {"title": {"text": "%", "side": "right"}, "thickness": 14},
+            }
+            name = plain(titles[panel])
+            hover = "%{y} of block %{x}: %{z:.1f} %"
+            heat_map(
+                plot, rounded(found), list(range(1, found.shape[1] + 1)), names, hovertemplate=hover, name=name, **look
+            )
+            plot.data[-1].update(**on_panel(panel), showscale=panel == 0)
+            if panel % len(seams):
+                plot.layout[on_panel(panel)["yaxis"].replace("y", "yaxis")].showticklabels = False
+            best = max(best, _largest(found, names, f"{_place(seam)} of {measurement.subject}"))
+    plot.update_yaxes(autorange="reversed", tickfont_size=11)
+    return Figure(best[1], _PAPER, plot)
+
+
+def _largest(found: np.ndarray, names: Sequence[str], where: str) -> tuple[float, str]:
+    if not np.isfinite(found).any():
+        return -np.inf, "No weight has a gradient"
+    weight, block = divmod(int(np.nanargmax(found)), found.shape[1])
+    value = float(found[weight, block])
+    part = f"the part that crosses terms at {where} has {value:.1f} % of its gradient's norm"
+    return value, f"{names[weight]} of block {block + 1} is reached most: {part}"
+
+
+def _seams(measurements: Sequence[Measurement]) -> tuple[Any, ...]:
+    """The places of the model that has most of them."""
+    return max((measurement.axes["seam"] for measurement in measurements), key=lambda seams: len(seams))
+
+
+def _place(seam: object) -> str:
+    return _PLACES.get(str(seam), str(seam))

@@ -1,0 +1,119 @@
+"""Hessian eigenvalues on both sides of zero, as HDVW Figs. 1c and 4 draw them, with NEP and APE."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from vitlab.core.measurement import Measurement
+from vitlab.reporting.drawing import Figure, bars, line
+from vitlab.reporting.findings import finding
+from vitlab.reporting.shares import on_panel, percent, percent_error, unlike_panels
+
+
+def draw(measurements: Sequence[Measurement]) -> list[Figure]:
+    """The spectrum in two panels, one for each sign, then NEP beside APE."""
+    names = [measurement.subject for measurement in measurements]
+    (nep, nep_error), (ape, ape_error) = (zip(*map(part, measurements), strict=True) for part in (_nep, _ape))
+    what, convex = "Negative eigenvalues (NEP)", ("more convex", "less convex")
+    share = finding(what, nep, names, "%", errors=nep_error, words=convex)
+    mean = finding("Mean positive eigenvalue (APE)", ape, names, errors=ape_error, words=("flatter", "sharper"))
+    return [
+        Figure(share, "HDVW Figs. 1c and 4", _spectrum(measurements)),
+        Figure(mean, "HDVW Figs. C.5 and C.6", _summary(measurements)),
+    ]
+
+
+def _spectrum(measurements: Sequence[Measurement]) -> Any:
+    """Outlines of histograms: the shares of a model's eigenvalues in bins that all models have in common.
+
+    The left panel of a model adds up to its NEP, both panels to 100 %. Eigenvalues span decades, so bins are equal on a
+    logarithmic axis, which shows |λ|; on the left it runs backwards and its numbers have a minus sign.
+    """
+    below, share = "eigenvalue λ, logarithmic", "share of all eigenvalues, % a bin"
+    plot = unlike_panels(["negative", "positive"], [below, below], [share, share])
+    pools = [_pool(measurement) for measurement in measurements]
+    bins = int(np.clip(np.sqrt(max(map(len, pools))), 8, 30))
+    for panel, negative in enumerate((True, False)):
+        sides = [np.abs(pool[(pool < 0) == negative]) for pool in pools]
+        edges = _edges(np.concatenate(sides), bins)
+        for index, (measurement, side, pool) in enumerate(zip(measurements, sides, pools, strict=True)):
+            counts = np.histogram(side.clip(edges[0], edges[-1]), edges)[0]
+            x, y = _outline(edges, 100 * counts / max(len(pool), 1))
+            group = {"legendgroup": str(index), "showlegend": panel == 0, **on_panel(panel)}
+            line(plot, x, y, measurement.subject, index, mode="lines", **group, line={"shape": "hvh"})
+        ticks = _ticks(edges)
+        texts = [f"{'−' if negative else ''}{tick:g}" for tick in ticks]
+        plot.update_xaxes(tickvals=ticks, ticktext=texts, col=panel + 1)
+        if not any(len(side) for side in sides):
+            middle = {"x": 0.5, "y": 0.5, "xref": "x domain", "yref": "y domain", "showarrow": False}
+            plot.add_annotation(text="none", row=1, col=panel + 1, **middle)
+    plot.update_xaxes(type="log", hoverformat=".3g")
+    plot.update_xaxes(autorange="reversed", tickprefix="−", col=1)
+    plot.update_yaxes(rangemode="tozero")
+    return plot
+
+
+def _edges(sizes: np.ndarray, bins: int) -> np.ndarray:
+    """Edges of bins that grow by one factor, over at most six decades; what is smaller counts in the first."""
+    high = float(sizes.max(initial=0.0)) or 1.0
+    known = sizes[sizes > 1e-6 * high]
+    low = float(known.min(initial=high))
+    return np.geomspace(low / 1.05, high * 1.05, bins + 1)
+
+
+def _ticks(edges: np.ndarray) -> list[float]:
+    """Powers of ten; 3 between them, or 2 and 5, where these are few."""
+    decades = np.log10(edges[-1] / edges[0])
+    digits = (1,) if decades > 4 else (1, 3) if decades > 1.5 else (1, 2, 5)
+    powers = range(int(np.floor(np.log10(edges[0]))), int(np.ceil(np.log10(edges[-1]))) + 1)
+    ticks = [digit * 10.0**power for power in powers for digit in digits]
+    return [float(f"{tick:.3g}") for tick in ticks if edges[0] / 1.5 <= tick <= edges[-1] * 1.5]
+
+
+def _outline(edges: np.ndarray, height: np.ndarray) -> tuple[list[float], list[float]]:
+    """Middles of the bins and heights, with an empty bin at either end so that the outline comes down."""
+    factor = edges[1] / edges[0]
+    middles = edges[:-1] * np.sqrt(factor)
+    return [middles[0] / factor, *middles, middles[-1] * factor], [0.0, *height, 0.0]
+
+
+def _summary(measurements: Sequence[Measurement]) -> Any:
+    titles = ["NEP, share of negative eigenvalues", "APE, mean of the positive ones"]
+    plot = unlike_panels(titles, ["", ""], ["NEP, % (bars: 95 %)", "APE (bars: 95 %)"])
+    for index, measurement in enumerate(measurements):
+        for panel, (value, error) in enumerate((_nep(measurement), _ape(measurement))):
+            group = {"legendgroup": str(index), "showlegend": panel == 0, **on_panel(panel)}
+            bars(plot, [""], [value], measurement.subject, index, error=[error], **group)
+    plot.update_yaxes(rangemode="tozero", hoverformat=".4g")
+    return plot
+
+
+def _nep(measurement: Measurement) -> tuple[float, float]:
+    """The share of negative eigenvalues in percent and its standard error, by default that over mini-batches."""
+    value, error = (float(part(measurement, "negative_proportion")) for part in (percent, percent_error))
+    shares = 100 * (np.asarray(measurement.values["eigenvalues"]) < 0).mean(1)
+    return value, error if np.isfinite(error) else _standard_error(shares)
+
+
+def _ape(measurement: Measurement) -> tuple[float, float]:
+    """The mean positive eigenvalue and its standard error, by default that of a ratio of sums over mini-batches."""
+    value, error = (float(measurement.values.get(f"positive_average{end}", np.nan)) for end in ("", "_error"))
+    eigenvalues = np.asarray(measurement.values["eigenvalues"], dtype=float)
+    positive = eigenvalues > 0
+    if np.isfinite(error) or not positive.any():
+        return value, error
+    off = np.where(positive, eigenvalues - value, 0).sum(1)
+    return value, _standard_error(off / positive.sum(1).mean())
+
+
+def _standard_error(each: np.ndarray) -> float:
+    return float(each.std(ddof=1) / np.sqrt(len(each))) if len(each) > 1 else float("nan")
+
+
+def _pool(measurement: Measurement) -> np.ndarray:
+    values = np.asarray(measurement.values["eigenvalues"], dtype=float).ravel()
+    pool: np.ndarray = values[np.isfinite(values)]
+    return pool

@@ -1,0 +1,56 @@
+"""How often the answer flips along the videos of ImageNet-P, by perturbation, with mFR (TAPADL Table 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vitlab.core.measurement import Measurement
+from vitlab.reporting.drawing import Figure, bars, empty_plot, plain
+from vitlab.reporting.shares import from_zero, percent, percent_error, told, union
+
+Row = dict[str, tuple[float, float]]
+
+
+def draw(measurements: Sequence[Measurement]) -> list[Figure]:
+    """Flip rates with mFR first; flip probabilities where the reference's are not known for all models."""
+    against = all(bool(np.isfinite(percent(measurement, "flip_rate")).any()) for measurement in measurements)
+    name = "flip_rate" if against else "flip_probability"
+    y = "flip rate, % of the reference's" if against else "flip probability, %"
+    plot = empty_plot("", f"{y} (bars: 95 %)")
+    for index, measurement in enumerate(measurements):
+        row = {**_total(measurement, against), **_row(measurement, name)}
+        heights, errors = ([pair[part] for pair in row.values()] for part in (0, 1))
+        bars(plot, [plain(each.replace("_", " ")) for each in row], heights, measurement.subject, index, error=errors)
+    from_zero(plot)
+    plot.update_xaxes(tickangle=-40)
+    return [Figure(_finding(measurements, name, against), "TAPADL Table 2", plot)]
+
+
+def _row(measurement: Measurement, name: str) -> Row:
+    """By perturbation, a value and its standard error in percent."""
+    pairs = zip(percent(measurement, name).tolist(), percent_error(measurement, name).tolist(), strict=True)
+    return dict(zip(map(str, measurement.axes["perturbation"]), pairs, strict=True))
+
+
+def _total(measurement: Measurement, against: bool) -> Row:
+    return {"mFR": (float(percent(measurement, "mfr")), float(percent_error(measurement, "mfr")))} if against else {}
+
+
+def _finding(measurements: Sequence[Measurement], name: str, against: bool) -> str:
+    """mFR where it is known for any model, else the mean over the perturbations that all have."""
+    totals = [_total(measurement, against).get("mFR", (np.nan, np.nan)) for measurement in measurements]
+    if np.isfinite([value for value, _ in totals]).any():
+        return told("mFR", measurements, [value for value, _ in totals], [error for _, error in totals])
+    rows = [_row(measurement, name) for measurement in measurements]
+    shared = [
+        each
+        for each in union(measurements, "perturbation")
+        if all(np.isfinite(row.get(each, (np.nan,))[0]) for row in rows)
+    ]
+    if not shared:
+        return "No perturbation was measured for all models: they do not compare"
+    means = [float(np.mean([row[each][0] for each in shared])) for row in rows]
+    what = "flip rate" if against else "flip probability"
+    return told(f"Mean {what} over {len(shared)} of the 10 perturbations", measurements, means)

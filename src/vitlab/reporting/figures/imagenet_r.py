@@ -1,0 +1,14 @@
+"""Accuracy on ImageNet-R as bars (TAPADL Table 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vitlab.core.measurement import Measurement
+from vitlab.reporting.accuracy_bars import TWO_HUNDRED, accuracy_bars
+from vitlab.reporting.drawing import Figure
+
+
+def draw(measurements: Sequence[Measurement]) -> list[Figure]:
+    """Accuracy of each model, counted both ways."""
+    return accuracy_bars(measurements, "ImageNet-R", "TAPADL Table 2", TWO_HUNDRED)

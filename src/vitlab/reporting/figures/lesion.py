@@ -1,0 +1,110 @@
+"""What a model loses without one of its units: bars by unit, coloured by MSA, MLP and Conv (HDVW Figs. 10b, D.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from vitlab.core.measurement import Measurement
+from vitlab.reporting.by_depth import known, mean
+from vitlab.reporting.drawing import GREY, Figure, bars, plain
+from vitlab.reporting.panels import panels
+from vitlab.reporting.shares import on_panel
+
+_PAPER = "HDVW Figs. 10b, D.4"
+_PATTERNS = {"MSA": "", "MLP": "/", "Conv": "x"}  # for print in grey
+_ERRORS = {"change": "standard_error", "nll_change": "nll_standard_error"}
+
+
+def draw(measurements: Sequence[Measurement]) -> list[Figure]:
+    """Change of accuracy, then of the negative log-likelihood, without each unit; 95 % bars of paired differences."""
+    figures = [_bars(measurements, "change", "Δ accuracy, points", 100.0)]
+    with_loss = [measurement for measurement in measurements if known(measurement, "nll_change")]
+    if with_loss:
+        figures.append(_bars(with_loss, "nll_change", "Δ NLL, nats", 1.0))
+    return figures
+
+
+def _bars(measurements: Sequence[Measurement], name: str, y: str, scale: float) -> Figure:
+    titles = [f"{measurement.subject} (mean: {_means(measurement, name, scale)})" for measurement in measurements]
+    plot = panels(titles, "block", y, columns=1, height=max(180, 340 - 40 * len(measurements)))
+    for panel, measurement in enumerate(measurements):
+        _units(plot, measurement, name, scale, panel)
+        _blocks(plot, measurement, panel)
+    kinds = {str(unit).rpartition(" ")[2] for measurement in measurements for unit in measurement.axes["unit"]}
+    for index, kind in enumerate(_PATTERNS):
+        if kind in kinds:  # the legend, once for all panels
+            bars(plot, [None], [np.nan], kind, index, marker_pattern=_pattern(kind), legendgroup=kind)
+    plot.update_layout(barmode="overlay")
+    plot.update_yaxes(zeroline=True, zerolinecolor=GREY, matches="y")
+    return Figure(_finding(measurements, name, scale), _PAPER, plot)
+
+
+def _units(plot: Any, measurement: Measurement, name: str, scale: float, panel: int) -> None:
+    """A bar for each unit of a model, those of one kind in one colour."""
+    change, error = _changes(measurement, name, scale)
+    units = [str(unit) for unit in measurement.axes["unit"]]
+    for index, kind in enumerate(_PATTERNS):
+        own = [i for i, unit in enumerate(units) if unit.endswith(f" {kind}")]
+        if own:
+            look = {"marker_pattern": _pattern(kind), "width": 0.85, "legendgroup": kind, "showlegend": False}
+            look |= {"customdata": [plain(units[i]) for i in own], **on_panel(panel)}
+            look["hovertemplate"] = "without %{customdata}: %{y:+.3g}"
+            whiskers = None if error is None else error[own]
+            bars(plot, own, change[own], f"{measurement.subject}, {kind}", index, error=whiskers, **look)
+
+
+def _changes(measurement: Measurement, name: str, scale: float) -> tuple[np.ndarray, np.ndarray | None]:
+    """A change of each unit and its standard error, where one is known."""
+    error = f"{name}_error" if f"{name}_error" in measurement.values else _ERRORS[name]
+    whiskers = scale * np.asarray(measurement.values[error], dtype=float) if known(measurement, error) else None
+    return scale * np.asarray(measurement.values[name], dtype=float), whiskers
+
+
+def _blocks(plot: Any, measurement: Measurement, panel: int) -> None:
+    """Numbers of blocks below their units, and a line where a stage begins."""
+    axes = on_panel(panel)
+    units = len(measurement.axes["unit"])
+    block = np.asarray(measurement.values.get("block", np.arange(units)), dtype=float)
+    stage = np.asarray(measurement.values.get("stage", np.zeros(units)), dtype=float)
+    firsts = [i for i in range(units) if i == 0 or block[i] != block[i - 1]]
+    every = -(-len(firsts) // 24)
+    shown = [block[i] for i in firsts[::every]]
+    ticks = {"tickvals": [mean(np.flatnonzero(block == b)) for b in shown], "ticktext": [f"{b + 1:.0f}" for b in shown]}
+    plot.layout[axes["xaxis"].replace("x", "xaxis")].update(**ticks, showgrid=False, range=[-0.7, units - 0.3])
+    begins = [i - 0.5 for i in range(1, units) if stage[i] != stage[i - 1]]
+    stroke = {"type": "line", "xref": axes["xaxis"], "yref": f"{axes['yaxis']} domain", "y0": 0, "y1": 1}
+    lines = [{**stroke, "x0": x, "x1": x, "line": {"color": GREY, "dash": "dot", "width": 1}} for x in begins]
+    plot.layout.shapes = [*plot.layout.shapes, *lines]
+
+
+def _finding(measurements: Sequence[Measurement], name: str, scale: float) -> str:
+    """The unit that each model misses most, with its 95 % interval."""
+    unit, worse = ("points", -1) if name == "change" else ("nats", 1)
+    said = []
+    for measurement in measurements:
+        change, error = _changes(measurement, name, scale)
+        if not np.isfinite(change).any() or np.nanmax(worse * change) <= 0:
+            said.append(f"none in {measurement.subject}")
+            continue
+        worst = int(np.nanargmax(worse * change))
+        spread = 1.96 * float(error[worst]) if error is not None else float("nan")
+        doubt = f" ± {spread:.2g}" if np.isfinite(spread) else ""
+        noise = ", within the noise" if abs(change[worst]) <= spread else ""
+        lost = f"{change[worst]:+.3g}{doubt} {unit}{noise}"
+        said.append(f"{measurement.axes['unit'][worst]} in {measurement.subject} ({lost})")
+    return f"The unit whose removal costs most: {', '.join(said)}"
+
+
+def _means(measurement: Measurement, name: str, scale: float) -> str:
+    """The mean change for each kind of unit."""
+    change, _ = _changes(measurement, name, scale)
+    kinds = [str(unit).rpartition(" ")[2] for unit in measurement.axes["unit"]]
+    own = {kind: [c for c, other in zip(change, kinds, strict=True) if other == kind] for kind in dict.fromkeys(kinds)}
+    return ", ".join(f"{kind} {mean(found):+.2g}" for kind, found in own.items())
+
+
+def _pattern(kind: str) -> dict[str, Any]:
+    return {"shape": _PATTERNS[kind], "fillmode": "overlay", "size": 7, "solidity": 0.2}

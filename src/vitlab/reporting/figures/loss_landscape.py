@@ -1,0 +1,176 @@
+"""The loss on a plane through the weights: a surface to turn, its contours, and NLL alone (HDVW Figs. 1a and C.4a).
+
+Shape legend: G points along each side of the grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from vitlab.core.measurement import Measurement
+from vitlab.reporting.drawing import GREY, SEQUENTIAL, Figure, empty_plot, line, plain
+from vitlab.reporting.findings import finding
+from vitlab.reporting.panels import panels
+from vitlab.reporting.shares import on_panel, told, unlike_panels
+
+_PAPER = "HDVW Figs. 1a and C.4a"
+_MOST = 64  # points along a side that are drawn
+
+
+def draw(measurements: Sequence[Measurement]) -> list[Figure]:
+    """Surfaces of NLL + ℓ2 and their contours, on one scale for all models; then cuts through NLL alone."""
+    return [
+        Figure(_finding(measurements, "total", "NLL + ℓ2"), _PAPER, _surfaces(measurements)),
+        Figure(_share_finding(measurements), _PAPER, _contours(measurements)),
+        Figure(_finding(measurements, "nll", "NLL alone"), "", _cuts(measurements)),
+    ]
+
+
+def _surfaces(measurements: Sequence[Measurement]) -> Any:
+    """Each model's own loss, on height axes that all cover the same length: equal slopes look equal."""
+    import plotly.graph_objects as go
+
+    plot = _stages([measurement.subject for measurement in measurements])
+    span, step = _span(measurements), _step(measurements)
+    for index, measurement in enumerate(measurements):
+        alpha, beta, loss = _grid(measurement, "total")
+        low = float(np.nanmin(loss, initial=np.inf)) if np.isfinite(loss).any() else 0.0
+        look = {"cmin": 0, "cmax": span, "colorscale": SEQUENTIAL, "showscale": not index}
+        bar = {"title": {"text": "above the<br>lowest, nats"}, "len": 0.6, "thickness": 14}
+        floor = {"z": {"show": True, "color": GREY, "project_z": True, "start": low, "end": low + span, "size": step}}
+        hover = "α %{y:.2f}, β %{x:.2f}: loss %{z:.4g} nats<extra></extra>"
+        surface = go.Surface(x=beta, y=alpha, z=loss, surfacecolor=loss - low, contours=floor, hovertemplate=hover)
+        surface.update(
+            name=plain(measurement.subject), colorbar=bar, scene=f"scene{index + 1}" if index else "scene", **look
+        )
+        plot.add_trace(surface)
+        height = {"range": [low - 0.15 * span, low + 1.02 * span], "title": {"text": "loss, nats"}}
+        plot.layout[surface.scene].zaxis.update(height)
+    return plot
+
+
+def _stages(titles: Sequence[str]) -> Any:
+    """A 3-D scene for each title, two in a row."""
+    from plotly.subplots import make_subplots
+
+    columns = min(2, len(titles))
+    rows = -(-len(titles) // columns)
+    shape = {"rows": rows, "cols": columns, "specs": [[{"type": "scene"}] * columns] * rows}
+    plot = make_subplots(**shape, subplot_titles=[plain(title) for title in titles], horizontal_spacing=0.02)
+    look = empty_plot("", "", height=60 + 380 * rows).layout
+    for key in ("template", "paper_bgcolor", "font", "height"):
+        plot.layout[key] = look[key]
+    plot.update_layout(margin={"l": 8, "r": 8, "t": 48, "b": 8})
+    axis = {
+        "gridcolor": GREY,
+        "gridwidth": 1,
+        "showbackground": False,
+        "zeroline": False,
+        "tickfont": {"size": 11},
+        "nticks": 5,
+    }
+    eye = {"x": 1.45, "y": -1.55, "z": 0.8}
+    plot.update_scenes(xaxis=axis, yaxis=axis, zaxis=axis, camera_eye=eye, aspectmode="cube")
+    plot.update_scenes(xaxis_title_text="β", yaxis_title_text="α")
+    return plot
+
+
+def _contours(measurements: Sequence[Measurement]) -> Any:
+    """How far the loss rises above the model's own, from above."""
+    import plotly.graph_objects as go
+
+    names = [measurement.subject for measurement in measurements]
+    plot = panels(names, "β, second direction", "α, first direction", height=280 if len(names) > 2 else 340)
+    span, step = _span(measurements), _step(measurements)
+    for index, measurement in enumerate(measurements):
+        alpha, beta, loss = _grid(measurement, "total")
+        steps = {"start": _lowest(measurements, step), "end": span, "size": step, "showlabels": True}
+        hover = "α %{y:.2f}, β %{x:.2f}: %{z:+.4g} nats<extra></extra>"
+        rise = np.round(loss - _own(measurement, "total"), 6)
+        contour = go.Contour(x=beta, y=alpha, z=rise, contours=steps, hovertemplate=hover, coloraxis="coloraxis")
+        axes = on_panel(index)
+        plot.add_trace(contour.update(name=plain(measurement.subject), **axes))
+        plot.layout[axes["xaxis"].replace("x", "xaxis")].constrain = "domain"
+        square = {"scaleanchor": axes["xaxis"], "constrain": "domain"}  # both directions at one scale
+        plot.layout[axes["yaxis"].replace("y", "yaxis")].update(square)
+    bar = {"title": {"text": "NLL + ℓ2 above the model's own, nats", "side": "right"}, "thickness": 14}
+    plot.update_layout(coloraxis={"colorscale": SEQUENTIAL, "cmin": 0, "cmax": span, "colorbar": bar})
+    return plot
+
+
+def _cuts(measurements: Sequence[Measurement]) -> Any:
+    """NLL along either direction through the model's own weights: the bowl of the surfaces is mostly ℓ2."""
+    plot = unlike_panels(["along the first direction", "along the second direction"], ["α", "β"], ["NLL, nats"] * 2)
+    for index, measurement in enumerate(measurements):
+        alpha, beta, loss = _grid(measurement, "nll")
+        cuts = (alpha, loss[:, _middle(beta)]), (beta, loss[_middle(alpha)])
+        for panel, (x, y) in enumerate(cuts):
+            group = {"legendgroup": str(index), "showlegend": panel == 0, **on_panel(panel)}
+            line(plot, x.tolist(), y, measurement.subject, index, **group)
+    plot.update_yaxes(hoverformat=".4g")
+    return plot
+
+
+def _finding(measurements: Sequence[Measurement], name: str, called: str) -> str:
+    rises = [_rise(measurement, name) for measurement in measurements]
+    names = [measurement.subject for measurement in measurements]
+    what = f"Mean rise of {called} from the model to the edge of the plane"
+    return finding(what, rises, names, "nats", words=("flatter", "sharper"))
+
+
+def _share_finding(measurements: Sequence[Measurement]) -> str:
+    """How much of the bowl is the ℓ2 term's, which says nothing about the data."""
+    pairs = [(_rise(measurement, "l2"), _rise(measurement, "total")) for measurement in measurements]
+    shares = [100 * part / whole if whole > 0 else np.nan for part, whole in pairs]
+    return told("Share of the rise to the edge of the plane that is the ℓ2 term's", measurements, shares)
+
+
+def _grid(measurement: Measurement, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """α, β and (α, β) losses, not finite as NaN, thinned to what is drawn; the model's own weights stay among them."""
+    loss = np.asarray(measurement.values[name], dtype=float)
+    alpha, beta = (np.array(measurement.axes[axis], dtype=float) for axis in measurement.dims[name])
+    step = -(-len(alpha) // _MOST)
+    rows, columns = (slice(_middle(along) % step, None, step) for along in (alpha, beta))
+    kept = np.round(np.where(np.isfinite(loss), loss, np.nan)[rows, columns], 6)
+    return alpha[rows].round(6), beta[columns].round(6), kept
+
+
+def _middle(steps: np.ndarray) -> int:
+    return int(np.abs(steps).argmin())
+
+
+def _own(measurement: Measurement, name: str) -> float:
+    """The loss at the model's own weights, or at the nearest point of a grid that leaves them out."""
+    alpha, beta = (np.array(measurement.axes[axis], dtype=float) for axis in measurement.dims[name])
+    return float(np.asarray(measurement.values[name])[_middle(alpha), _middle(beta)])
+
+
+def _rise(measurement: Measurement, name: str) -> float:
+    """How far the mean over the border lies above the model's own loss."""
+    loss = np.asarray(measurement.values[name], dtype=float)
+    border = np.concatenate([loss[0], loss[-1], loss[1:-1, 0], loss[1:-1, -1]])
+    known = border[np.isfinite(border)]
+    return float(known.mean()) - _own(measurement, name) if len(known) else float("nan")
+
+
+def _span(measurements: Sequence[Measurement]) -> float:
+    """The widest range of NLL + ℓ2 on any of the planes."""
+    losses = [np.asarray(measurement.values["total"], dtype=float) for measurement in measurements]
+    return max((float(np.ptp(loss[np.isfinite(loss)])) for loss in losses if np.isfinite(loss).any()), default=0) or 1.0
+
+
+def _step(measurements: Sequence[Measurement]) -> float:
+    """A round distance between contours, about a tenth of the range: 1, 2 or 5 times a power of ten."""
+    rough = _span(measurements) / 10
+    power = 10.0 ** np.floor(np.log10(rough))
+    return float(power * next(digit for digit in (1, 2, 5, 10) if digit * power >= 0.99 * rough))
+
+
+def _lowest(measurements: Sequence[Measurement], step: float) -> float:
+    """The first contour: a whole number of steps, below the lowest point of any plane seen from its model."""
+    depths = [np.asarray(m.values["total"], dtype=float) - _own(m, "total") for m in measurements]
+    lowest = min((float(depth[np.isfinite(depth)].min()) for depth in depths if np.isfinite(depth).any()), default=0.0)
+    return float(np.floor(lowest / step) * step)

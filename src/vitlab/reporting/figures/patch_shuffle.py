@@ -1,0 +1,37 @@
+"""Accuracy with the patches of each image in random order, by the fineness of the grid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vitlab.core.measurement import Measurement
+from vitlab.reporting.drawing import Figure, empty_plot, line
+from vitlab.reporting.shares import from_untouched, from_zero, percent, percent_error, told, union
+
+
+def draw(measurements: Sequence[Measurement]) -> list[Figure]:
+    """Accuracy by the number of patches along a side; the untouched image first."""
+    plot = empty_plot("patches in random order", "accuracy, % (bars: 95 %)")
+    for index, measurement in enumerate(measurements):
+        y, error = percent(measurement, "accuracy"), percent_error(measurement, "accuracy")
+        grids, y, error = from_untouched(measurement, measurement.axes["grid"], y, error, at=1)
+        line(plot, [_name(grid) for grid in grids], y, measurement.subject, index, error=error, cliponaxis=False)
+    grids = sorted({1, *union(measurements, "grid")})
+    plot.update_xaxes(type="category", categoryorder="array", categoryarray=[_name(grid) for grid in grids])
+    from_zero(plot)
+    return [Figure(_finding(measurements), "", plot)]
+
+
+def _finding(measurements: Sequence[Measurement]) -> str:
+    shared = [grid for grid in measurements[0].axes["grid"] if all(grid in m.axes["grid"] for m in measurements)]
+    if not shared:
+        return "The models were shuffled at different grids: their accuracies do not compare"
+    grid = max(shared)
+    hit, doubt = (
+        [part(m, "accuracy")[m.axes["grid"].index(grid)] for m in measurements] for part in (percent, percent_error)
+    )
+    return told(f"Accuracy with {grid} × {grid} patches in random order", measurements, hit, doubt)
+
+
+def _name(grid: float) -> str:
+    return "untouched" if grid == 1 else f"{grid:g} × {grid:g}"

@@ -1,0 +1,89 @@
+"""mIoU under each corruption with 95 % intervals over runs (CB Table 9), and by group (TAPADL Table 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from vitlab.core.measurement import Measurement
+from vitlab.reporting.drawing import Figure, bars, empty_plot, plain
+from vitlab.reporting.shares import from_zero, percent, told
+
+_PAPERS = {"context_broadcasting": "CB Table 9", "cityscapes_c": "TAPADL Table 4", "by_condition": "TAPADL Table 4"}
+_MOST = 20  # bars of a model; more conditions than that are shown by corruption
+
+
+def draw(measurements: Sequence[Measurement]) -> list[Figure]:
+    """Bars by condition, or by corruption where strengths are many; a second figure by group where there are groups."""
+    paper = _PAPERS.get(str(measurements[0].settings.get("suite")), "CB Table 9; TAPADL Table 4")
+    plot = _bars(measurements, [_by_condition(measurement) for measurement in measurements])
+    figures = [Figure(_finding(measurements), paper, plot)]
+    grouped = [measurement for measurement in measurements if np.size(measurement.values.get("group_miou", ())) > 1]
+    if len(grouped) == len(measurements):
+        groups = [_named(measurement, "group", "group_miou") for measurement in measurements]
+        figures.append(Figure(_group_finding(measurements), paper, _bars(measurements, groups)))
+    return figures
+
+
+def _bars(measurements: Sequence[Measurement], rows: Sequence[dict[str, tuple[float, float]]]) -> Any:
+    plot = empty_plot("", "mIoU, % (bars: 95 % over runs)")
+    for index, (measurement, row) in enumerate(zip(measurements, rows, strict=True)):
+        heights, halves = ([pair[part] for pair in row.values()] for part in (0, 1))
+        errors = np.array(halves) / 1.96  # the stroke takes standard errors
+        bars(plot, [_words(name) for name in row], heights, measurement.subject, index, error=errors)
+    from_zero(plot)
+    plot.update_xaxes(tickangle=-40 if max(map(len, rows)) > 8 else 0)
+    return plot
+
+
+def _by_condition(measurement: Measurement) -> dict[str, tuple[float, float]]:
+    """mIoU in percent and half its 95 % interval, the images as they are first."""
+    first = {"clean": (float(percent(measurement, "clean_miou")), np.nan)} if "clean_miou" in measurement.values else {}
+    few = len(measurement.axes.get("condition", ())) <= _MOST or "corruption_miou" not in measurement.values
+    axis, name = ("condition", "miou") if few else ("corruption", "corruption_miou")
+    return {**first, **_named(measurement, axis, name)}
+
+
+def _named(measurement: Measurement, axis: str, name: str) -> dict[str, tuple[float, float]]:
+    if name not in measurement.values:
+        return {}
+    heights, halves = percent(measurement, name), _half(measurement, name)
+    pairs = zip(heights.tolist(), np.broadcast_to(halves, heights.shape).tolist(), strict=True)
+    return dict(zip(map(str, measurement.axes[axis]), pairs, strict=True))
+
+
+def _half(measurement: Measurement, name: str) -> np.ndarray:
+    """Half the 95 % interval in percent, of the runs or of repeats; NaN where it is not known, as for a single run."""
+    interval = percent(measurement, f"{name}_interval")
+    half = np.where(np.isfinite(interval), interval, 1.96 * percent(measurement, f"{name}_error"))
+    return np.asarray(half)
+
+
+def _finding(measurements: Sequence[Measurement]) -> str:
+    name = next((n for n in ("mean_miou", "clean_miou") if any(n in m.values for m in measurements)), "mean_miou")
+    means = [percent(measurement, name) for measurement in measurements]
+    errors = [_half(measurement, name) / 1.96 for measurement in measurements]
+    called = "Mean mIoU under corruptions" if name == "mean_miou" else "mIoU of the images as they are"
+    if all(measurement.settings.get("suite") == "by_condition" for measurement in measurements):
+        called = "Mean mIoU over the conditions"
+    return told(called, measurements, means, errors)
+
+
+def _group_finding(measurements: Sequence[Measurement]) -> str:
+    """The group that costs each model the most."""
+    said = []
+    for measurement in measurements:
+        row = {name: pair[0] for name, pair in _named(measurement, "group", "group_miou").items() if pair[0] == pair[0]}
+        worst = min(row, key=lambda name: row[name], default="")
+        said.append(
+            f"{_words(worst)} for {measurement.subject} ({row[worst]:.1f} %)"
+            if row
+            else f"none known for {measurement.subject}"
+        )
+    return f"The group of corruptions with the lowest mIoU: {', '.join(said)}"
+
+
+def _words(name: str) -> str:
+    return plain(name.replace("_", " "))

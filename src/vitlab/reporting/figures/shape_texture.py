@@ -1,0 +1,32 @@
+"""Decisions by shape and by texture where the two conflict, and the shape bias (Geirhos et al., ICLR 2019)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vitlab.core.measurement import Measurement
+from vitlab.reporting.drawing import Figure, bars, labels
+from vitlab.reporting.shares import on_panel, percent, percent_error, told, unlike_panels
+
+
+def draw(measurements: Sequence[Measurement]) -> list[Figure]:
+    """The shares of the four kinds of decision, and of those by one cue alone the share by shape."""
+    titles = ["decision follows", "shape bias"]
+    plot = unlike_panels(titles, ["", ""], ["share of scenes, % (bars: 95 %)", "shape bias, % (bars: 95 %)"])
+    plot.update_layout(xaxis_domain=[0, 0.66], xaxis2_domain=[0.78, 1])
+    plot.layout.annotations[0].x, plot.layout.annotations[1].x = 0.33, 0.89
+    for index, measurement in enumerate(measurements):
+        share, error = percent(measurement, "share"), percent_error(measurement, "share")
+        group = {"legendgroup": str(index)}
+        bars(plot, labels(measurement, "share"), share, measurement.subject, index, error=error, **group)
+        bias, doubt = percent(measurement, "shape_bias"), percent_error(measurement, "shape_bias")
+        place = {**group, "showlegend": False, **on_panel(1)}
+        bars(plot, [""], [float(bias)], measurement.subject, index, error=[float(doubt)], **place)
+    plot.update_yaxes(range=[0, 100])
+    return [Figure(_finding(measurements), "", plot)]
+
+
+def _finding(measurements: Sequence[Measurement]) -> str:
+    bias = [percent(measurement, "shape_bias") for measurement in measurements]
+    doubt = [percent_error(measurement, "shape_bias") for measurement in measurements]
+    return told("Shape bias where shape and texture conflict", measurements, bias, doubt)

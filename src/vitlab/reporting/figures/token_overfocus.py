@@ -1,0 +1,59 @@
+"""How much attention few tokens receive, by depth (TAPADL Fig. 1, Sec. 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from vitlab.core.measurement import Measurement
+from vitlab.reporting.by_depth import curves, deep_half_finding, known
+from vitlab.reporting.drawing import Figure, reference
+from vitlab.reporting.panels import panels
+
+_PAPER = "TAPADL Fig. 1, Sec. 3.1"
+_WORDS = ("less", "more")
+
+
+def draw(measurements: Sequence[Measurement]) -> list[Figure]:
+    """What the most attended share of the tokens takes; what the most attended token takes; and Gini's coefficient."""
+    figures = []
+    tops = [_first_share(measurement) for measurement in measurements]
+    if any(known(top, "top") for top in tops):
+        figures.append(_top(tops))
+    figures.append(
+        _pair(measurements, "top1", "share of all attention", "Share of attention on the most attended token")
+    )
+    figures.append(_pair(measurements, "gini", "Gini's coefficient", "Gini's coefficient of attention"))
+    return figures
+
+
+def _first_share(measurement: Measurement) -> Measurement:
+    """`top` (share, layer, head) at its first share alone, and that share as `uniform` (layer)."""
+    names = [name for name in ("top", "top_error") if name in measurement.values]
+    values = {name: np.asarray(measurement.values[name])[0] for name in names}
+    if "top" in values and measurement.axes.get("share"):
+        values["uniform"] = np.full(len(values["top"]), float(measurement.axes["share"][0]))
+    dims = {name: ("layer", "head")[: value.ndim] for name, value in values.items()}
+    return replace(measurement, values=values, dims=dims)
+
+
+def _top(tops: Sequence[Measurement]) -> Figure:
+    share = next((float(top.values["uniform"][0]) for top in tops if "uniform" in top.values), 0.0)
+    tokens = f"the most attended {100 * share:.3g} % of the tokens" if share else "the most attended tokens"
+    plot = curves(tops, "top", "share of all attention (dots: heads)")
+    deepest = max(len(top.values.get("uniform", ())) for top in tops)
+    if deepest:
+        reference(plot, list(range(1, deepest + 1)), np.full(deepest, share), "uniform attention")
+    said = deep_half_finding(tops, "top", f"Share of attention on {tokens}", words=_WORDS)
+    return Figure(said, _PAPER, plot)
+
+
+def _pair(measurements: Sequence[Measurement], name: str, y: str, what: str) -> Figure:
+    """A value of each head, and of the map averaged over heads, which the paper draws."""
+    plot = panels(["each head (dots) and their mean", "the map averaged over heads"], "layer", y, columns=2)
+    for panel, value in enumerate((name, f"{name}_of_mean")):
+        plot = curves(measurements, value, y, plot=plot, panel=panel)
+    plot.update_yaxes(rangemode="tozero", matches="y")
+    return Figure(deep_half_finding(measurements, name, what, words=_WORDS), _PAPER, plot)

@@ -1,0 +1,73 @@
+"""Loss and accuracy by epoch, as CB Fig. 3 draws them; the learning rate where it was kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from vitlab.core.measurement import Measurement
+from vitlab.reporting.drawing import Figure, empty_plot, labels, line
+from vitlab.reporting.findings import finding
+from vitlab.reporting.shares import on_panel, unlike_panels
+
+#: Dashes tell the sets apart; the models differ in colour and marker.
+_LOSSES = {"train_loss": ("training", "dot"), "loss": ("test", "solid")}
+_RATES = ("learning_rate", "lr")
+
+
+def draw(measurements: Sequence[Measurement]) -> list[Figure]:
+    """Training and test loss beside top-1 accuracy; a second figure for the learning rate."""
+    plot = unlike_panels(["loss", "top-1 accuracy"], ["epoch", "epoch"], ["loss, nats", "top-1 accuracy, %"])
+    for index, measurement in enumerate(measurements):
+        for name, (called, dash) in _LOSSES.items():
+            if name in measurement.values:
+                _follow(plot, measurement, name, f"{measurement.subject}, {called}", index, line={"dash": dash})
+        if "top1" in measurement.values:
+            place = {"line": {"dash": "solid"}, "showlegend": False, **on_panel(1)}
+            _follow(plot, measurement, "top1", measurement.subject, index, **place)
+    plot.update_yaxes(hoverformat=".4g")
+    return [Figure(_finding(measurements), "CB Fig. 3", plot), *_rates(measurements)]
+
+
+def _rates(measurements: Sequence[Measurement]) -> list[Figure]:
+    kept = [(index, _rate(measurement)) for index, measurement in enumerate(measurements)]
+    if not any(name for _, name in kept):
+        return []
+    plot = empty_plot("epoch", "learning rate")
+    for index, name in kept:
+        if name:
+            _follow(plot, measurements[index], name, measurements[index].subject, index)
+    plot.update_yaxes(exponentformat="power", rangemode="tozero")
+    peaks = [np.max(measurements[index].values[name]) if name else np.nan for index, name in kept]
+    names = [measurement.subject for measurement in measurements]
+    return [Figure(finding("Highest learning rate", [float(peak) for peak in peaks], names), "", plot)]
+
+
+def _rate(measurement: Measurement) -> str:
+    return next((name for name in _RATES if name in measurement.values), "")
+
+
+def _follow(plot: Any, measurement: Measurement, name: str, called: str, index: int, **style: Any) -> None:
+    x, y = labels(measurement, name), np.asarray(measurement.values[name], dtype=float)
+    error = measurement.values.get(f"{name}_error")
+    look = {"mode": "lines+markers" if len(x) <= 40 else "lines", "legendgroup": str(index), **style}
+    line(plot, x, y, called, index, error=error, **look)
+
+
+def _finding(measurements: Sequence[Measurement]) -> str:
+    """Top-1 after the last epoch, or the loss where accuracy was not kept."""
+    last = {name: [_last(measurement, name) for measurement in measurements] for name in ("top1", "loss", "train_loss")}
+    names = [measurement.subject for measurement in measurements]
+    if np.isfinite(last["top1"]).any():
+        errors = [_last(measurement, "top1_error") for measurement in measurements]
+        return finding("Top-1 accuracy after the last epoch", last["top1"], names, "%", errors=errors)
+    kept = "loss" if np.isfinite(last["loss"]).any() else "train_loss"
+    called = f"{_LOSSES[kept][0].capitalize()} loss after the last epoch"
+    return finding(called, last[kept], names, "nats")
+
+
+def _last(measurement: Measurement, name: str) -> float:
+    values = np.asarray(measurement.values.get(name, ()), dtype=float)
+    return float(values[-1]) if len(values) else float("nan")

@@ -1,0 +1,109 @@
+"""Shares of images in percent, with their standard errors: what the figures of stress tests are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from vitlab.core.measurement import Measurement
+from vitlab.reporting.findings import finding
+from vitlab.reporting.panels import panels
+
+#: Values whose standard error has no name of its own.
+_PLAIN = ("accuracy", "error", "share")
+
+
+def percent(measurement: Measurement, name: str) -> np.ndarray:
+    """A share as percent; a NaN where the measurement lacks it."""
+    return 100 * np.asarray(measurement.values.get(name, np.nan), dtype=float)
+
+
+def percent_error(measurement: Measurement, name: str) -> np.ndarray:
+    """The standard error of a share as percent: `<name>_error`, or the one that stands for all; NaN where none is."""
+    own = {"clean_accuracy": "clean_error"}.get(name, f"{name}_error")
+    if own not in measurement.values and name in _PLAIN:
+        own = "standard_error"
+    missing = np.full(np.shape(measurement.values.get(name, np.nan)), np.nan)
+    return 100 * np.asarray(measurement.values.get(own, missing), dtype=float)
+
+
+def unlike_panels(titles: Sequence[str], x: Sequence[str], y: Sequence[str], *, height: int = 320) -> Any:
+    """Panels beside each other that differ in what stands along their axes."""
+    plot = panels(titles, "", "", height=height)
+    for index, (below, beside) in enumerate(zip(x, y, strict=True)):
+        axes = on_panel(index)
+        plot.layout[axes["xaxis"].replace("x", "xaxis")].title.text = below
+        plot.layout[axes["yaxis"].replace("y", "yaxis")].title.text = beside
+    above = {"orientation": "h", "x": 0, "y": 1 + 34 / height, "yanchor": "bottom"}  # clear of the panels' titles
+    plot.update_layout(hovermode="x unified", legend=above, margin_t=112)
+    plot.update_yaxes(hoverformat=".2f", title_standoff=8)
+    plot.update_xaxes(title_standoff=8)
+    return plot
+
+
+def on_panel(index: int) -> dict[str, str]:
+    """The axes of a panel, for a trace that goes there."""
+    number = "" if index == 0 else str(index + 1)
+    return {"xaxis": f"x{number}", "yaxis": f"y{number}"}
+
+
+def from_zero(plot: Any) -> None:
+    """Axes of shares begin at 0, also where the symmetric whisker of a small one would pass it."""
+    plot.update_yaxes(rangemode="tozero", minallowed=0, hoverformat=".2f")
+
+
+def told(
+    what: str,
+    measurements: Sequence[Measurement],
+    values: Sequence[Any],
+    errors: Sequence[Any] | None = None,
+    **words: Any,
+) -> str:
+    """A finding about numbers in percent, one for each model."""
+    names = [measurement.subject for measurement in measurements]
+    doubts = None if errors is None else [float(error) for error in errors]
+    return finding(what, [float(value) for value in values], names, "%", errors=doubts, **words)
+
+
+def aligned(measurement: Measurement, values: np.ndarray, axes: Mapping[str, Sequence[Any]]) -> np.ndarray:
+    """Values with the named axes of a measurement, put onto longer ones: NaN at places that it lacks.
+
+    >>> m = Measurement("k", "a", {"v": np.array([1.0])}, {"v": ("x",)}, {"x": ("fog",)})
+    >>> aligned(m, m.values["v"], {"x": ("snow", "fog")}).tolist()
+    [nan, 1.0]
+    """
+    wide = np.full([len(places) for places in axes.values()], np.nan)
+    spots = [[list(places).index(place) for place in measurement.axes[name]] for name, places in axes.items()]
+    wide[np.ix_(*spots)] = values
+    return wide
+
+
+def union(measurements: Sequence[Measurement], axis: str) -> list[Any]:
+    """The places along an axis that any of the measurements has, in the order of first sight."""
+    return list(dict.fromkeys(place for measurement in measurements for place in measurement.axes[axis]))
+
+
+def from_untouched(
+    measurement: Measurement, x: Sequence[float], accuracy: np.ndarray, error: np.ndarray, at: float = 0.0
+) -> tuple[list[float], np.ndarray, np.ndarray]:
+    """A curve in rising order that starts with the accuracy on untouched images.
+
+    Args:
+        measurement: holds `clean_accuracy`.
+        x: the strengths of a strain.
+        accuracy, error: at each of them, in percent.
+        at: the strength that leaves images untouched.
+
+    >>> m = Measurement("k", "a", {"clean_accuracy": np.array(0.5)}, {"clean_accuracy": ()})
+    >>> from_untouched(m, [2, 1], np.array([10.0, 20.0]), np.zeros(2))[:2]
+    ([0.0, 1.0, 2.0], array([50., 20., 10.]))
+    """
+    places = np.asarray(x, dtype=float)
+    if at not in places:
+        places = np.append(places, at)
+        accuracy = np.append(accuracy, percent(measurement, "clean_accuracy"))
+        error = np.append(error, percent_error(measurement, "clean_accuracy"))
+    order = np.argsort(places)
+    return places[order].tolist(), accuracy[order], error[order]

@@ -1,0 +1,64 @@
+"""Accuracy on ImageNet-R, renditions: paintings, cartoons, toys, tattoos and the like.
+
+Shape legend: see `class_folders`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from vitlab.core.measurement import Card, Measurement
+from vitlab.data.robustness_sets import has_class, labels_200, locate, open_classes
+from vitlab.stress_tests.class_folders import measure_folders
+from vitlab.stress_tests.examination import examinee
+
+CARD = Card(
+    title="Accuracy on ImageNet-R, renditions of objects",
+    paper="Hendrycks et al., ICCV 2021; TAPADL Table 2",
+    cost="30,000 forwards",
+    needs=("labels", "files"),
+    higher_is_better=True,
+)
+
+TREE = """\
+  ROOT/imagenet-r/n01443537/<any name>.jpg     200 folders, 30,000 images (imagenet-r.tar)
+or the same without imagenet-r/"""
+
+_OFFICIAL = 30_000
+
+
+def measure(
+    model: nn.Module,
+    root: str | Path,
+    *,
+    images: int | None = None,
+    batch_size: int = 64,
+    processes: int = -1,
+    view: Mapping[str, Any] | None = None,
+) -> Measurement:
+    """Accuracy among the 200 classes of the set, as its authors count it, and among all 1000.
+
+    Args:
+        model: a classifier of ImageNet-1K; it is left as it was found.
+        root: holds `imagenet-r`, or is it.
+        images: so many, at even distances; all by default.
+        batch_size: of the forwards.
+        processes: workers that decode images; 0 decodes here, -1 takes as many as there are cores, up to 8.
+        view: how to show images otherwise than the model's configuration says: any of `size`, `mean`, `std`, `crop`,
+            `interpolation`, `crop_mode`.
+
+    Returns:
+        `accuracy_200`, the argmax taken among the 200 classes of the set, and `accuracy_1000`, among all, each with
+        its standard error `…_error` (). Provenance names broken files and missing classes, and says `partial: True`
+        unless all 30,000 images counted.
+    """
+    labels = labels_200("r")
+    folder = locate(root, ("imagenet-r", "ImageNet-R"), lambda place: has_class(place, labels), TREE)
+    found = open_classes(folder, labels, TREE)
+    who = examinee(model, "imagenet_r", view, batch_size, processes)
+    forms = {"accuracy_200": [*labels.values()], "accuracy_1000": None}
+    return measure_folders("imagenet_r", who, {"imagenet-r": found}, labels, _OFFICIAL, forms, images)

@@ -1,0 +1,228 @@
+"""Segmentation under strain: mIoU with noise and blur, under the 16 corruptions of Cityscapes-C, or by condition.
+
+Shape legend: c conditions, r runs, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, get_args
+
+import numpy as np
+from torch import nn
+
+from vitlab.adapters.wrappers import unwrap
+from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.ledger import step
+from vitlab.core.measurement import Card, Measurement
+from vitlab.core.provenance import provenance
+from vitlab.core.statistics import class_accuracy, intersection_over_union, mean_interval
+from vitlab.stress_tests.segmentation_suites import Condition, cityscapes_c, context_broadcasting
+from vitlab.stress_tests.segmentation_trial import Counter, counter
+
+CARD = Card(
+    title="mIoU of a segmentation model under corruptions",
+    paper="CB Table 9 (ADE20K); TAPADL Table 4 (Cityscapes-C, ACDC)",
+    cost="1 + conditions × runs forwards: 18 for CB Table 9 in five runs, 73 for Cityscapes-C",
+    needs=("masks",),
+    higher_is_better=True,
+)
+
+Suite = Literal["context_broadcasting", "cityscapes_c", "clean", "by_condition"]
+Values = dict[str, np.ndarray]
+Found = tuple[Values, dict[str, tuple[Any, ...]], int]  # values, labels along axes, how many images
+
+_WHO = "segmentation_corruptions"
+
+
+def scores(confusion: np.ndarray) -> Values:
+    """What a confusion matrix says: mIoU, the share of pixels that are right, and the mean share over the classes.
+
+    mIoU = 1/K Σ_k TP_k / (TP_k + FP_k + FN_k), over the classes that are labelled or predicted anywhere.
+
+    Args:
+        confusion: (K, K) how often label i was taken for j.
+
+    Returns:
+        `miou`, `pixel_accuracy`, `mean_accuracy` (), `class_iou` (K,).
+
+    >>> found = scores(np.array([[1, 1, 0], [0, 2, 0], [0, 0, 0]]))
+    >>> {name: float(found[name].round(3)) for name in ("miou", "pixel_accuracy", "mean_accuracy")}
+    {'miou': 0.583, 'pixel_accuracy': 0.75, 'mean_accuracy': 0.75}
+    """
+    class_iou = intersection_over_union(confusion)
+    return {
+        "miou": np.asarray(np.nanmean(class_iou)),
+        "pixel_accuracy": np.asarray(np.trace(confusion) / confusion.sum()),
+        "mean_accuracy": np.asarray(np.nanmean(class_accuracy(confusion))),
+        "class_iou": class_iou,
+    }
+
+
+def mean_by(names: Sequence[str], values: np.ndarray) -> dict[str, np.ndarray]:
+    """The mean of the rows that have the same name, in the order of the names.
+
+    >>> mean_by(["a", "a", "b"], np.array([[1.0], [3.0], [5.0]]))
+    {'a': array([2.]), 'b': array([5.])}
+    """
+    return {name: values[[other == name for other in names]].mean(0) for name in dict.fromkeys(names)}
+
+
+def measure(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    suite: Suite = "context_broadcasting",
+    severities: Sequence[int] | None = None,
+    runs: int | None = None,
+    seed: int = 0,
+    ignore: int | None = 255,
+    classes: Sequence[str] | None = None,
+    photons: int = 255,
+    images: int | None = None,
+) -> Measurement:
+    """mIoU and pixel accuracy, clean and under each condition, with 95 % intervals over runs of random corruptions.
+
+    IoU comes from one confusion matrix over all images, as the benchmarks have it. What draws no random numbers (blur,
+    brightness, …) runs once and has no spread. Batches are walked once for each condition and run.
+
+    Args:
+        model: gives logits (B, K, h, w) at any size; it is left as it was found.
+        batches: yields (images, masks); for `by_condition`, such batches by condition, as `data.acdc` opens them.
+        suite: `context_broadcasting`, CB Table 9; `cityscapes_c`, its 16 corruptions on whatever images are given;
+            `clean`; or `by_condition`, images as they are, apart for each condition.
+        severities: of `cityscapes_c`; by default 1 to 5, for noise 1 to 3.
+        runs: of random corruptions, with seeds seed, seed + 1, …; by default five, as CB has it, one of Cityscapes-C.
+        seed: any integer.
+        ignore: the label of pixels that do not count; None where all do.
+        classes: their names; by default those of the batches where they are as many, else numbers.
+        photons: of CB's shot noise at white.
+        images: use the first so many; all by default.
+
+    Returns:
+        `miou`, `pixel_accuracy`, `mean_accuracy` (over the classes), `drop` (clean minus strained mIoU), `random`, and
+        `miou_interval`, half the 95 % interval: infinite for one run, 0 where nothing is random (condition);
+        `class_iou` (condition, class), NaN for classes neither labelled nor predicted, which no mean counts;
+        `miou_of_run` (condition, run); `corruption_miou` (corruption), over its strengths; `group_miou` (group) and
+        `mean_miou` (), over corruptions, with `mean_miou_interval`; `clean_miou`, … of the images as they are. By
+        condition: `miou`, …, `class_iou`, `mean_miou`, and `pooled_miou` (), of one confusion matrix over all.
+    """
+    if suite not in get_args(Suite):
+        raise unknown("suite", suite, get_args(Suite))
+    runs = (5 if suite == "context_broadcasting" else 1) if runs is None else runs
+    if runs < 1 or photons < 1:
+        raise VitlabError(f"{_WHO} got runs={runs} and photons={photons}; give at least 1 of each")
+    if isinstance(batches, Mapping) != (suite == "by_condition"):
+        given = type(batches).__name__
+        raise VitlabError(
+            f"suite={suite!r} and batches in a {given}: by_condition, and only it, takes a dict of batches"
+        )
+    settings: dict[str, Any] = {"suite": suite, "severities": severities, "runs": runs, "seed": seed, "ignore": ignore}
+    settings |= {"classes": classes, "photons": photons, "images": images}
+    sets = batches if isinstance(batches, Mapping) else {"clean": batches}
+    counters = {name: counter(model, each, _WHO, ignore=ignore, images=images) for name, each in sets.items()}
+    if suite == "by_condition":
+        found = _by_condition(counters)
+    else:
+        found = _under(_conditions(suite, severities, photons), counters["clean"], runs, seed)
+    return _finish(model, list(sets.values()), *found, settings)
+
+
+def _conditions(suite: Suite, severities: Sequence[int] | None, photons: int) -> list[Condition]:
+    if suite == "cityscapes_c":
+        return cityscapes_c(severities)
+    if severities is not None:
+        raise VitlabError(f"severities={severities} and suite={suite!r}: only cityscapes_c has severities")
+    return context_broadcasting(photons) if suite == "context_broadcasting" else []
+
+
+def _under(conditions: Sequence[Condition], count: Counter, runs: int, seed: int) -> Found:
+    """The images as they are, then under each condition in each of its runs."""
+    repeats = [runs if condition.random else 1 for condition in conditions]
+    steps = 1 + sum(repeats)
+    clean = step("clean", steps, partial(count, None))
+    values = {f"clean_{name}": value for name, value in scores(clean["confusion"]).items()}
+    if not conditions:
+        return values, {}, int(clean["images"])
+    found: list[list[Values]] = []
+    for condition, repeat in zip(conditions, repeats, strict=True):
+        strains = {f"{condition.name}, run {run}": condition.strain(seed + run) for run in range(repeat)}
+        tables = [step(name, steps, partial(count, strain)) for name, strain in strains.items()]
+        found.append([scores(table["confusion"]) for table in tables])
+    values |= _over_runs(found)
+    values["drop"] = values["clean_miou"] - values["miou"]
+    of_run = np.array([[run["miou"] for run in each] * (runs // len(each)) for each in found])
+    spread, labels = _spread(conditions, of_run)
+    return values | spread, labels, int(clean["images"])
+
+
+def _over_runs(found: Sequence[Sequence[Values]]) -> Values:
+    """(c, …) means over the runs of each condition; a class that no run met stays NaN."""
+
+    def mean(name: str, each: Sequence[Values]) -> np.ndarray:
+        masked: Any = np.ma.masked_invalid(np.stack([run[name] for run in each]))
+        return np.ma.filled(masked.mean(0), np.nan)
+
+    return {name: np.stack([mean(name, each) for each in found]) for name in found[0][0]}
+
+
+def _spread(conditions: Sequence[Condition], of_run: np.ndarray) -> tuple[Values, dict[str, tuple[Any, ...]]]:
+    """How far runs lie apart, and means over corruptions and groups, from mIoU (c, r)."""
+    random = np.array([condition.random for condition in conditions])
+    by_corruption = mean_by([condition.corruption for condition in conditions], of_run)
+    group = {condition.corruption: condition.group for condition in conditions}
+    by_group = mean_by([group[name] for name in by_corruption], np.stack([*by_corruption.values()]))
+    overall = np.mean([*by_corruption.values()], axis=0)
+    values = {
+        "miou_of_run": of_run,
+        "miou_interval": np.array([_half(row, each) for row, each in zip(of_run, random, strict=True)]),
+        "random": random,
+        "corruption_miou": np.array([row.mean() for row in by_corruption.values()]),
+        "group_miou": np.array([row.mean() for row in by_group.values()]),
+        "mean_miou": np.asarray(overall.mean()),
+        "mean_miou_interval": np.asarray(_half(overall, bool(random.any()))),
+    }
+    labels = {"condition": tuple(condition.name for condition in conditions), "run": tuple(range(of_run.shape[1]))}
+    return values, {**labels, "corruption": tuple(by_corruption), "group": tuple(by_group)}
+
+
+def _half(runs: np.ndarray, random: bool) -> float:
+    """Half the 95 % interval; runs that cannot differ are one run, and exact."""
+    mean, _, high = mean_interval(runs.tolist())
+    return high - mean if random else 0.0
+
+
+def _by_condition(counters: Mapping[str, Counter]) -> Found:
+    """The images as they are, apart for each condition."""
+    if not counters:
+        raise VitlabError("by_condition got no condition; give batches for at least one, {'fog': batches, …}")
+    tables = [step(name, len(counters), partial(count, None)) for name, count in counters.items()]
+    values = _over_runs([[scores(table["confusion"])] for table in tables])
+    values["mean_miou"] = np.asarray(values["miou"].mean())
+    values["pooled_miou"] = scores(np.sum([table["confusion"] for table in tables], axis=0))["miou"]
+    return values, {"condition": tuple(counters)}, sum(int(table["images"]) for table in tables)
+
+
+def _finish(
+    model: nn.Module,
+    sets: Sequence[Any],
+    values: Values,
+    labels: Mapping[str, tuple[Any, ...]],
+    images: int,
+    settings: Mapping[str, Any],
+) -> Measurement:
+    """The Measurement, with names for the classes and the axes of each value."""
+    number = values["class_iou" if "class_iou" in values else "clean_class_iou"].shape[-1]
+    names = settings["classes"] or getattr(sets[0], "classes", ())
+    if settings["classes"] and len(names) != number:
+        raise VitlabError(f"{_WHO} got {len(names)} classes and the model has {number}; give a name for each")
+    axes = {**labels, "class": tuple(names) if len(names) == number else tuple(range(number))}
+    own = {"class_iou": ("condition", "class"), "clean_class_iou": ("class",), "miou_of_run": ("condition", "run")}
+    own |= {"corruption_miou": ("corruption",), "group_miou": ("group",)}
+    dims = {name: own.get(name, ("condition",)[: np.ndim(value)]) for name, value in values.items()}
+    device = str(next((parameter.device for parameter in model.parameters()), "cpu"))
+    data = "; ".join(getattr(each, "fingerprint", "") for each in sets)
+    partial_run = settings["images"] is not None or settings["severities"] is not None
+    about = provenance(device=device, images=images, data=data, partial=partial_run)
+    return Measurement(_WHO, type(unwrap(model)).__name__, values, dims, axes, dict(settings), about)

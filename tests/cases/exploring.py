@@ -1,0 +1,40 @@
+"""Tiny models on show: what the tests of the explorer share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import nn
+
+from cases import redraw
+from vitlab.explore.opening import exhibit
+from vitlab.explore.server import Exhibition
+
+PLAIN = "timm/deit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=3, num_heads=3, num_classes=25)"
+MODELS = (PLAIN, f"{PLAIN} | ContextBroadcast()")
+SCENES = "scenes(train=25, test=25)"
+
+
+def sharpen(model: nn.Module) -> nn.Module:
+    """Draw the parameters again, queries and keys large: a fresh model looks everywhere alike, which shows nothing."""
+    redraw(model)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.mul_(8 if name.rpartition(".")[0].endswith("qkv") else 3 if "head" in name else 1)
+    return model
+
+
+@contextmanager
+def on_show(models: Sequence[str] = MODELS, data: str = SCENES) -> Iterator[tuple[Exhibition, ThreadPoolExecutor]]:
+    """Models and pictures, opened in a thread of their own as the server does."""
+    with ThreadPoolExecutor(1) as thread, ExitStack() as stack:
+        shown = thread.submit(exhibit, models, data, None, 6, stack).result()
+        for subject in shown.subjects:
+            sharpen(subject.model)
+        try:
+            yield shown, thread
+        finally:
+            thread.submit(stack.close).result()

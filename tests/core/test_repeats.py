@@ -1,0 +1,103 @@
+"""Repeats: means and standard errors against loops by hand, and what is no repeat is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from vitlab.core.errors import VitlabError
+from vitlab.core.measurement import Measurement
+from vitlab.core.repeats import auxiliary, average, distinct, errors, standard_error
+
+
+def found(values: dict[str, Any], subject: str = "a model", **notes: Any) -> Measurement:
+    arrays = {name: np.asarray(value) for name, value in values.items()}
+    dims = {name: ("layer", "head")[: array.ndim] for name, array in arrays.items()}
+    return Measurement("loss", subject, arrays, dims, {}, notes.pop("settings", {}), notes)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(2, 5), st.integers(1, 4), st.integers(0, 2**31))
+def test_mean_and_error_are_those_of_scipy(count: int, layers: int, seed: int) -> None:
+    rows = np.random.default_rng(seed).normal(size=(count, layers))
+    mean = average([found({"nll": row}) for row in rows])
+    np.testing.assert_allclose(mean.values["nll"], rows.mean(0))
+    np.testing.assert_allclose(mean.values["nll_error"], stats.sem(rows, axis=0))
+    assert mean.dims["nll_error"] == ("layer",) and mean.provenance["repeats"] == count
+
+
+def test_gaps_are_left_out_and_one_repeat_has_no_error() -> None:
+    rows = np.array([[1.0, np.nan, np.nan], [3.0, 5.0, np.nan], [8.0, 7.0, np.nan]])
+    mean = average([found({"nll": row}) for row in rows])
+    np.testing.assert_allclose(mean.values["nll"], [4.0, 6.0, np.nan])
+    np.testing.assert_allclose(mean.values["nll_error"], [stats.sem(rows[:, 0]), stats.sem([5.0, 7.0]), np.nan])
+    assert np.isnan(standard_error(rows[:1])).all()
+
+
+def test_an_error_of_the_instrument_stays_where_it_is_larger() -> None:
+    repeats = [found({"top1": [x, x], "top1_error": [5.0, 0.1]}) for x in (1.0, 3.0)]  # over repeats: 1
+    mean = average(repeats)
+    np.testing.assert_allclose(mean.values["top1_error"], [5.0, 1.0])
+    assert set(mean.values) == {"top1", "top1_error"}
+
+
+def test_what_is_the_same_in_all_stays_as_it_is() -> None:
+    repeats = [found({"edges": [0, 1], "name": ["a", "b"], "right": [True, x > 1], "x": x}) for x in (1.0, 2.0)]
+    mean = average(repeats)
+    assert mean.values["edges"].dtype.kind == "i" and mean.values["name"].tolist() == ["a", "b"]
+    assert mean.values["right"].tolist() == [1.0, 0.5] and "edges_error" not in mean.values
+
+
+def test_a_copy_is_no_repeat() -> None:
+    one = found({"nll": np.array([1.0, np.nan])})
+    assert average([one, replace(one, provenance={"time": "later"})]) is one
+    assert len(distinct([one, replace(one, subject="another")])) == 2
+
+
+def test_notes_that_differ_become_lists() -> None:
+    repeats = [found({"x": float(i)}, data=f"part {i}", device="cpu", settings={"seed": i}) for i in range(2)]
+    mean = average(repeats)
+    assert mean.provenance == {"data": ["part 0", "part 1"], "device": "cpu", "repeats": 2}
+    assert mean.settings == {"seed": [0, 1]}
+
+
+def test_whose_errors_they_are() -> None:
+    values = {
+        "accuracy": [1.0], "standard_error": [0.1], "drop": [0.5], "drop_error": [0.1], "clean_accuracy": 0.9,
+        "clean_error": 0.1, "nll_change": [2.0], "nll_standard_error": [0.1], "test_nll": 1.0, "test_error": 0.3,
+        "test_error_interval": [0.2, 0.4],
+    }  # fmt: skip
+    assert errors(found(values)) == {
+        "accuracy": "standard_error",
+        "drop": "drop_error",
+        "clean_accuracy": "clean_error",
+        "nll_change": "nll_standard_error",
+    }
+    assert auxiliary(found(values)) == {
+        "standard_error", "drop_error", "clean_error", "nll_standard_error", "test_error_interval"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (found({"x": [2.0, 3.0]}), r"shape of x: \(1,\) and \(2,\)"),
+        (found({"y": [2.0]}), "x, y only in some"),
+        (found({"x": [2.0]}, "b"), "are no repeats"),
+        (found({"x": [2.0]}, settings={"norm": "l2"}), "differ in norm: None and 'l2'"),
+    ],
+)
+def test_what_is_no_repeat_is_refused(other: Measurement, said: str) -> None:
+    with pytest.raises(VitlabError, match=said):
+        average([found({"x": [1.0]}), other])
+
+
+def test_nothing_has_no_average() -> None:
+    with pytest.raises(VitlabError, match="at least one"):
+        average([])

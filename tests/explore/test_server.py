@@ -1,0 +1,214 @@
+"""The server: what it answers, and what it refuses, each in one line."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from cases.exploring import MODELS, on_show
+
+pytest.importorskip("httpx", reason="the server's tests need: pip install httpx")
+from starlette.testclient import TestClient
+
+from vitlab.explore.server import build
+
+HOME = "http://127.0.0.1:8000"
+ADDRESSES = ("/", "/explorer.js", "/explorer.css", "/attention_view.js", "/attention_view.css")
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with ExitStack() as stack:
+        shown, thread = stack.enter_context(on_show())
+        yield stack.enter_context(TestClient(build(shown, thread), base_url=HOME))
+
+
+def png(width: int = 40, height: int = 30) -> bytes:
+    file = io.BytesIO()
+    Image.effect_noise((width, height), 60).convert("RGB").save(file, "PNG")
+    return file.getvalue()
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A PNG whose header claims a size, and hardly any data."""
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    data = zlib.compress(bytes(1000))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+
+
+def animated() -> bytes:
+    file = io.BytesIO()
+    frames = [Image.new("RGB", (20, 20), colour) for colour in ("red", "blue", "green")]
+    frames[0].save(file, "GIF", save_all=True, append_images=frames[1:])
+    return file.getvalue()
+
+
+def test_the_page_and_its_files(client: TestClient) -> None:
+    for address in ADDRESSES:
+        found = client.get(address)
+        assert found.status_code == 200 and found.text
+        policy = found.headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy
+        assert found.headers["x-content-type-options"] == "nosniff"
+    page = client.get("/").text
+    assert "<script>" not in page and "http" not in page.replace("http-equiv", "")
+
+
+def test_start_says_what_there_is(client: TestClient) -> None:
+    found = client.get("/api/start").json()
+    assert found["models"] == ["deit_tiny_patch16_224", "deit_tiny_patch16_224 | ContextBroadcast"]
+    assert len(found["pictures"]) == 6 and found["grid"] == [4, 4] and "fog" in found["corruptions"]["weather"]
+
+
+def test_view_and_rows(client: TestClient) -> None:
+    plain = client.post("/api/view", json={"model": 0, "image": "0"}).json()
+    foggy = client.post("/api/view", json={"model": 0, "image": "0", "corruption": "fog", "severity": 5}).json()
+    other = client.post("/api/view", json={"model": 1, "image": "0"}).json()
+    top = [view["predictions"][0]["probability"] for view in (plain, foggy, other)]
+    assert len(set(top)) == 3
+    assert [layer["name"] for layer in plain["layers"]] == ["blocks.0", "blocks.1", "blocks.2"]
+    rows = client.post("/api/rows", json={"model": 0, "image": "0", "y": 0.1, "x": 0.1}).json()
+    assert len(rows) == 3 and len(rows[0]["peaks"]) == 3
+
+
+def test_a_corruption_of_severity_0_is_the_clean_picture(client: TestClient) -> None:
+    plain = client.post("/api/view", json={"model": 0, "image": "0"}).json()
+    assert client.post("/api/view", json={"model": 0, "image": "0", "corruption": "fog"}).json() == plain
+
+
+@pytest.mark.parametrize("data", [png(), animated(), png(9, 70)], ids=["png", "animated gif", "narrow"])
+def test_uploads_that_are_pictures(client: TestClient, data: bytes) -> None:
+    added = client.post("/api/pictures", content=data)
+    assert added.status_code == 200, added.text
+    name = added.json()["name"]
+    assert client.get(f"/api/pictures/{name}").content.startswith(b"\xff\xd8")
+    assert len(client.post("/api/view", json={"model": 0, "image": name}).json()["predictions"]) == 5
+
+
+def test_a_moving_picture_shows_its_first_frame(client: TestClient) -> None:
+    name = client.post("/api/pictures", content=animated()).json()["name"]
+    with Image.open(io.BytesIO(client.get(f"/api/pictures/{name}").content)) as small:
+        red, green, blue = small.getpixel((40, 40))
+    assert red > 200 and green < 60 and blue < 60
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"hello, I am text", "no picture"),
+        (b"", "no picture"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>", "no picture"),
+        (png()[:200], "damaged or cut off"),
+        (bomb(30_000, 30_000), "megapixels"),
+        (bomb(5_000, 5_000), "20 megapixels"),
+        (bomb(4_000, 4_000), "damaged or cut off"),
+        (bomb(2, 9_000_000), "2 × 9000000"),
+        (bytes(11 * 2**20), "more than 10 MB"),
+        (b"%PDF-1.4", "no picture"),
+    ],
+    ids=["text", "nothing", "svg", "cut", "bomb", "large", "empty of data", "a line", "11 MB", "pdf"],
+)
+def test_uploads_that_are_none(client: TestClient, data: bytes, message: str) -> None:
+    found = client.post("/api/pictures", content=data)
+    assert found.status_code == 422 and list(found.json()) == ["error"]
+    assert message in found.json()["error"] and "\n" not in found.json()["error"]
+
+
+def test_a_body_that_lies_about_its_length_is_cut_off(client: TestClient) -> None:
+    sent = []
+
+    def endless() -> Iterator[bytes]:
+        for _ in range(64):
+            sent.append(1)
+            yield bytes(2**20)
+
+    assert "more than 10 MB" in client.post("/api/pictures", content=endless()).json()["error"]
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "0.0.0.0", ""])
+def test_other_hosts_are_refused(client: TestClient, host: str) -> None:
+    for address in (*ADDRESSES, "/api/start"):
+        found = client.get(address, headers={"host": host})
+        assert found.status_code == 400 and "127.0.0.1" in found.json()["error"]
+    assert client.get("/", headers={"host": "localhost:1234"}).status_code == 200
+
+
+def test_other_origins_are_refused(client: TestClient) -> None:
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:9"):
+        found = client.post("/api/pictures", content=png(), headers={"origin": origin})
+        assert found.status_code == 403 and "own page only" in found.json()["error"]
+    assert client.post("/api/pictures", content=png(), headers={"origin": HOME}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["/../pyproject.toml", "/%2e%2e/%2e%2e/etc/passwd", "/api/pictures/..%2f..%2fetc%2fpasswd", "/page/index.html",
+     "/docs", "/openapi.json", "/api/pictures/99", "/api/pictures/-1", "/api/pictures/٣", "/api/pictures/" + "9" * 400],
+)  # fmt: skip
+def test_nothing_else_can_be_fetched(client: TestClient, address: str) -> None:
+    found = client.get(address)
+    assert found.status_code in (404, 422) and list(found.json()) == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        ({"model": 2, "image": "0"}, "no model 2"),
+        ({"model": -1, "image": "0"}, "no model -1"),
+        ({"model": 0, "image": "nothing"}, "no picture"),
+        ({"model": 0, "image": "0", "corruption": "rain", "severity": 1}, "no corruption 'rain'"),
+        ({"model": 0, "image": "0", "corruption": "fog", "severity": 6}, "severity"),
+        ({"model": 0, "image": "0", "hidden": [16]}, "no patch 16"),
+        ({"model": 0, "image": "0", "hidden": ["x"]}, "hidden.0"),
+        ({"model": 0}, "image"),
+        ([], "the request"),
+    ],
+)
+def test_mistakes_are_one_line(client: TestClient, ask: object, message: str) -> None:
+    found = client.post("/api/view", json=ask)
+    assert found.status_code == 422 and message in found.json()["error"] and "\n" not in found.json()["error"]
+
+
+def test_tokens_that_are_not_there(client: TestClient) -> None:
+    rows = client.post("/api/rows", json={"model": 0, "image": "0", "prefix": 1}).json()
+    assert all(row == {"why": "this token is not in this layer"} for row in rows)
+    assert client.post("/api/rows", json={"model": 0, "image": "0", "y": 1.5}).status_code == 422
+
+
+def test_hostile_names_are_handed_over_as_data() -> None:
+    with on_show(MODELS[:1]) as (shown, thread):
+        shown.subjects[0].name = "<img src=x onerror=alert(1)></script>"
+        shown.subjects[0].classes = ["<b>bold</b>"] * 25
+        client = TestClient(build(shown, thread), base_url=HOME)
+        assert client.get("/api/start").headers["content-type"] == "application/json"
+        assert client.get("/api/start").json()["models"] == ["<img src=x onerror=alert(1)></script>"]
+
+
+def test_nothing_is_written(client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    client.post("/api/pictures", content=png(900, 900))
+    client.post("/api/pictures", content=b"x" * 3_000_000)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_model_raises_reaches_the_page_in_one_line() -> None:
+    def broken(image: object) -> None:
+        raise RuntimeError("out of\nmemory")
+
+    with on_show(MODELS[:1]) as (shown, thread):
+        shown.subjects[0].look = broken
+        client = TestClient(build(shown, thread), base_url=HOME, raise_server_exceptions=False)
+        found = client.post("/api/view", json={"model": 0, "image": "0"})
+    assert found.status_code == 500 and found.json() == {"error": "RuntimeError: out of memory"}

@@ -1,0 +1,98 @@
+"""Differences: Welch's interval of scipy is the oracle; cautious where noise is shared, silent where it is unknown."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from vitlab.core.measurement import Measurement
+from vitlab.reporting.comparison import MOST, Difference, Number, compare, numbers, quantile
+from vitlab.reporting.sections import Section
+
+
+def found(subject: str = "a", dims: dict[str, tuple[str, ...]] | None = None, **values: Any) -> Measurement:
+    arrays = {name: np.asarray(value) for name, value in values.items()}
+    guessed = {name: ("layer", "head")[: array.ndim] for name, array in arrays.items()}
+    return Measurement("kind", subject, arrays, {**guessed, **(dims or {})})
+
+
+def section(**models: list[Measurement]) -> Section:
+    return Section("a_kind", "", models)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(2, 6), st.integers(2, 6), st.integers(0, 2**31))
+def test_the_interval_is_welchs(first: int, second: int, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    a, b = generator.normal(size=first), 0.5 + 2 * generator.normal(size=second)
+    (difference,) = compare(section(a=[found(x=v) for v in a], b=[found(x=v) for v in b]))
+    welch = stats.ttest_ind(b, a, equal_var=False)
+    assert difference.value == pytest.approx(b.mean() - a.mean())
+    assert difference.freedom == pytest.approx(welch.df)
+    exact = welch.confidence_interval(0.95)
+    half = (exact.high - exact.low) / 2
+    assert difference.half_width >= half * (1 - 1e-6)  # freedom is rounded down, which is the wider one
+    if difference.strength > 1:
+        assert welch.pvalue < 0.05
+
+
+def test_verdicts() -> None:
+    def verdict(value: float, error: float) -> str:
+        return Difference("k", "x", "b", Number(0.0, error), Number(value, error)).verdict
+
+    edge = 1.959964 * math.sqrt(2)
+    assert verdict(edge + 0.001, 1.0) == "larger than the noise" == verdict(-edge - 0.001, 1.0)
+    assert verdict(edge - 0.001, 1.0) == "within the noise"
+    assert verdict(5.0, math.nan) == verdict(5.0, 0.0) == "noise not known"
+
+
+def test_errors_intervals_and_repeats_all_count() -> None:
+    z = quantile(math.inf)
+    known = found(
+        a=[1.0, 3.0], a_error=[0.1, 0.3], b=2.0, b_interval=[1.0, 4.0], c=5.0, dims={"b_interval": ("bound",)}
+    )
+    table = numbers([known])
+    assert table["a"] == Number(2.0, pytest.approx(0.2)) and table["b"] == Number(2.0, pytest.approx(1.5 / z))
+    assert math.isnan(table["c"].error)
+    half = numbers([found(x=[2.0, 4.0], x_interval=[0.5, 1.5], y=1.0, y_interval=np.inf)])
+    assert half["x"].error == pytest.approx(1.0 / z) and math.isnan(half["y"].error)
+    wide = numbers([found(x=v, x_error=0.01) for v in (1.0, 3.0)])["x"]
+    assert (wide.error, wide.freedom) == (pytest.approx(1.0), 1)
+    own = numbers([found(x=v, x_error=9.0) for v in (1.0, 3.0)])["x"]
+    assert (own.error, own.freedom) == (9.0, math.inf)
+
+
+def test_the_mean_over_layers_is_taken_in_each_repeat() -> None:
+    """Layers that move in opposite ways cancel: their mean is surer than each of them."""
+    table = numbers([found(x=[1.0, 3.0]), found(x=[3.0, 1.2])])
+    assert table["x"].value == pytest.approx(2.05) and table["x"].error == pytest.approx(0.05)
+
+
+def test_which_numbers_stand_for_a_measurement() -> None:
+    many = {f"value{i}": np.zeros(3) for i in range(9)}
+    odd = {"bin_count": 1.0, "edges": [0.0], "p15": 1.0, "words": ["a"], "block": 1.0, "number": 3, "gap": np.nan}
+    table = numbers([found(**many, **odd, single=1.0, sure=[1.0], sure_error=[0.1])])
+    assert list(table) == ["sure", "single", "value0", "value1", "value2", "value3"] and len(table) == MOST
+
+
+def test_training_is_compared_at_its_last_epoch() -> None:
+    curve = found(top1=[10.0, 20.0, 60.0], dims={"top1": ("epoch",)})
+    assert numbers([curve])["top1"].value == 60.0
+
+
+def test_only_what_both_have_is_compared_and_only_with_the_baseline() -> None:
+    models = {"a": [found(x=1.0, y=1.0)], "b": [found(y=2.0, z=1.0)], "c": [found(x=0.0)]}
+    made = compare(section(**models))
+    assert [(each.label, each.name, each.value) for each in made] == [("b", "y", 1.0), ("c", "x", -1.0)]
+    assert compare(Section("k", "", models, has_baseline=False)) == []
+
+
+def test_quantiles_are_scipys() -> None:
+    assert quantile(math.inf) == pytest.approx(stats.norm.ppf(0.975))
+    assert quantile(7.9) == pytest.approx(stats.t.ppf(0.975, 7), rel=1e-6)

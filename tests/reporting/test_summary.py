@@ -1,0 +1,90 @@
+"""The summary: true sentences about constructed data."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from vitlab.core.measurement import Measurement
+from vitlab.reporting.comparison import Difference, Number, compare
+from vitlab.reporting.sections import label_models, sort
+from vitlab.reporting.summary import Summary, sentence, strongest, summarise
+
+
+def found(kind: str, subject: str, value: float, error: float | None = None, **about: Any) -> Measurement:
+    values = {"x": np.array(value)} | ({} if error is None else {"x_error": np.array(error)})
+    return Measurement(kind, subject, values, dict.fromkeys(values, ()), {}, {}, about)
+
+
+def summary(*measurements: Measurement) -> Summary:
+    labels = label_models(measurements)
+    sections = sort(measurements, labels)
+    return summarise(list(labels.values()), sections, [each for section in sections for each in compare(section)])
+
+
+def test_models_data_images_device_and_day() -> None:
+    about = {"device": "cuda", "time": "2026-11-05T10:00:00+00:00", "data": "scenes test[:64] ab12"}
+    counts = {"a": 64, "b": 64, "c": 128}
+    made = summary(*(found("k", who, 1.0, images=count, **about) for who, count in counts.items()))
+    assert made.facts == [
+        "3 models and 1 kind of measurement: a is the baseline, held against it b and c.",
+        "Measured on scenes, with 64 to 128 images each, on cuda, on 5 November 2026.",
+    ]
+
+
+def test_the_strongest_difference_comes_first_whatever_its_size() -> None:
+    made = summary(
+        *(found("large", who, value, 50.0) for who, value in (("a", 0.0), ("b", 100.0))),
+        *(found("sure", who, value, 0.001) for who, value in (("a", 1.0), ("b", 0.9))),
+    )
+    assert made.heading == "What differs most" and made.findings[0].startswith("Sure, x: 0.9 for b against")
+    assert "-0.1 (95 %: -0.103 to -0.0972), larger than the noise" in made.findings[0]
+    assert made.findings[1].endswith("within the noise.")
+    assert "Of 2 numbers compared whose noise is known, 1 differ by more" in made.caution[0]
+
+
+def test_nothing_larger_than_noise_and_no_noise_known_are_said() -> None:
+    within = summary(found("k", "a", 1.0, 1.0), found("k", "b", 1.5, 1.0))
+    assert within.heading.startswith("No difference is larger than its noise")
+    unknown = summary(found("k", "a", 1.0), found("k", "b", 1.5))
+    assert unknown.heading == "Largest differences, noise not known"
+    assert unknown.findings == ["K, x: 1.5 for b against the baseline's 1, +0.5; noise not known."]
+    assert unknown.caution[0] == "1 numbers were compared, and the noise of none is known."
+
+
+def test_one_run_each_is_said_to_be_one() -> None:
+    once = summary(found("k", "a", 1.0, 0.1), found("k", "b", 2.0, 0.1))
+    assert any("Another training seed may differ by more" in each for each in once.caution)
+    parts = summary(*(found("k", who, value, data=f"scenes test[{value}] x") for who in "ab" for value in (1.0, 2.0)))
+    assert any("over up to 2 repeats (parts of the images" in each for each in parts.caution)
+    seeds = summary(*(found("k", who, value, data="scenes") for who in "ab" for value in (1.0, 2.0)))
+    assert any("over up to 2 repeats (runs or seeds)" in each for each in seeds.caution)
+
+
+def test_other_images_are_a_caution() -> None:
+    made = summary(found("k", "a", 1.0, data="scenes test[:8] x"), found("k", "b", 1.0, data="cifar test[:8] y"))
+    assert any("Not all models saw the same images" in each for each in made.caution)
+    alike = summary(found("k", "a", 1.0, data="scenes test[:8] x"), found("k", "b", 1.0, data="scenes test[:8] x"))
+    assert not any("Not all models" in each for each in alike.caution)
+
+
+def test_one_model_has_key_numbers_those_with_noise_first() -> None:
+    made = summary(found("loose", "a", 1.0), found("sure", "a", 2.0, 0.1))
+    assert made.heading == "Key numbers"
+    assert made.findings == ["Sure, x: 2 (95 %: 1.804 to 2.196).", "Loose, x: 1."]
+
+
+def test_nothing_in_common_is_said() -> None:
+    made = summary(found("k", "a", 1.0), found("j", "b", 1.0))
+    assert not made.findings and made.caution[0].endswith("nothing is compared.")
+
+
+def test_one_finding_for_each_kind_and_model() -> None:
+    sizes = {"x": 5, "y": 9, "z": 7}
+    made = [Difference("k", name, "b", Number(0, 1), Number(size, 1)) for name, size in sizes.items()]
+    assert [each.name for each in strongest(made)] == ["y"]
+    unknown = Difference("j", "w", "b", Number(1.0), Number(1000.0))
+    assert [each.name for each in strongest([unknown, *made])] == ["y", "w"]
+    assert math.isnan(unknown.strength) and sentence(unknown).endswith("noise not known.")

@@ -1,0 +1,163 @@
+"""ImageNet-A: the map of its 200 classes, both forms of the argmax against loops, and folders that are not right."""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+
+import numpy as np
+import pytest
+import torch
+
+import vitlab
+from cases.published import Colours, fill, paint
+from vitlab.core.measurement import Measurement
+from vitlab.data.robustness_sets import labels_200
+
+INDICES = [int(line) for line in pkgutil.get_data("timm.data", "_info/imagenet_a_indices.txt").decode().split()]
+#: Label 6, 11 and 90 of ImageNet-1K; the colours say these or others.
+SAYS = {"n01498041": [6, 7, 400, 9], "n01531178": [11, 12], "n01820546": [90, 6, 90]}
+LABELS = {"n01498041": 6, "n01531178": 11, "n01820546": 90}
+
+
+def stress(root, model=None, **settings) -> Measurement:
+    return vitlab.stress("imagenet_a", model or Colours(), root, **{"processes": 0, "batch_size": 4, **settings})
+
+
+def expected() -> tuple[list[float], list[float]]:
+    """Right or wrong among the 200, and among the 1000, image by image."""
+    pairs = [(LABELS[name], said) for name, answers in SAYS.items() for said in answers]
+    among = [float(min(INDICES, key=lambda c: abs(c - said)) == label) for label, said in pairs]
+    return among, [float(said == label) for label, said in pairs]
+
+
+def test_the_200_classes() -> None:
+    """timm has two lists: WordNet ids, which we read, and indices."""
+    labels = labels_200("a")
+    assert sorted(labels.values()) == INDICES and len(set(labels.values())) == 200
+    assert labels["n01498041"] == 6 and 1 not in labels.values()  # stingray is one, goldfish none
+
+
+@pytest.mark.parametrize("below", ["", "imagenet-a"])
+def test_both_forms_of_the_argmax(tmp_path, below) -> None:
+    fill(tmp_path / below, SAYS)
+    (tmp_path / below / "README.txt").write_text("not an image")
+    found = stress(tmp_path)
+    among, plain = expected()
+    assert sum(among) > sum(plain) > 0, "the two forms must differ here"
+    for name, marks in (("accuracy_200", among), ("accuracy_1000", plain)):
+        assert found.values[name] == pytest.approx(np.mean(marks))
+        assert found.values[f"{name}_error"] == pytest.approx(np.std(marks, ddof=1) / 3)
+    told = found.provenance
+    assert told["argmax"] == {"accuracy_200": "200-way", "accuracy_1000": "1000-way"}
+    assert told["images"] == 9 and told["partial"] is True and told["broken"] == 0
+    assert set(told["missing_classes"]) == set(labels_200("a")) - set(SAYS) and told["missing_sets"] == []
+    assert found.settings["view"]["size"] == (8, 8) and found.settings["view"]["crop"] == 0.875
+
+
+def test_a_whole_set_is_not_partial(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("vitlab.stress_tests.imagenet_a._OFFICIAL", 200)
+    fill(tmp_path, {name: [label] for name, label in labels_200("a").items()})
+    found = stress(tmp_path, batch_size=64)
+    assert found.values["accuracy_200"] == found.values["accuracy_1000"] == 1
+    assert found.provenance["partial"] is False and found.provenance["missing_classes"] == []
+
+
+def test_broken_images_are_named_counted_and_skipped(tmp_path) -> None:
+    fill(tmp_path, SAYS)
+    (tmp_path / "n01498041" / "0.JPEG").write_bytes(b"no image")
+    whole = (tmp_path / "n01531178" / "1.JPEG").read_bytes()
+    (tmp_path / "n01531178" / "1.JPEG").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "n01531178" / "._0.JPEG").write_bytes(b"hidden, and left out")
+    with pytest.warns(UserWarning, match="cannot read the image"):
+        found = stress(tmp_path, batch_size=1)
+    among, plain = (np.delete(marks, [0, 5]) for marks in expected())
+    assert found.values["accuracy_200"] == pytest.approx(among.mean())
+    assert found.values["accuracy_1000"] == pytest.approx(plain.mean())
+    told = found.provenance
+    assert told["images"] == 7 and told["broken"] == 2 and told["partial"] is True
+    assert told["broken_files"] == [str(tmp_path / "n01498041/0.JPEG"), str(tmp_path / "n01531178/1.JPEG")]
+
+
+def test_hostile_names(tmp_path) -> None:
+    """Whatever a file is called, it is an image or it is named in the result, and the result can be stored."""
+    for name in ("a\nb.jpg", "<script>.jpg", "-rf *.jpg", "ü.JPEG"):
+        paint(tmp_path / "n01498041" / name, 6)
+    bad = os.path.join(os.fsencode(tmp_path / "n01498041"), b"\xff\xfe.jpg")
+    with open(bad, "wb") as file:
+        file.write(b"no image")
+    with pytest.warns(UserWarning, match="cannot read the image"):
+        found = stress(tmp_path)
+    assert found.values["accuracy_1000"] == 1 and found.provenance["images"] == 4
+    assert found.provenance["broken_files"][0].endswith(r"\xff\xfe.jpg")
+    again = Measurement.load(found.save(tmp_path / "kept"))
+    assert again.provenance["broken_files"] == found.provenance["broken_files"]
+
+
+def test_a_set_that_cannot_be_read_at_all(tmp_path) -> None:
+    for i in range(3):
+        (tmp_path / "n01498041").mkdir(exist_ok=True)
+        (tmp_path / "n01498041" / f"{i}.jpg").write_bytes(b"")
+    with pytest.warns(UserWarning), pytest.raises(vitlab.VitlabError, match="none of the 3 images of imagenet-a"):
+        stress(tmp_path)
+
+
+def test_layouts_that_are_not_right(tmp_path) -> None:
+    tree = r"expected:\n  ROOT/imagenet-a/n01498041/"
+    with pytest.raises(vitlab.VitlabError, match=f"there is no folder .*{tree}"):
+        stress(tmp_path / "nowhere")
+    with pytest.raises(vitlab.VitlabError, match=f"no imagenet-a in .*{tree}"):
+        stress(tmp_path)
+    paint(tmp_path / "flat.jpg", 6)
+    with pytest.raises(vitlab.VitlabError, match=f"no imagenet-a in .*{tree}"):
+        stress(tmp_path)
+    fill(tmp_path, {"n01498041": [6, 6], "n01440764": [0]})  # tench, of ImageNet's own folders
+    with pytest.raises(vitlab.VitlabError, match=f"n01440764, which is no class of this set.*{tree}"):
+        stress(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"view": {"sizes": 8}}, "did you mean 'size'"),
+        ({"view": {"crop": 0}}, "crop is in"),
+        ({"view": {"mean": 0.5}}, "three numbers"),
+        ({"view": 224}, "give a dict"),
+        ({"view": {"interpolation": "cubic"}}, "interpolation one of"),
+        ({"images": 1}, "ask for 2 or more"),
+        ({"images": 10}, "the set holds 9"),
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"image": 3}, "did you mean 'images'"),
+        ({"model": Colours(10)}, "1000 classes of ImageNet-1K; this one has 10"),
+        ({"model": torch.nn.Linear(3, 1000)}, r"does not run on 224x224 images .*give view="),
+        ({"model": "timm/vit"}, "vitlab.load makes one"),
+    ],
+)
+def test_mistakes(tmp_path, settings, message) -> None:
+    fill(tmp_path, SAYS)
+    with pytest.raises(vitlab.VitlabError, match=message) as caught:
+        stress(tmp_path, **settings)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_folder_is_wanted_here_and_batches_elsewhere(tmp_path) -> None:
+    with pytest.raises(vitlab.VitlabError, match="give the folder, not list"):
+        vitlab.stress("imagenet_a", Colours(), [(torch.zeros(2, 3, 8, 8), torch.arange(2))])
+    for path in (tmp_path, str(tmp_path)):
+        with pytest.raises(vitlab.VitlabError, match="batches must be an iterable"):
+            vitlab.stress("occlusion", Colours(), path)
+
+
+def test_some_images_lie_at_even_distances(tmp_path) -> None:
+    fill(tmp_path, SAYS)
+    found = stress(tmp_path, images=3)  # images 0, 3 and 6, of which the first and the last are right
+    assert found.values["accuracy_1000"] == pytest.approx(2 / 3) and found.provenance["images"] == 3
+
+
+def test_worker_processes_change_nothing_and_no_trace_is_left(tmp_path) -> None:
+    fill(tmp_path, SAYS)
+    model = Colours().train()
+    state = torch.get_rng_state()
+    one, two = (stress(tmp_path, model, processes=n) for n in (0, 2))
+    assert all(one.values[name] == two.values[name] for name in one.values)
+    assert model.training and torch.is_grad_enabled() and torch.get_rng_state().equal(state)

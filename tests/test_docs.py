@@ -1,0 +1,250 @@
+"""The documentation is true: code runs, commands parse, numbers stand in the results, links lead somewhere.
+
+The site is built once, by the real mkdocs in strict mode, and read with the standard library's HTML parser.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+import torch
+import typer
+
+from browser import browser_page, chromium, until
+from vitlab.cli import app
+from vitlab.core import plugins
+
+ROOT = Path(__file__).resolve().parent.parent
+GENERATOR = ROOT / "docs/generator"
+_FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+__all__ = ["browser_page", "chromium"]  # fixtures
+
+
+def fences(page: str, language: str) -> list[tuple[str, str]]:
+    """Title and text of every block of a language on a page."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return [(title, body) for kind, title, body in _FENCE.findall(text) if kind == language]
+
+
+def test_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    images = torch.randn(2, 3, 224, 224)
+    given = {"images": images, "batches": [(images, torch.tensor([0, 1]))]}
+    (_, code), *_ = fences("README.md", "python")
+    exec(code.replace("pretrained=True", "pretrained=False"), given)  # no download
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+
+
+def test_tour_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    told: dict[str, Any] = {}
+    for _, code in fences("docs/tour.md", "python"):
+        exec(code, told)
+    assert told["page"].exists() and told["trained"].training is not None
+    assert [found.subject for found in told["entropy"]] == ["plain", "with CB"]
+
+
+@pytest.mark.slow
+def test_added_files_work(tmp_path: Path) -> None:
+    """Every file of adding.md goes into a copy of the package; what stands between them then runs."""
+    shutil.copytree(ROOT / "src/vitlab", tmp_path / "src/vitlab", ignore=shutil.ignore_patterns("__pycache__"))
+    blocks = fences("docs/adding.md", "python")
+    files = [(title, code) for title, code in blocks if title]
+    assert len(files) == 7
+    for title, code in files:
+        assert not (tmp_path / title).exists(), f"{title} is taken"
+        (tmp_path / title).write_text(code, encoding="utf-8")
+    script = tmp_path / "use.py"
+    script.write_text("import torch\ntorch.set_num_threads(1)\n" + "".join(code for title, code in blocks if not title))
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "src")}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--doctest-modules"]
+    for arguments in ([sys.executable, str(script)], [*command, *(title for title, _ in files if "bird" not in title)]):
+        ended = subprocess.run(arguments, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-2000:]
+
+
+def commands() -> list[str]:
+    """Every `vitlab …` line of the README and of the pages."""
+    pages = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
+    text = "\n".join((ROOT / page).read_text(encoding="utf-8") for page in pages)
+    found = re.findall(r"^(?:\$ )?vitlab ([a-z]+) +(.*)$", text, re.MULTILINE)
+    return [f"{verb} {re.split(r' {3,}', rest)[0]}" for verb, rest in found]  # what stands apart is a remark
+
+
+@pytest.mark.parametrize("line", sorted(set(commands())))
+def test_commands_parse(line: str) -> None:
+    """The command line takes the verbs, options and names that the documentation shows."""
+    verb, *arguments = shlex.split(line)
+    arguments = [argument for argument in arguments if not argument.startswith("[")]  # [parts|models|…]: one of these
+    command = typer.main.get_command(app).commands[verb]  # type: ignore[attr-defined]
+    parsed = command.make_context(verb, arguments).params
+    known = plugins.instruments() if verb == "measure" else plugins.stress_tests()
+    for name in (parsed.get("with_") or "").split(","):
+        assert not name or name in known
+    if verb == "train":
+        assert plugins.recipe(parsed["recipe"]).epochs
+
+
+def test_paper_numbers_stand_in_the_results() -> None:
+    """Each row of papers.md that cites a page of results says no number which that page does not."""
+    rows = re.findall(r"^\|.*\| (.*?) \|.*\|$", (ROOT / "docs/papers.md").read_text(encoding="utf-8"), re.MULTILINE)
+    cited = [(row, re.findall(r"\]\((results/\w+\.md)\)", row)) for row in rows]
+    assert sum(bool(pages) for _, pages in cited) >= 10
+    for row, pages in cited:
+        known = "".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in pages)
+        said = re.sub(r"\[page\]\([^)]*\)", "", row)
+        assert not pages or [number for number in re.findall(r"\d+\.\d+|\d{2,}", said) if number not in known] == []
+
+
+def test_a_docstring_becomes_markdown(generator: Any) -> None:
+    """Sections, equations and doctests, against text written by hand."""
+    text = "A_b.\n\n    y = x_i * 2\n\nArgs:\n    a, b: two\n        lines.\n\nReturns:\n    (B, N).\n\n>>> f(1)\n2"
+    assert generator.docstrings.markdown(text, {"a": "1"}).split("\n\n") == [
+        "A\\_b.",
+        "```text\ny = x_i * 2\n```",
+        "**Args**",
+        "`a`, `b`\n:   two lines. *Default* `1`.",
+        "**Returns**",
+        "(B, N).",
+        "```pycon\n>>> f(1)\n2\n```",
+    ]
+
+
+@pytest.fixture(scope="module")
+def generator() -> Iterator[Any]:
+    """The modules of docs/generator, found as mkdocs finds them."""
+    pytest.importorskip("mkdocs", reason="the site needs: pip install 'vitlab[docs]'")
+    sys.path.insert(0, str(GENERATOR))
+    try:
+        docstrings = importlib.import_module("docstrings")
+        hooks = importlib.import_module("hooks")
+        yield type("Generator", (), {"hooks": hooks, "pages": hooks.pages, "docstrings": docstrings})
+    finally:
+        sys.path.remove(str(GENERATOR))
+
+
+# --- the built site ---
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built in strict mode: mkdocs itself fails on a link or anchor that it cannot follow."""
+    pytest.importorskip("mkdocs", reason="the site needs: pip install 'vitlab[docs]'")
+    folder = tmp_path_factory.mktemp("site")
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return folder
+
+
+class Reader(HTMLParser):
+    """The anchors of a page, the links that it offers, and the files that it loads."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.anchors: set[str] = set()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attributes}
+        self.anchors |= {found[name] for name in ("id", "name") if name in found}
+        if tag == "a" and "href" in found:
+            self.links.append(found["href"])
+        elif tag == "link" and found.get("rel") not in ("prev", "next", "canonical"):
+            self.loads.append(found["href"])
+        elif "src" in found:
+            self.loads.append(found["src"])
+
+
+@cache
+def read(page: Path) -> Reader:
+    return Reader(page.read_text(encoding="utf-8"))
+
+
+def missing(page: Path, target: str) -> bool:
+    """Whether a link of a page leads to no file, or to no anchor in it."""
+    parts = urlsplit(target)
+    goal = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+    goal = goal / "index.html" if goal.is_dir() else goal
+    if not goal.is_file():
+        return True
+    return bool(parts.fragment) and goal.suffix == ".html" and unquote(parts.fragment) not in read(goal).anchors
+
+
+def test_the_checker_sees_broken_links(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text('<a href="b.html#here">', encoding="utf-8")
+    (tmp_path / "b.html").write_text('<h1 id="here"><img src="https://cdn.example/x.png">', encoding="utf-8")
+    assert not missing(tmp_path / "a.html", "b.html#here")
+    assert missing(tmp_path / "a.html", "b.html#there") and missing(tmp_path / "a.html", "c.html")
+    assert read(tmp_path / "b.html").loads == ["https://cdn.example/x.png"]
+
+
+@pytest.mark.slow
+def test_no_broken_link(site: Path) -> None:
+    pages = [page for page in site.rglob("*.html") if page.name != "404.html"]  # its links start at the server's root
+    assert len(pages) > 150
+    broken = {
+        f"{page.relative_to(site)} -> {target}"
+        for page in pages
+        for target in read(page).links + read(page).loads
+        if not urlsplit(target).scheme and missing(page, target)
+    }
+    assert not broken, sorted(broken)
+
+
+@pytest.mark.slow
+def test_nothing_comes_from_outside(site: Path) -> None:
+    """No page loads a script, font, style or picture from elsewhere, and no style does."""
+    for page in site.rglob("*.html"):
+        assert [load for load in read(page).loads if urlsplit(load).scheme not in ("", "data")] == [], page
+    for style in site.rglob("*.css"):
+        assert not re.search(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//", style.read_text(encoding="utf-8")), style
+
+
+@pytest.mark.slow
+def test_every_thing_has_a_page(site: Path) -> None:
+    expected = [
+        *(f"parts/{name}.html" for name in plugins.parts()),
+        *(f"instruments/{name}.html" for name in plugins.instruments()),
+        *(f"stress_tests/{name}.html" for name in plugins.stress_tests()),
+        *(f"families/{name}.html" for name in plugins.families()),
+        *(f"recipes/{name}.html" for name in plugins.recipes()),
+    ]
+    assert [page for page in expected if not (site / page).exists()] == []
+    text = (site / "parts/TokenAwarePooling.html").read_text(encoding="utf-8")
+    docstring = ast.get_docstring(next(iter(_classes("modules/token_aware_pooling.py")))) or ""
+    assert docstring.splitlines()[0] in text and "src/vitlab/modules/token_aware_pooling.py" in text
+
+
+def _classes(path: str) -> Iterator[ast.ClassDef]:
+    tree = ast.parse((ROOT / "src/vitlab" / path).read_text(encoding="utf-8"))
+    return (node for node in tree.body if isinstance(node, ast.ClassDef))
+
+
+@pytest.mark.slow
+def test_search_from_the_disk(site: Path, browser_page: Any) -> None:
+    """A page opened as a file finds things, is silent, and asks for nothing outside."""
+    browser_page.goto((site / "index.html").as_uri())
+    browser_page.keyboard.press("/")
+    browser_page.keyboard.type("overfocus")
+    until(browser_page, "document.querySelectorAll('.md-search-result__link').length > 0")
+    links = browser_page.evaluate("[...document.querySelectorAll('.md-search-result__link')].map(a => a.href)")
+    assert any("token_overfocus" in link for link in links)
