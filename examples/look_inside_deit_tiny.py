@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import vitlab
 from vitlab import zoo
@@ -75,7 +76,7 @@ def deit_tiny(weights: str) -> str:
     return f"timm/deit_tiny_patch16_224(weights={weights!r})"
 
 
-def first(batches: Batches, count: int) -> list[object]:
+def first(batches: Batches, count: int) -> list[Any]:
     """The first batches that hold so many images."""
     kept, held = [], 0
     for images, labels in batches:

@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--tests", default=",".join(TESTS))
     parser.add_argument("--smoke", action="store_true", help="a tiny random model on 16 embedded scenes")
     options = parser.parse_args()
-    settings = SMOKE_TESTS if options.smoke else TESTS
+    subject, settings = ("tiny ViT", SMOKE_TESTS) if options.smoke else ("DeiT-Ti", TESTS)
     if options.smoke:
         options.data, options.images = SMOKE_DATA, 16
     model = zoo.load(SMOKE if options.smoke else deit_tiny(options.weights), seed=0).eval().to(options.device)
@@ -56,9 +56,7 @@ def main() -> None:
     for name in options.tests.split(","):
         start = time.monotonic()
         with ledger(options.out / "steps" / name):
-            found = vitlab.stress(
-                name, model, batches, subject="tiny ViT" if options.smoke else "DeiT-Ti", **settings[name]
-            )
+            found = vitlab.stress(name, model, batches, subject=subject, **settings[name])
         found.save(options.out / name)
         print(f"\n{name}: {time.monotonic() - start:.0f} s", flush=True)
         show(found)

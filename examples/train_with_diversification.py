@@ -1,4 +1,4 @@
-"""Train a small model without and with the attention diversification loss (ADL), and see whether rows of attention part.
+"""Train a small model without and with the attention diversification loss (ADL), and see how alike its rows are.
 
     python examples/train_with_diversification.py             two trainings of about a minute, nothing to download
 

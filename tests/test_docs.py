@@ -6,6 +6,7 @@ The site is built once, by the real mkdocs in strict mode, and read with the sta
 from __future__ import annotations
 
 import ast
+import doctest
 import importlib
 import os
 import re
@@ -123,6 +124,12 @@ def test_a_docstring_becomes_markdown(generator: Any) -> None:
         "(B, N).",
         "```pycon\n>>> f(1)\n2\n```",
     ]
+
+
+@pytest.mark.parametrize("module", ["docstrings", "families", "hooks", "pages"])
+def test_generator_doctests(generator: Any, module: str) -> None:
+    ended = doctest.testmod(importlib.import_module(module))
+    assert ended.attempted and not ended.failed
 
 
 @pytest.fixture(scope="module")

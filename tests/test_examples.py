@@ -15,8 +15,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 def run(example: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The script in a process of its own, in an empty folder, without VITLAB_DATA."""
-    hidden = {"VITLAB_DATA"}
-    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    environment = {name: value for name, value in os.environ.items() if name != "VITLAB_DATA"}
     environment |= {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, str(example), *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=500)
@@ -36,5 +35,5 @@ def test_runs_at_smoke_size(example: Path, tmp_path: Path) -> None:
 def test_says_what_data_it_misses(name: str, tmp_path: Path) -> None:
     ended = run(ROOT / f"examples/{name}.py", tmp_path)
     assert ended.returncode != 0
-    assert "VITLAB_DATA" in ended.stderr.strip().splitlines()[-1]
+    assert "VITLAB_DATA" in ended.stderr and "KeyError" not in ended.stderr
     assert not (tmp_path / "runs").exists()

@@ -15,11 +15,12 @@ from typing import Any
 import pages
 from mkdocs.structure.files import File, Files
 
-#: Pages that are the repository's own files.
-COPIES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md"}
+#: Where what lies beside docs/ is found in the site; the rest of the repository is shown as source.
+HOMES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "examples": "examples.md"}
 #: The generated kinds, where `mkdocs.yml` names them in its navigation.
 _KIND = re.compile(r"^generated/(\w+)$")
 _LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)\s]+)")
+_CODE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 _SOURCE = re.compile(r"\]\((?:\.\./)*source/([^)#\s]+)\.md\)")
 
 _all_pages = cache(pages.all_pages)
@@ -36,14 +37,15 @@ def on_files(files: Files, config: Any) -> Files:
     made = {path: text for kind in _all_pages().values() for path, text in kind.items()}
     made["results/index.md"] = _results_index()
     made["examples.md"] = _examples()
-    for name, page in COPIES.items():
-        made[page] = rehome((pages.ROOT / name).read_text(encoding="utf-8"), name, page)
+    for name in ("README.md", "CONTRIBUTING.md"):
+        made[HOMES[name]] = rehome((pages.ROOT / name).read_text(encoding="utf-8"), name, HOMES[name])
     written = [
         rehome(file.content_string, f"docs/{file.src_uri}", file.src_uri) for file in files.documentation_pages()
     ]
     for text in [*made.values(), *written]:
         for path in _SOURCE.findall(text):
-            made.setdefault(f"source/{path}.md", pages.source(f"{path}.py"))
+            if (pages.ROOT / path).is_file():  # else mkdocs says which page has a link to nowhere
+                made.setdefault(pages.source_page(path), pages.source(path))
     for path, text in made.items():
         files.append(File.generated(config, path, content=text))
     return files
@@ -58,7 +60,7 @@ def rehome(text: str, file: str, page: str) -> str:
     """The links of a file of the repository, as its page in the site needs them.
 
     >>> rehome("[a](docs/architecture.md#rows) [b](src/vitlab/zoo.py) [c](docs/results)", "README.md", "index.md")
-    '[a](architecture.md#rows) [b](source/src/vitlab/zoo.md) [c](results/index.md)'
+    '[a](architecture.md#rows) [b](source/src/vitlab/zoo.py.md) [c](results/index.md)'
     """
 
     def mend(match: re.Match[str]) -> str:
@@ -66,13 +68,14 @@ def rehome(text: str, file: str, page: str) -> str:
         path = posixpath.normpath(posixpath.join(posixpath.dirname(file), target))
         return posixpath.relpath(_home(path), posixpath.dirname(page) or ".") + mark + anchor
 
-    return _LINK.sub(mend, text)
+    pieces = _CODE.split(text)
+    return "".join(piece if piece.startswith("```") else _LINK.sub(mend, piece) for piece in pieces)
 
 
 def _home(path: str) -> str:
     """Where in the site a file or folder of the repository is found."""
-    if path in COPIES:
-        return COPIES[path]
+    if path in HOMES:
+        return HOMES[path]
     inside = path.removeprefix("docs/")
     if inside == path:
         return pages.source_page(path)

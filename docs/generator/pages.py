@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from pprint import pformat
 from types import ModuleType
@@ -81,12 +81,12 @@ def stress_tests() -> Pages:
 
 def _carded(name: str, at: str, verb: str) -> str:
     module, card = importlib.import_module(at), plugins.card(at)
-    better = {True: "higher is better", False: "lower is better"}.get(card.get("higher_is_better"), "neither is better")
+    better = {True: "higher is better", False: "lower is better", None: "neither is better"}
     facts = {
         "stands for": cell(card["paper"]),
         "costs": cell(card["cost"]),
         "needs": cell(", ".join(card.get("needs", ())) or "any model"),
-        "reading": better,
+        "reading": better[card.get("higher_is_better")],
         "source": source_link(at),
         "drawing": _drawing(name),
     }
@@ -188,7 +188,7 @@ def source_link(module: str, page: str = "x/y.md") -> str:
     """A link to the page with the source of a module; by default from a page one folder deep.
 
     >>> source_link("vitlab.modules.qkv")
-    '[`src/vitlab/modules/qkv.py`](../source/src/vitlab/modules/qkv.md)'
+    '[`src/vitlab/modules/qkv.py`](../source/src/vitlab/modules/qkv.py.md)'
     """
     path = f"src/{module.replace('.', '/')}.py"
     return f"[`{path}`]({posixpath.relpath(source_page(path), posixpath.dirname(page) or '.')})"
@@ -196,14 +196,15 @@ def source_link(module: str, page: str = "x/y.md") -> str:
 
 def source_page(path: str) -> str:
     """The page that shows a file of the repository."""
-    return f"source/{path.removesuffix('.py')}.md"
+    return f"source/{path}.md"
 
 
 def source(path: str) -> str:
     """A file of the repository as a page, which the search leaves out."""
     text = (ROOT / path).read_text(encoding="utf-8")
-    lines = "---\nsearch:\n  exclude: true\nhide:\n  - toc\n---\n\n"
-    return f'{lines}# {escape(path)}\n\n``````python linenums="1"\n{text}``````\n'
+    about = "---\nsearch:\n  exclude: true\nhide:\n  - toc\n---\n\n"
+    language = "python" if path.endswith(".py") else "text"
+    return f'{about}# {escape(path)}\n\n``````{language} linenums="1"\n{text}``````\n'
 
 
 def _page(
@@ -244,7 +245,7 @@ def _defaults(made: Any) -> dict[str, str]:
     return {name: repr(p.default) for name, p in parameters.items() if p.default is not p.empty}
 
 
-def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 

@@ -204,7 +204,7 @@ def report(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the models, measurements and the page.")] = Path("runs/demo"),
-    epochs: Annotated[int, typer.Option(help="Training epochs of each model.")] = 8,
+    epochs: Annotated[int, typer.Option(help="Training epochs of each model.")] = 6,
     images: Annotated[int, typer.Option(help="Training images.")] = 1536,
     as_json: Json = False,
     quiet: Quiet = False,

@@ -43,22 +43,22 @@ MEASURED: dict[str, tuple[dict[str, Any], int, int]] = {
     "feature_fourier": ({}, 192, 3),
     "feature_variance": ({}, 192, 3),
     "representation_cka": ({}, 128, 1),
-    "lesion": ({}, 128, 1),
+    "lesion": ({}, 96, 1),
     "calibration": ({"bins": 10}, 512, 1),
-    "hessian_spectrum": ({"mini_batches": 2}, 32, 1),
+    "hessian_spectrum": ({"mini_batches": 1}, 16, 1),
     "loss_landscape": ({"points": 9}, 64, 1),
-    "attention_view": ({}, 4, 1),
-    "corruptions": ({"severities": (1, 3, 5)}, 128, 1),
-    "frequency_noise": ({"strength": 0.3}, 128, 1),
-    "adversarial": ({"epsilons": (1.0, 4.0)}, 64, 1),
-    "occlusion": ({"grid": 8}, 128, 1),
+    "attention_view": ({}, 2, 1),
+    "corruptions": ({"severities": (1, 3, 5)}, 64, 1),
+    "frequency_noise": ({"strength": 0.3, "frequencies": (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)}, 96, 1),
+    "adversarial": ({"epsilons": (1.0, 4.0)}, 32, 1),
+    "occlusion": ({"grid": 8}, 96, 1),
     "shape_texture": ({}, 0, 1),
 }
 STRESS = ("corruptions", "frequency_noise", "adversarial", "occlusion", "shape_texture")
 _TRAINING = 12  # pieces of measuring that a training takes about as long as, for the time left
 
 
-def run(out: Path, epochs: int = 8, images: int = 1536, *, show: bool = True) -> tuple[Path, list[str]]:
+def run(out: Path, epochs: int = 6, images: int = 1536, *, show: bool = True) -> tuple[Path, list[str]]:
     """Train a small ViT plain, with CB, and with TAP and ADL; measure, stress and report them.
 
     Args:

@@ -22,6 +22,7 @@ from vitlab.core.measurement import Card, Measurement
 from vitlab.corruptions import corrupt
 from vitlab.corruptions.noise import gaussian_noise
 from vitlab.corruptions.randomness import Randomness
+from vitlab.instruments.attention_entropy import quantile
 from vitlab.instruments.observation import Result, observe, table
 from vitlab.instruments.row_sums import RowSums, split_windows
 
@@ -90,7 +91,7 @@ class _Compare(RowSums):
         everything = np.concatenate([layer.numpy().ravel() for layer in layers])
         values = {
             "mean": table([layer.mean(1) for layer in layers]),
-            "quantiles": np.stack([table([_quantile(layer, q) for layer in layers]) for q in QUANTILES]),
+            "quantiles": np.stack([table([quantile(layer, q) for layer in layers]) for q in QUANTILES]),
             "histogram": np.stack(
                 [np.pad(h, ((0, heads - len(h)), (0, 0)), constant_values=np.nan) for h in histograms]
             ),
@@ -221,7 +222,3 @@ def _shares(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """(H, images) -> the share of images in each bin, (H, bins); rounding may push a cosine just past 1."""
     clipped = values.clip(0.0, 1.0)
     return np.stack([np.histogram(row, edges)[0] / len(row) for row in clipped])
-
-
-def _quantile(layer: Tensor, q: float) -> Tensor:
-    return torch.from_numpy(np.quantile(layer.numpy(), q, axis=1))

@@ -49,17 +49,20 @@ def score(logits: Tensor, targets: Any) -> Scores:
     >>> float(found.nll[0].round(4)), float(found.correct[0]), float(found.confidence[0]), float(found.brier[0])
     (1.3863, 1.0, 0.25, 0.75)
     """
-    log_probability = logits.detach().cpu().double().log_softmax(1)
-    truth = soft_targets(targets, logits.shape[1]).cpu().double()
+    log_probability = logits.detach().double().log_softmax(1)
+    truth = soft_targets(targets, logits.shape[1]).to(log_probability)
     if len(truth) != len(logits):
         raise VitlabError(f"a batch has {len(logits)} images but {len(truth)} targets")
     probability = log_probability.exp()
-    return Scores(
-        -(truth * log_probability).sum(1).numpy(),
-        (log_probability.argmax(1) == truth.argmax(1)).double().numpy(),
-        probability.amax(1).numpy(),
-        (probability - truth).square().sum(1).numpy(),
+    found = torch.stack(
+        [
+            -(truth * log_probability).sum(1),
+            (log_probability.argmax(1) == truth.argmax(1)).double(),
+            probability.amax(1),
+            (probability - truth).square().sum(1),
+        ]
     )
+    return Scores(*found.cpu().numpy())  # one wait for the device
 
 
 def together(scores: Sequence[Scores]) -> Scores:
