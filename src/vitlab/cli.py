@@ -205,7 +205,7 @@ def report(
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the models, measurements and the page.")] = Path("runs/demo"),
     epochs: Annotated[int, typer.Option(help="Training epochs of each model.")] = 6,
-    images: Annotated[int, typer.Option(help="Training images.")] = 1536,
+    images: Annotated[int, typer.Option(help="Training images.")] = 1280,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -58,7 +58,7 @@ STRESS = ("corruptions", "frequency_noise", "adversarial", "occlusion", "shape_t
 _TRAINING = 12  # pieces of measuring that a training takes about as long as, for the time left
 
 
-def run(out: Path, epochs: int = 6, images: int = 1536, *, show: bool = True) -> tuple[Path, list[str]]:
+def run(out: Path, epochs: int = 6, images: int = 1280, *, show: bool = True) -> tuple[Path, list[str]]:
     """Train a small ViT plain, with CB, and with TAP and ADL; measure, stress and report them.
 
     Args:
@@ -81,12 +81,12 @@ def run(out: Path, epochs: int = 6, images: int = 1536, *, show: bool = True) ->
             found.append(training_curve(name, Run(folder)))
             for kind in MEASURED:
                 with bar.piece(f"{kind} of {name}") as watch, ledger(folder / "steps" / kind, watch):
-                    found += measured(kind, model, name, recipe.data, folder / "measurements")
+                    found += measured(kind, model, name, recipe.data, images // 3, folder / "measurements")
     page = report(found, out / "report.html", title="A small ViT: plain, with CB, and with TAP and ADL")
     return page, sentences(found, images // 3)
 
 
-def measured(kind: str, model: nn.Module, subject: str, data: str, folder: Path) -> list[Measurement]:
+def measured(kind: str, model: nn.Module, subject: str, data: str, most: int, folder: Path) -> list[Measurement]:
     """The measurements of one kind, one for each part of the images; those that are stored are not made again."""
     settings, images, count = MEASURED[kind]
     stems = [folder / f"{kind}.part{part}of{count}" for part in range(1, count + 1)]
@@ -95,7 +95,7 @@ def measured(kind: str, model: nn.Module, subject: str, data: str, folder: Path)
     except VitlabError:
         pass  # not all are there yet
     use: Callable[..., Measurement] = stress if kind in STRESS else measure
-    parts = parts_for(model, data, images, count, batch_size=64) if images else [None]
+    parts = parts_for(model, data, min(images, most), count, batch_size=64) if images else [None]
     for index, (stem, part) in enumerate(zip(stems, parts, strict=True)):
         made = use(kind, model, part, subject=subject, **settings)
         replace(made, provenance={**made.provenance, "part": [index + 1, count]}).save(stem)

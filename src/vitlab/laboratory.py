@@ -113,6 +113,11 @@ def _test(kind: Kind, text: str) -> _Test:
     if name not in known:
         raise unknown(kind.name, name, known)
     module = importlib.import_module(known[name])
+    if "masks" in module.CARD.needs:
+        raise VitlabError(
+            f"{name} needs batches of (images, masks), which this command does not make yet; from Python:"
+            f" vitlab.stress({name!r}, model, batches)"
+        )
     batches = inspect.signature(module.measure).parameters.get("batches")
     looks_at_none = batches is not None and batches.default == ()
     eats = "files" if "files" in module.CARD.needs else "nothing" if looks_at_none else "images"
