@@ -78,7 +78,8 @@ def run(out: Path, epochs: int = 6, images: int = 1280, *, show: bool = True) ->
             with bar.piece(f"training {name}", _TRAINING) as watch:
                 train(recipe, folder, log=partial(_told, watch, epochs))
             model = zoo.load(f"file/{folder}/model.safetensors")
-            found.append(training_curve(name, Run(folder)))
+            found.append(training_curve(name, Run(folder), recipe.data))
+            found[-1].save(folder / "measurements" / "training")
             for kind in MEASURED:
                 with bar.piece(f"{kind} of {name}") as watch, ledger(folder / "steps" / kind, watch):
                     found += measured(kind, model, name, recipe.data, images // 3, folder / "measurements")
@@ -102,12 +103,12 @@ def measured(kind: str, model: nn.Module, subject: str, data: str, most: int, fo
     return [Measurement.load(stem) for stem in stems]
 
 
-def training_curve(subject: str, run: Run) -> Measurement:
+def training_curve(subject: str, run: Run, data: str) -> Measurement:
     """The metrics of a run as a Measurement."""
     rows = [row for row in run.metrics() if "top1" in row]
     values = {key: np.array([row[key] for row in rows]) for key in ("train_loss", "loss", "top1")}
     axes = {"epoch": tuple(row["epoch"] for row in rows)}
-    return Measurement("training", subject, values, dict.fromkeys(values, ("epoch",)), axes, {}, provenance())
+    return Measurement("training", subject, values, dict.fromkeys(values, ("epoch",)), axes, {}, provenance(data=data))
 
 
 def sentences(found: Sequence[Measurement], tested: int) -> list[str]:

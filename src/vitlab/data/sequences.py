@@ -123,7 +123,7 @@ def _decoder() -> ModuleType:
         import cv2
     except ImportError:
         raise VitlabError(
-            "video files are read with OpenCV: pip install opencv-python-headless; or unpack each video to a folder of "
+            "video files are read with OpenCV: pip install 'vitlab[video]'; or unpack each video to a folder of "
             "frames, <class>/<video>/<frame>.png, with ffmpeg"
         ) from None
     module: ModuleType = cv2
