@@ -44,7 +44,9 @@ def measure(name: str, images: torch.Tensor, options: argparse.Namespace) -> dic
     """Median rates, and the median and range of our rate over the reference's."""
     pixels = images.to(options.device)
     pixels = pixels.float() / 255 if options.type == "float" else pixels
-    runs: dict[str, Callable[[], object]] = {"ours": lambda: corrupt(pixels, name, options.severity)}
+    runs: dict[str, Callable[[], object]] = {
+        "ours": lambda: corrupt(pixels, name, options.severity, parameters="imagecorruptions")
+    }
     if options.device == "cpu":
         runs["reference"] = reference(name, options.severity, images)
     for _ in range(WARM_UPS - 1):

@@ -190,7 +190,9 @@ def test_stress(tmp_path: Path) -> None:
     assert [path.stem.partition("-")[0] for path in paths] == ["corruptions", "patch_shuffle", "shape_texture"]
     assert json.loads(paths[1].read_text())["settings"]["grids"] == [2, 4]
     stamps = [path.stat().st_mtime_ns for path in paths]
-    assert vitlab("stress", TINY, "--with", asked, *FEW, folder=tmp_path).returncode == 0
+    remark = f"corruptions of {TINY}: on 4 images, not the full 50,000\n"
+    assert found.stderr.endswith(remark) and found.stderr.count("not the full") == 1
+    assert vitlab("stress", TINY, "--with", asked, *FEW, "--quiet", folder=tmp_path).stderr == ""
     assert [path.stat().st_mtime_ns for path in paths] == stamps, "measured again"
 
 
@@ -214,6 +216,8 @@ def test_train(tmp_path: Path) -> None:
         (("measure", TINY, "--with", "entropy"), "attention_entropy"),
         (("measure", TINY, "--data", "cifra100"), "did you mean 'cifar100'"),
         (("stress", TINY, "--with", "corruption"), "did you mean 'corruptions'"),
+        (("stress", TINY, "--with", ""), "no stress test was named; give --with"),
+        (("measure", TINY, "--with", " , "), "no instrument was named; give --with"),
         (("train", "qick"), "did you mean 'quick'"),
         (("train", "quick", "--set", "optimizer.lrr=1"), "lr"),
         (("report", "nowhere"), "nowhere"),

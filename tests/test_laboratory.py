@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import subprocess
@@ -122,8 +123,6 @@ def fake(monkeypatch: pytest.MonkeyPatch, needs: tuple[str, ...], **defaults: ob
 
 
 def signature_with(**defaults: object):
-    import inspect
-
     both = inspect.Parameter.POSITIONAL_OR_KEYWORD
     batches = inspect.Parameter("batches", both, default=defaults.get("batches", inspect.Parameter.empty))
     return inspect.Signature([inspect.Parameter("model", both), batches])
@@ -152,6 +151,52 @@ def test_a_test_of_files_is_given_the_folder(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("VITLAB_DATA", str(tmp_path / "here"))
     run(None)
     assert fed[6] == tmp_path / "here"
+
+
+def test_other_files_in_the_same_folder_are_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, fed = fake(monkeypatch, ("labels", "files"))
+    root = tmp_path / "root"
+    root.mkdir()
+
+    def run() -> int:
+        list(
+            laboratory.examine(
+                kind, [TINY, f"{TINY} | ContextBroadcast"], ["probe"], root / "out", root=root, show=False
+            )
+        )
+        return fed.count(root)
+
+    assert run() == 2 and run() == 2, "its own results are no new files"
+    (root / "0.jpg").touch()
+    assert run() == 4 and run() == 4
+    (root / "0.jpg").write_bytes(b"1")
+    assert run() == 6
+
+
+@pytest.mark.parametrize("setting", ["images", "videos"])
+def test_a_test_of_files_is_told_how_many(setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[dict[str, object]] = []
+    kind, _ = fake(monkeypatch, ("labels", "files"))
+    look = sys.modules["probe_of_the_laboratory"].measure
+    more = inspect.Parameter(setting, inspect.Parameter.KEYWORD_ONLY, default=None)
+    look.__signature__ = look.__signature__.replace(parameters=[*look.__signature__.parameters.values(), more])
+
+    def run(name, model, batches, *, subject, **settings):
+        told.append(settings)
+        return Measurement("probe", subject, {}, {})
+
+    kind = replace(kind, run=run)
+    for images, text in ((None, "probe"), (7, "probe"), (7, "probe"), (8, "probe"), (8, f"probe({setting}=3)")):
+        asked = {"root": tmp_path, "images": images, "show": False}
+        (path,) = laboratory.examine(kind, [TINY], [text], tmp_path / "out", **asked)
+        assert Measurement.load(path).settings == told[-1]
+    assert told == [{}, {setting: 7}, {setting: 8}, {setting: 3}]
+
+
+@pytest.mark.parametrize("verb", [laboratory.measure, laboratory.stress])
+def test_nothing_to_measure_with_is_a_mistake(verb, tmp_path: Path) -> None:
+    with pytest.raises(vitlab.VitlabError, match="was named; give --with, of: "):
+        list(verb([TINY], [], tmp_path, show=False))
 
 
 def test_what_looks_at_no_images_opens_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,3 +273,8 @@ def test_repeats_share_no_image_and_miss_none(
 def test_there_are_no_more_repeats_than_images(repeats: int, tmp_path: Path) -> None:
     with pytest.raises(vitlab.VitlabError, match=f"repeats={repeats}"):
         list(laboratory.measure([TINY], ["calibration"], tmp_path, images=4, repeats=repeats, show=False))
+
+
+def test_a_device_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(vitlab.VitlabError, match="no device 'tpu' here; expected cpu"):
+        list(laboratory.measure([], ["attention_entropy"], tmp_path, device="tpu"))

@@ -19,7 +19,10 @@ Root = Annotated[Path | None, typer.Option(help="Folder of the data sets; else V
 Models = Annotated[list[str], typer.Argument(help="Model expressions.", autocompletion=completion.models)]
 Data = Annotated[str, typer.Option(help="A data expression, for example scenes or imagenet.")]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; by default CUDA where there is one.")]
-Images = Annotated[int, typer.Option(help="How many test images.")]
+Images = Annotated[
+    int | None,
+    typer.Option(help="How many test images: 64 by default; all of the files, of tests on files.", show_default=False),
+]
 Repeats = Annotated[int, typer.Option(help="Cut the images into so many parts, and measure on each by itself.")]
 Measurements = Annotated[Path, typer.Option("--out", help="Folder for the measurements.")]
 
@@ -100,7 +103,7 @@ def measure(
     ] = "attention_entropy",
     data: Data = "scenes",
     root: Root = None,
-    images: Images = 64,
+    images: Images = None,
     repeats: Repeats = 1,
     device: Device = None,
     out: Measurements = Path("runs/measure"),
@@ -121,7 +124,7 @@ def stress(
     ] = "corruptions",
     data: Data = "scenes",
     root: Root = None,
-    images: Images = 64,
+    images: Images = None,
     repeats: Repeats = 1,
     device: Device = None,
     out: Measurements = Path("runs/stress"),
@@ -145,6 +148,8 @@ def _examine(
     else:
         for path in paths:
             typer.echo(path)
+            if not quiet and (remark := listing.shortfall(path)):
+                typer.echo(remark, err=True)
 
 
 @app.command()

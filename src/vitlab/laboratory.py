@@ -9,7 +9,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from vitlab.core.ledger import Watch, ledger
 from vitlab.core.measurement import Measurement
 from vitlab.data.catalogue import open_data
 from vitlab.data.images import ImageArray, ImageSet
+from vitlab.data.inventory import inventory
 from vitlab.data.resident import Resident
 from vitlab.data.workers import Workers
 from vitlab.instruments import measure as measure_one
@@ -51,7 +52,7 @@ def examine(
     *,
     data: str = "scenes",
     root: Path | None = None,
-    images: int = 64,
+    images: int | None = None,
     repeats: int = 1,
     device: str | None = None,
     show: bool = True,
@@ -67,7 +68,8 @@ def examine(
         out: the folder for measurements.
         data: a data expression; its test images are taken.
         root: the folder that holds the data sets, or the files that a stress test asks for.
-        images: how many test images.
+        images: how many test images, 64 by default; of each set, or how many videos, where a test reads files of its
+            own: all by default.
         repeats: cut the images into so many parts and measure on each by itself, which tells how sure the numbers are.
         device: `cpu` or `cuda`; by default CUDA where there is one. Random numbers are those of the device.
         show: whether to show a progress bar.
@@ -75,19 +77,25 @@ def examine(
     Yields:
         The path of each measurement, as it is ready.
     """
-    if not 1 <= repeats <= max(images, 1):
-        raise VitlabError(f"{images} images cannot be cut into repeats={repeats} parts; ask for 1 to {images}")
+    count = _IMAGES if images is None else images
+    if not names:
+        raise VitlabError(f"no {kind.name} was named; give --with, of: {', '.join(kind.known())}")
+    if not 1 <= repeats <= max(count, 1):
+        raise VitlabError(f"{count} images cannot be cut into repeats={repeats} parts; ask for 1 to {count}")
     where = _device(device)
     tests = [_test(kind, text) for text in names]
     jobs = [(test, part) for test in tests for part in range(1, repeats + 1) if part == 1 or test.eats == "images"]
+    stock = cache(partial(inventory, besides=out))
     with Bar(len(models) * len(jobs), show=show) as bar:
         for text in models:
-            subject = _Subject(text, data, root, images, repeats, where)
+            subject = _Subject(text, data, root, images, repeats, where, stock)
             for test, part in jobs:
                 with bar.piece(f"{test.name} of {text}") as watch:
                     path = _settle(subject, test, part, out / _slug(text), watch)
                 yield path
 
+
+_IMAGES = 64
 
 measure = partial(examine, Kind("instrument", plugins.instruments, measure_one))
 stress = partial(examine, Kind("stress test", plugins.stress_tests, stress_one))
@@ -95,12 +103,16 @@ stress = partial(examine, Kind("stress test", plugins.stress_tests, stress_one))
 
 @dataclass(frozen=True)
 class _Test:
-    """One instrument or stress test with its settings, and what it is measured on: images, files, or nothing."""
+    """One instrument or stress test with its settings, and what it is measured on: images, files, or nothing.
+
+    `counts` is the setting, if any, by which it takes so many of the files.
+    """
 
     name: str
     settings: Mapping[str, Any]
     run: Callable[..., Measurement]
     eats: str
+    counts: str = ""
 
     @property
     def stem(self) -> str:
@@ -118,10 +130,12 @@ def _test(kind: Kind, text: str) -> _Test:
             f"{name} needs batches of (images, masks), which this command does not make yet; from Python:"
             f" vitlab.stress({name!r}, model, batches)"
         )
-    batches = inspect.signature(module.measure).parameters.get("batches")
+    takes = inspect.signature(module.measure).parameters
+    batches = takes.get("batches")
     looks_at_none = batches is not None and batches.default == ()
     eats = "files" if "files" in module.CARD.needs else "nothing" if looks_at_none else "images"
-    return _Test(name, settings, kind.run, eats)
+    counts = next((key for key in ("images", "videos") if key in takes), "") if eats == "files" else ""
+    return _Test(name, settings, kind.run, eats, counts)
 
 
 @dataclass(frozen=True)
@@ -131,9 +145,10 @@ class _Subject:
     text: str
     data: str
     root: Path | None
-    images: int
+    images: int | None
     repeats: int
     device: str
+    stock: Callable[[Path], str]
 
     @cached_property
     def model(self) -> nn.Module:
@@ -145,7 +160,13 @@ class _Subject:
 
     @cached_property
     def parts(self) -> list[Batches]:
-        return parts_for(self.model, self.data, self.images, self.repeats, self.root)
+        count = _IMAGES if self.images is None else self.images
+        return parts_for(self.model, self.data, count, self.repeats, self.root)
+
+    def settings(self, test: _Test) -> dict[str, Any]:
+        """Those of the test; one on files is also told how many of them, where the user said so."""
+        asked = {test.counts: self.images} if test.counts and self.images is not None else {}
+        return {**asked, **test.settings}
 
     def food(self, test: _Test, part: int) -> tuple[Batches | Path | tuple[()], str]:
         """What the test is measured on, and its fingerprint."""
@@ -153,22 +174,23 @@ class _Subject:
             return (), "nothing"
         if test.eats == "files":
             folder = _folder(test.name, self.root)
-            return folder, f"files in {folder.resolve()}"
+            return folder, f"files in {folder.resolve()} {self.stock(folder)}"
         return self.parts[part - 1], self.parts[part - 1].fingerprint
 
 
 def _settle(subject: _Subject, test: _Test, part: int, folder: Path, watch: Watch) -> Path:
     """The path of the measurement, which is made unless it is there; its finished steps lie beside it until then."""
     food, fingerprint = subject.food(test, part)
-    identity = _digest(subject.text, subject.weights, subject.device, test.name, repr(test.settings), fingerprint)
+    settings = subject.settings(test)
+    identity = _digest(subject.text, subject.weights, subject.device, test.name, repr(settings), fingerprint)
     repeated = subject.repeats > 1 and test.eats == "images"
     stem = folder / (f"{test.stem}.part{part}of{subject.repeats}" if repeated else test.stem)
     steps = stem.with_name(f"{stem.name}.{identity}.steps")
     if not _has(stem, identity):
         with ledger(steps, watch):
-            found = test.run(test.name, subject.model, food, subject=subject.text, **test.settings)
+            found = test.run(test.name, subject.model, food, subject=subject.text, **settings)
         about = {**found.provenance, "identity": identity, **({"part": [part, subject.repeats]} if repeated else {})}
-        replace(found, settings={**found.settings, **test.settings}, provenance=about).save(stem)
+        replace(found, settings={**found.settings, **settings}, provenance=about).save(stem)
     shutil.rmtree(steps, ignore_errors=True)
     return stem.with_name(f"{stem.name}.json")
 

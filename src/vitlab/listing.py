@@ -99,24 +99,55 @@ def _words(field: str | Sequence[str]) -> str:
 
 
 def measured(path: Path) -> dict[str, Any]:
-    """A stored measurement in short: where it is, what it is of, and those of its values that are single numbers.
+    """A stored measurement in short: where it is, what it is of, on how many images, and what it says.
 
-    Numbers that are not finite, which JSON cannot say, become None.
+    `values` are its single numbers, `arrays` its tables of at most 100, each with the labels along its axes. Numbers
+    that are not finite, which JSON cannot say, become None. `partial` is there where the measurement knows of a whole.
     """
     from vitlab.core.measurement import Measurement
 
     found = Measurement.load(path)
     values = {name: value.item() for name, value in found.values.items() if not value.ndim}
-    return {"path": str(path), "kind": found.kind, "subject": found.subject, "values": finite(values)}
+    arrays = {
+        name: {"axes": {axis: list(found.axes.get(axis, ())) for axis in found.dims[name]}, "values": value.tolist()}
+        for name, value in found.values.items()
+        if value.ndim and value.size <= _SMALL
+    }
+    about = {key: found.provenance[key] for key in ("images", "partial") if key in found.provenance}
+    said = {"values": finite(values), "arrays": finite(arrays)}
+    return {"path": str(path), "kind": found.kind, "subject": found.subject, **about, **said}
+
+
+_SMALL = 100
+
+
+def shortfall(path: Path) -> str:
+    """What a stored measurement lacks of a whole benchmark, in a line; empty where it lacks nothing or knows none."""
+    from vitlab.core.measurement import Measurement
+
+    found = Measurement.load(path)
+    if not found.provenance.get("partial"):
+        return ""
+    images, full = found.provenance.get("images", 0), found.provenance.get("official_images", 0)
+    what = f"{images:,} images, not the full {full:,}" if images < full else "a part of the benchmark only"
+    return f"{found.kind} of {found.subject}: on {what}"
 
 
 def finite(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values as JSON can say them.
 
-    >>> finite({"loss": 0.5, "mce": float("nan")})
-    {'loss': 0.5, 'mce': None}
+    >>> finite({"loss": 0.5, "mce": float("nan"), "ce": [0.25, float("inf")]})
+    {'loss': 0.5, 'mce': None, 'ce': [0.25, None]}
     """
-    return {name: None if isinstance(v, float) and not math.isfinite(v) else v for name, v in values.items()}
+    return {name: _finite(value) for name, value in values.items()}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return finite(value)
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def show_sizes(*, as_json: bool = False, quiet: bool = False) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from vitlab.corruptions import corrupt
 from vitlab.corruptions.colour import luma, saturate
 from vitlab.corruptions.digital import _affine, _sample, contrast, jpeg_compression, pixelate
 from vitlab.corruptions.jpeg import real_codec, tensor_codec
@@ -91,3 +92,36 @@ def test_reading_between_pixels_is_scipys():
     y, x = torch.rand(1, 12, 15) * 20 - 4, torch.rand(1, 12, 15) * 23 - 4
     expected = scipy.ndimage.map_coordinates(image[0, 0].numpy(), [y[0].numpy(), x[0].numpy()], order=1, mode="reflect")
     np.testing.assert_allclose(_sample(image, y, x)[0, 0].numpy(), expected, atol=1e-5)
+
+
+#: (α, σ, reach of the affine map) of the released ImageNet-C code by severity: times 244, for images of 224 pixels.
+RELEASED = ((2, 0.7, 0.1), (2, 0.08, 0.2), (0.05, 0.01, 0.02), (0.07, 0.01, 0.02), (0.12, 0.01, 0.02))
+
+
+@pytest.mark.parametrize("severity", [1, 2, 3, 4, 5])
+def test_elastic_transform_is_that_of_the_released_code(severity):
+    """The steps of the release by OpenCV and SciPy, on our random numbers; those of imagecorruptions are others."""
+    side = 112
+    alpha, sigma, reach = (244 * part * side / 224 for part in RELEASED[severity - 1])
+    image = draw_scenes(1, size=side, seed=2).images.float() / 255
+    random = Randomness.of(0, "elastic_transform", severity, [0])
+    points = (side // 2 + side // 3 * np.array([[1, 1], [1, -1], [-1, -1]])).astype(np.float32)
+    moved = points + random.uniform(3, 2, stream=1, low=-reach, high=reach)[0].numpy()
+    warped = cv2.warpAffine(
+        image[0].permute(1, 2, 0).contiguous().numpy(),
+        cv2.getAffineTransform(points, moved),
+        (side, side),
+        borderMode=cv2.BORDER_REFLECT_101,
+    )
+    dx, dy = (
+        alpha * scipy.ndimage.gaussian_filter(field, sigma, mode="reflect", truncate=3)
+        for field in random.uniform(2, side, side, low=-1, high=1)[0].double().numpy()
+    )
+    y, x = np.meshgrid(np.arange(side), np.arange(side), indexing="ij")
+    expected = [
+        scipy.ndimage.map_coordinates(warped[..., c], (y + dy, x + dx), order=1, mode="reflect") for c in range(3)
+    ]
+    ours = corrupt(image, "elastic_transform", severity)[0].numpy()
+    assert np.abs(ours - np.stack(expected)).mean() < 1e-3  # OpenCV reads at 32nds of a pixel
+    other = corrupt(image, "elastic_transform", severity, parameters="imagecorruptions")[0].numpy()
+    assert np.abs(other - np.stack(expected)).mean() > 1e-2

@@ -107,3 +107,18 @@ def test_clicking_without_a_server(browser_page: Any, tmp_path: Path) -> None:  
     page.get_by_role("button", name="image 2").first.click()
     until(page, "document.querySelector('.av-predictions').textContent.includes('onerror')")
     assert page.title() == "honest" and not page.locator("img[src=x]").count()
+
+
+def test_what_is_not_finite_is_left_out_with_a_word() -> None:
+    found = view()
+    found.values["entropy of first"][0, 0, 0] = np.nan
+    found.values["probability"][1, 0] = np.inf
+    fragment = render([found])
+    shown = json.loads(
+        re.search(r'<script type="application/json"[^>]*>(.*?)</script>', fragment, re.S)[1], parse_constant=pytest.fail
+    )
+    broken, whole = (image["layers"][0] for image in shown["models"][0]["images"])
+    assert "not finite" in broken["why"] and broken["heads"] == 0 and whole["heads"] == 2
+    assert [len(image["predictions"]) for image in shown["models"][0]["images"]] == [2, 0]
+    assert "Predictions that are not finite are left out: plain." in fragment
+    assert "not finite are left out" not in render([view()])

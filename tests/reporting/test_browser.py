@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from browser import browser_page, chromium, until  # noqa: F401 (fixtures)
+from cases.looks import LOOKS
 from vitlab.core.measurement import Measurement
 from vitlab.reporting import report
 
@@ -27,6 +29,62 @@ def lines(subject: str, kind: str = "something_new", scale: float = 1.0) -> Meas
 
 def matrix(subject: str) -> Measurement:
     return Measurement("pairs", subject, {"likeness": np.eye(3)}, {"likeness": ("here", "there")})
+
+
+def training(subject: str) -> Measurement:
+    values = {"train_loss": np.array([3.0, 2.0]), "loss": np.array([2.5, 1.5]), "top1": np.array([10.0, 60.0])}
+    return Measurement("training", subject, values, dict.fromkeys(values, ("epoch",)), {"epoch": (1, 2)})
+
+
+def calibration(subject: str) -> Measurement:
+    values = {"bin_confidence": np.array([0.4, 0.9]), "bin_accuracy": np.array([0.3, 0.8]), "edges": LAYERS[:3] / 4}
+    values |= {"bin_count": np.array([10, 60]), "ece": np.array(0.1), "signed_ece": np.array(0.1)}
+    dims = {name: ("bin",)[: value.ndim] for name, value in values.items()} | {"edges": ("edge",)}
+    return Measurement("calibration", subject, values, dims)
+
+
+def hessian_spectrum(subject: str) -> Measurement:
+    values = {"eigenvalues": np.array([[-4.0, -1.0, 2.0, 30.0]]), "negative_proportion": np.array(0.5)}
+    values |= {"positive_average": np.array(16.0)}
+    dims = {name: ("mini_batch", "rank")[: value.ndim] for name, value in values.items()}
+    return Measurement("hessian_spectrum", subject, values, dims)
+
+
+def loss_landscape(subject: str) -> Measurement:
+    values = {name: np.add.outer(LAYERS[:3], LAYERS[:3]) for name in ("nll", "l2", "total")}
+    axes = dict.fromkeys(("first", "second"), (-1.0, 0.0, 1.0))
+    return Measurement("loss_landscape", subject, values, dict.fromkeys(values, ("first", "second")), axes)
+
+
+def train_fit(subject: str) -> Measurement:
+    values = {"train_nll": np.array(2.0), "train_nll_interval": np.array([1.9, 2.2])}
+    values |= {"test_error": np.array(0.3), "test_error_interval": np.array([0.29, 0.33])}
+    dims = {name: ("bound",)[: value.ndim] for name, value in values.items()}
+    return Measurement("train_fit", subject, values, dims, {"bound": ("low", "high")})
+
+
+def trajectory(subject: str) -> Measurement:
+    values = {"radius": np.array([1.0, 0.5]), "angle": np.radians([0.0, 30.0])}
+    return Measurement("trajectory", subject, values, dict.fromkeys(values, ("snapshot",)), {"snapshot": ("s", "t")})
+
+
+MADE = (training, calibration, hessian_spectrum, loss_landscape, train_fit, trajectory)
+SEEN = ("attention_entropy", "attention_distance", "attention_diversity", "lesion", "representation_cka")
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A report of two models with real drawings: panels, bands, heads, mosaics, intervals, space, angles."""
+    found = [make(who) for make in MADE for who in ("plain", "CB")]
+    found += [LOOKS[kind](who) for kind in SEEN for who in ("plain", "CB")]
+    return report(found, tmp_path_factory.mktemp("kinds") / "report.html").as_uri()
+
+
+@pytest.fixture
+def drawn(browser_page: Any, kinds: str) -> Any:  # noqa: F811
+    browser_page.goto(kinds)
+    browser_page.wait_for_selector(".main-svg")
+    return browser_page
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +106,28 @@ def saved(page: Any, press: Callable[[], None]) -> tuple[str, str]:
     with page.expect_download() as download:
         press()
     return download.value.suggested_filename, Path(download.value.path()).read_text(encoding="utf-8")
+
+
+def table(page: Any, file: str) -> list[dict[str, str]]:
+    """The rows of the CSV of one figure, each by its columns."""
+    figure = page.locator(f"figure:has([data-file='{file}'])")
+    name, text = saved(page, figure.locator("button[data-save=csv]").click)
+    assert name == f"{file}.csv"
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def plot_of(page: Any, file: str) -> str:
+    """The id of a figure, drawn."""
+    place = page.locator(f"[data-file='{file}']")
+    place.scroll_into_view_if_needed()
+    place.locator(".main-svg").first.wait_for()
+    return str(place.get_attribute("id"))
+
+
+def hovered(page: Any, identity: str) -> str:
+    until(page, f"document.querySelector('#{identity} .hoverlayer').textContent")
+    page.wait_for_timeout(150)
+    return str(page.locator(f"#{identity} .hoverlayer").text_content())
 
 
 def test_figures_have_data_and_are_drawn_when_they_come_near(opened: Any) -> None:
@@ -74,19 +154,129 @@ def test_hover_shows_the_value(opened: Any) -> None:
 def test_the_data_button_saves_every_point(opened: Any) -> None:
     name, text = saved(opened, opened.locator("button[data-save=csv]").first.click)
     head, *rows = csv.reader(io.StringIO(text))
-    assert name == "kind_0-1.csv" and head == ["series", "x (layer)", "y (size)", "error bar"]
-    assert [(row[0], float(row[1]), float(row[2])) for row in rows] == [
-        *(("plain", i + 1.0, y) for i, y in enumerate(LAYERS)),
-        *(("CB", i + 1.0, 2 * y) for i, y in enumerate(LAYERS)),
+    assert name == "kind_0-1.csv" and head == ["series", "x axis", "x", "y axis", "y", "error -", "error +"]
+    assert [(*row[:2], float(row[2]), row[3], float(row[4])) for row in rows] == [
+        *(("plain", "layer", i + 1.0, "size", y) for i, y in enumerate(LAYERS)),
+        *(("CB", "layer", i + 1.0, "size", 2 * y) for i, y in enumerate(LAYERS)),
     ]
-    np.testing.assert_allclose([float(row[3]) for row in rows[:4]], 1.96 * 0.1 * LAYERS, rtol=1e-4)
+    np.testing.assert_allclose([float(row[5]) for row in rows[:4]], 1.96 * 0.1 * LAYERS, rtol=1e-4)
 
 
 def test_the_data_of_a_matrix_has_a_row_for_each_cell(opened: Any) -> None:
     _, text = saved(opened, opened.locator("button[data-save=csv]").last.click)
-    rows = list(csv.reader(io.StringIO(text)))[1:]
-    assert len(rows) == 18 and [float(row[3]) for row in rows[:9]] == np.eye(3).ravel().tolist()
-    assert {row[0] for row in rows} == {"plain", "CB"}
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert len(rows) == 18 and [float(row["z"]) for row in rows[:9]] == np.eye(3).ravel().tolist()
+    assert {row["panel"] for row in rows} == {row["series"] for row in rows} == {"plain", "CB"}
+
+
+def test_the_data_of_panels_say_which_and_what_stands_along_their_axes(drawn: Any) -> None:
+    rows = table(drawn, "training-1")
+    accuracy = [(row["y axis"], float(row["y"])) for row in rows if row["panel"] == "top-1 accuracy"]
+    assert accuracy == [("top-1 accuracy, %", y) for y in (10.0, 60.0)] * 2
+    assert {row["y axis"] for row in rows if row["panel"] == "loss"} == {"loss, nats"}
+    pairs = {(row["panel"], row["x axis"], row["y axis"]) for row in table(drawn, "representation_cka-1")}
+    assert pairs == {("plain", "layer", "layer"), ("CB", "layer", "layer")}  # the title of y stands at the first only
+    surface = {(row["panel"], row["x axis"], row["z axis"]) for row in table(drawn, "loss_landscape-1")}
+    assert surface == {("plain", "β", "loss, nats"), ("CB", "β", "loss, nats")}
+
+
+def test_the_data_of_negative_eigenvalues_are_negative(drawn: Any) -> None:
+    found = [(row["panel"], float(row["x"])) for row in table(drawn, "hessian_spectrum-1")]
+    assert {panel for panel, x in found if x < 0} == {"negative"} and {panel for panel, x in found if x > 0} == {
+        "positive"
+    }
+
+
+def test_the_data_of_intervals_have_both_ends(drawn: Any) -> None:
+    (row,) = (row for row in table(drawn, "train_fit-1") if row["series"] == "plain")
+    ends = [float(row[end]) for end in ("x error -", "x error +", "error -", "error +")]
+    np.testing.assert_allclose(ends, [0.1, 0.2, 1.0, 3.0])
+    low, high = (
+        [float(row[end]) for row in table(drawn, "calibration-1") if row[end]] for end in ("error -", "error +")
+    )
+    assert len(low) == 4 and all(above != below for above, below in zip(high, low, strict=True))  # Wilson's
+
+
+def test_the_data_of_heads_and_bands_and_units(drawn: Any) -> None:
+    entropy, lesion = LOOKS["attention_entropy"]("plain"), LOOKS["lesion"]("plain")
+    dots = [row for row in table(drawn, "attention_entropy-2") if row["series"] == "plain, heads"]
+    expected = [(i + 1, j + 1, v) for (i, j), v in np.ndenumerate(entropy.values["normalised"])]
+    np.testing.assert_allclose([[float(row[name]) for name in ("x", "head", "y")] for row in dots], expected, rtol=1e-6)
+    band = [row for row in table(drawn, "attention_entropy-1") if row["series"] == "plain, 15th to 85th percentile"]
+    edges = [[float(row["low"]), float(row["high"])] for row in band]
+    np.testing.assert_allclose(edges, np.stack([entropy.values[e].mean(1) for e in ("p15", "p85")], 1), rtol=1e-6)
+    units = {row["without"] for row in table(drawn, "lesion-1")}
+    assert units == {str(unit) for unit in lesion.axes["unit"]}
+
+
+def test_the_data_of_tiles_angles_and_formulas(drawn: Any) -> None:
+    tiles = {row["point"]: (row["y"], row["x"]) for row in table(drawn, "attention_diversity-2")}
+    assert tiles["heads 1 and 3"] == ("1", "3") and len(tiles) == 9
+    path = [(row["snapshot"], float(row["x"]), float(row["y"])) for row in table(drawn, "trajectory-1")]
+    assert path[:2] == [("s", 0.0, 1.0), ("t", pytest.approx(30), 0.5)]
+    assert "a_ij" in table(drawn, "attention_distance-1")[0]["y axis"]
+
+
+def test_arrow_keys_show_one_point_after_the_other(drawn: Any) -> None:
+    identity = plot_of(drawn, "attention_entropy-2")
+    drawn.locator(f"#{identity}").focus()
+    drawn.keyboard.press("ArrowRight")
+    assert "layer 1, head 1" in hovered(drawn, identity)
+    drawn.keyboard.press("ArrowRight")
+    until(drawn, f"document.querySelector('#{identity} .hoverlayer').textContent.includes('layer 1, head 2')")
+    until(drawn, "document.querySelector('.spoken').textContent.includes('layer 1, head 2')")
+    drawn.keyboard.press("Escape")
+    until(drawn, f"!document.querySelector('#{identity} .hoverlayer').textContent")
+    drawn.keyboard.press("ArrowLeft")
+    assert "CB" in hovered(drawn, identity)  # the last
+
+
+@pytest.mark.parametrize("file, words", [("attention_diversity-2", "heads 1 and 2"), ("trajectory-1", "snapshot t")])
+def test_arrow_keys_in_matrices_and_angles(drawn: Any, file: str, words: str) -> None:
+    identity = plot_of(drawn, file)
+    drawn.locator(f"#{identity}").focus()
+    drawn.keyboard.press("ArrowRight")
+    drawn.wait_for_timeout(200)
+    drawn.keyboard.press("ArrowRight")
+    until(drawn, f"document.querySelector('#{identity} .hoverlayer').textContent.includes('{words}')")
+
+
+def test_a_figure_has_a_name_and_shows_its_button_when_it_has_the_focus(drawn: Any) -> None:
+    identity = plot_of(drawn, "training-1")
+    place = drawn.locator(f"#{identity}")
+    seen = f"getComputedStyle(document.querySelector('#{identity} .modebar-group')).opacity"
+    assert drawn.evaluate(seen) == "0" and "arrow keys" in place.get_attribute("aria-label")
+    place.focus()
+    until(drawn, f"{seen} === '1'")
+    drawn.evaluate(f"Plotly.relayout('{identity}', {{'xaxis.range': [5, 6]}})")
+    drawn.keyboard.press("Tab")
+    drawn.keyboard.press("Enter")
+    until(drawn, f"document.getElementById('{identity}').layout.xaxis.range[1] < 5")
+
+
+def test_a_surface_turns_by_keys_and_is_saved_as_it_is_seen(drawn: Any) -> None:
+    identity = plot_of(drawn, "loss_landscape-1")
+    camera = f"document.getElementById('{identity}').layout.scene.camera.eye"
+    first = drawn.evaluate(camera)
+    drawn.locator(f"#{identity}").focus()
+    drawn.keyboard.press("ArrowRight")
+    until(drawn, f"{camera}.x !== {first['x']}")
+    turned = drawn.evaluate(camera)
+    angles = [np.arctan2(eye["y"], eye["x"]) for eye in (first, turned)]
+    assert np.degrees(angles[1] - angles[0]) == pytest.approx(15) and turned["z"] == first["z"]
+    kept = "async ({ layout }) => `data:,${JSON.stringify(layout.scene.camera.eye)}`"
+    drawn.evaluate(f"() => {{ Plotly.toImage = {kept}; }}")
+    _, text = saved(drawn, drawn.locator(f"[data-save=svg][data-of={identity}]").click)
+    assert json.loads(text) == turned
+
+
+def test_an_unknown_error_is_no_error_of_zero(browser_page: Any, tmp_path: Path) -> None:  # noqa: F811
+    values = {"size": LAYERS, "size_error": np.array([0.5, np.nan, 0.5, np.nan])}
+    half = Measurement("half_known", "a", values, dict.fromkeys(values, ("layer",)))
+    browser_page.goto(report([half], tmp_path / "page.html").as_uri())
+    browser_page.wait_for_selector("#figure-1-1 .errorbar")
+    assert browser_page.locator("#figure-1-1 .yerror").count() == 2
+    assert [row["error +"] for row in table(browser_page, "half_known-1")] == ["0.98", "", "0.98", ""]
 
 
 def test_the_image_button_saves_a_drawing_with_the_finding(opened: Any) -> None:
@@ -124,6 +314,16 @@ def test_a_narrow_window_does_not_scroll_sideways(opened: Any) -> None:
     assert opened.evaluate("document.documentElement.scrollWidth") <= 480
 
 
+def test_a_narrow_window_keeps_words_and_panels_whole(drawn: Any) -> None:
+    drawn.set_viewport_size({"width": 400, "height": 800})
+    drawn.wait_for_timeout(300)
+    names = "[...document.querySelectorAll('tbody th[scope=row]')].map(th => th.offsetWidth)"
+    assert min(drawn.evaluate(names)) >= 7 * 16
+    for file in ("training-1", "attention_diversity-2"):
+        assert drawn.locator(f"[data-file='{file}']").bounding_box()["width"] >= 44 * 16
+    assert drawn.evaluate("document.documentElement.scrollWidth") <= 400
+
+
 def test_hostile_strings_run_nothing_and_are_no_formulas(browser_page: Any, tmp_path: Path) -> None:  # noqa: F811
     odd = Measurement(EVIL, EVIL, {"size": LAYERS[:2]}, {"size": (EVIL,)}, {EVIL: ("<b>x</b>", EVIL)}, {EVIL: EVIL})
     browser_page.goto(report([odd, lines(EVIL)], tmp_path / "page.html", title="honest").as_uri())
@@ -131,8 +331,8 @@ def test_hostile_strings_run_nothing_and_are_no_formulas(browser_page: Any, tmp_
     until(browser_page, "[...document.querySelectorAll('.plot')].every(p => p.querySelector('.main-svg'))")
     assert browser_page.title() == "honest" and not browser_page.locator("img[src=x]").count()
     _, text = saved(browser_page, browser_page.locator("button[data-save=csv]").first.click)
-    rows = list(csv.reader(io.StringIO(text)))
-    assert rows[1][0].startswith("'=") and rows[1][1] == "<b>x</b>" and rows[2][1] == f"'{EVIL}"
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert rows[0]["series"].startswith("'=") and rows[0]["x"] == "<b>x</b>" and rows[1]["x"] == f"'{EVIL}"
 
 
 def test_a_notebook_shows_the_figures(browser_page: Any, tmp_path: Path) -> None:  # noqa: F811

@@ -1,4 +1,4 @@
-"""Differences: Welch's interval of scipy is the oracle; cautious where noise is shared, silent where it is unknown."""
+"""Differences: cautious beside Welch's interval of scipy and where noise is shared, silent where it is unknown."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from vitlab.core.measurement import Measurement
+from vitlab.reporting.by_depth import mean
 from vitlab.reporting.comparison import MOST, Difference, Number, compare, numbers, quantile
-from vitlab.reporting.sections import Section
+from vitlab.reporting.findings import finding
+from vitlab.reporting.sections import Section, label_models, sort
 
 
 def found(subject: str = "a", dims: dict[str, tuple[str, ...]] | None = None, **values: Any) -> Measurement:
@@ -28,16 +30,16 @@ def section(**models: list[Measurement]) -> Section:
 
 @settings(deadline=None, max_examples=25)
 @given(st.integers(2, 6), st.integers(2, 6), st.integers(0, 2**31))
-def test_the_interval_is_welchs(first: int, second: int, seed: int) -> None:
+def test_the_interval_is_that_of_both_and_no_narrower_than_welchs(first: int, second: int, seed: int) -> None:
     generator = np.random.default_rng(seed)
     a, b = generator.normal(size=first), 0.5 + 2 * generator.normal(size=second)
     (difference,) = compare(section(a=[found(x=v) for v in a], b=[found(x=v) for v in b]))
     welch = stats.ttest_ind(b, a, equal_var=False)
     assert difference.value == pytest.approx(b.mean() - a.mean())
-    assert difference.freedom == pytest.approx(welch.df)
+    halves = [stats.t.ppf(0.975, len(x) - 1) * stats.sem(x) for x in (a, b)]
+    assert difference.half_width == pytest.approx(math.hypot(*halves), rel=1e-5)
     exact = welch.confidence_interval(0.95)
-    half = (exact.high - exact.low) / 2
-    assert difference.half_width >= half * (1 - 1e-6)  # freedom is rounded down, which is the wider one
+    assert difference.half_width >= (exact.high - exact.low) / 2 * (1 - 1e-5)
     if difference.strength > 1:
         assert welch.pvalue < 0.05
 
@@ -94,5 +96,35 @@ def test_only_what_both_have_is_compared_and_only_with_the_baseline() -> None:
 
 
 def test_quantiles_are_scipys() -> None:
-    assert quantile(math.inf) == pytest.approx(stats.norm.ppf(0.975))
+    assert quantile(math.inf) == pytest.approx(stats.norm.ppf(0.975), rel=1e-4)
     assert quantile(7.9) == pytest.approx(stats.t.ppf(0.975, 7), rel=1e-6)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.floats(-3, 3), min_size=1, max_size=4),
+    st.lists(st.floats(-3, 3), min_size=1, max_size=4),
+    st.sampled_from([None, 0.0, 0.3, 2.0]),
+)
+def test_titles_and_tables_never_disagree(first: list[float], second: list[float], own: float | None) -> None:
+    doubt = {} if own is None else {"x_error": own}
+    given = [found(who, x=x, **doubt) for who, values in (("a", first), ("b", second)) for x in values]
+    (one,) = sort(given, label_models(given))
+    drawn = one.averaged()
+    values, errors = ([mean(m.values.get(name, np.nan)) for m in drawn] for name in ("x", "x_error"))
+    (difference,) = compare(one)
+    said = finding("x", values, ["a", "b"], errors=errors, digits=9)
+    if "(the same)" not in said and abs(difference.strength - 1) > 1e-6:
+        told = next((w for w in ("within the noise", "noise not known") if w in said), "larger than the noise")
+        assert told == difference.verdict
+
+
+def test_an_array_whose_mean_is_stored_is_not_compared_again() -> None:
+    assert set(numbers([found(accuracy=[0.2, 0.4], error=[0.8, 0.6], mean_accuracy=0.3, drop=[0.1])])) == {
+        "mean_accuracy",
+        "drop",
+    }
+    assert set(numbers([found(mean=[0.2, 0.4], overall=0.3)])) == {"overall"}
+    assert set(numbers([found(eigenvalues=[[2.0, -1.0]], positive_average=2.0)])) == {"positive_average"}
+    assert set(numbers([found(share=[0.25, 0.75], shape_bias=0.4)])) == {"shape_bias"}
+    assert set(numbers([found(accuracy=[0.2, 0.4], mean_accuracy=np.nan)])) == {"accuracy"}

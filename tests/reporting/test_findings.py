@@ -23,16 +23,16 @@ def test_the_side_is_that_of_the_difference(values: list[float]) -> None:
     for value, name in zip(values[1:], names[1:], strict=True):
         (side,) = re.findall(rf"for {name} \((.*?)\)", said)
         if round(abs(value - values[0]), places) == 0:
-            assert side == "the same"
+            assert side == "the same" or abs(value - values[0]) < 10.0**-places
         else:
             assert side.endswith("higher" if value > values[0] else "lower")
 
 
 def test_one_model_and_unknown_values() -> None:
-    assert finding("mCE", [46.12], ["a"], "%") == "mCE: 46.1 %"
+    assert finding("mCE", [46.12], ["a"], "%") == "mCE: 46.1 %, noise not known"
     assert finding("mCE", [math.nan], ["a"], "%") == "mCE: not known"
-    assert finding("mCE", [math.nan, 2.0], ["a", "b"]) == "mCE: not known for a, 2.00 for b"
-    assert finding("mCE", [2.0, math.nan], ["a", "b"]) == "mCE: 2.00 for a, not known for b"
+    assert finding("mCE", [math.nan, 2.0], ["a", "b"]) == "mCE: not known for a, 2.00 for b; noise not known"
+    assert finding("mCE", [2.0, math.nan], ["a", "b"]) == "mCE: 2.00 for a, not known for b; noise not known"
 
 
 @pytest.mark.parametrize(("second", "doubt"), [(12.7, True), (12.8, False), (7.3, True), (7.2, False)])
@@ -41,3 +41,27 @@ def test_noise_is_that_of_a_difference(second: float, doubt: bool) -> None:
     said = finding("x", [10.0, second], ["a", "b"], errors=[1.0, 1.0])
     assert ("within the noise" in said) == doubt
     assert "within the noise" not in finding("x", [10.0, second], ["a", "b"], errors=[1.0, math.nan])
+    assert "noise not known" in finding("x", [10.0, second], ["a", "b"], errors=[1.0, math.nan])
+
+
+def test_one_unknown_of_several_is_said_where_it_stands() -> None:
+    said = finding("x", [10.0, 20.0, 30.0], ["a", "b", "c"], errors=[1.0, 1.0, math.nan])
+    assert said == "x: 10.0 for a, 20.0 for b (10.0 higher), 30.0 for c (20.0 higher, noise not known)"
+    assert finding("x", [10.0], ["a"], "%", errors=[0.5]) == "x: 10.0 % ± 0.98"
+    assert finding("rate", [0.1, 0.2], ["a", "b"], noisy=False).endswith("(0.100 higher)")
+
+
+@given(st.lists(numbers, min_size=2, max_size=4))
+@settings(deadline=None, max_examples=100)
+def test_printed_differences_are_those_of_printed_numbers(values: list[float]) -> None:
+    said = finding("loss", values, [f"m{i}" for i in range(len(values))])
+    first = float(re.search(r"loss: (\S+) for m0", said)[1])
+    for i, value in enumerate(values[1:], 1):
+        shown, side = re.search(rf"(\S+) for m{i} \((.*?)\)", said).groups()
+        size = 0.0 if side == "the same" else float(side.split()[0])
+        assert size == pytest.approx(abs(float(shown) - first), abs=1e-9)
+        assert size == pytest.approx(abs(value - values[0]), abs=10.0 ** -decimals(values))
+
+
+def test_one_decimal_more_where_the_arithmetic_would_not_add_up() -> None:
+    assert finding("x", [2.906, 2.714], ["a", "b"]).startswith("x: 2.906 for a, 2.714 for b (0.192 lower)")

@@ -18,9 +18,11 @@ import numpy as np
 import pytest
 
 import vitlab
+from cases.looks import LOOKS
 from vitlab.core.measurement import Measurement
 from vitlab.reporting import page as page_module
 from vitlab.reporting import read, report
+from vitlab.reporting.drawing import bars, empty_plot, line
 
 EVIL = "</script><script>alert('x')</script><img src=x onerror=alert(1)>"
 
@@ -83,7 +85,7 @@ def test_nothing_is_fetched_and_plotly_is_there_once(tmp_path: Path) -> None:
 
 def test_only_our_scripts_may_run(tmp_path: Path) -> None:
     page = Page(written(tmp_path, measurement()))
-    assert len(page.scripts) == 2 and "unsafe-inline" not in page.policy.partition("style-src")[0]
+    assert len(page.scripts) == 3 and "unsafe-inline" not in page.policy.partition("style-src")[0]
     for script in page.scripts:
         assert base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() in page.policy
     assert page.policy.startswith("default-src 'none'; script-src 'sha256-")
@@ -128,6 +130,46 @@ def test_provenance_says_once_what_all_share(tmp_path: Path) -> None:
     assert end.count("cpu") == 1 and end.count("tau 1") == 1 and "of: k" in end and "of: j" in end
 
 
+def test_provenance_has_one_row_for_the_repeats_of_a_model(tmp_path: Path) -> None:
+    parts = [replace(measurement("one", shift=i), provenance={"device": "cpu", "part": f"{i} of 3"}) for i in range(3)]
+    end = written(tmp_path, *parts, measurement("two")).partition('<section id="provenance"')[2].partition("<script")[0]
+    assert end.count("<td>one</td>") == end.count("<td>two</td>") == 1
+    assert "part: 0 of 3, 1 of 3, 2 of 3; repeats: 3" in end and end.count("cpu") == 1
+
+
+def test_panels_beside_each_other_and_mosaics_do_not_shrink(tmp_path: Path) -> None:
+    looks = [LOOKS[kind]() for kind in ("attention_diversity", "attention_entropy")]
+    wide = {
+        a["data-file"]: "wide" in str(a["class"]) for _, a in Page(written(tmp_path, *looks)).tags if "data-file" in a
+    }
+    assert wide["attention_diversity-2"] and wide["attention_diversity-4"]  # a mosaic, two panels
+    assert not wide["attention_diversity-1"] and not wide["attention_entropy-1"]
+
+
+def test_a_notebook_leaves_room_for_html_that_is_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = ModuleType("vitlab.reporting.attention_view")
+    shown.__dict__["render"] = lambda found: "<p>pictures</p>"
+    monkeypatch.setitem(sys.modules, "vitlab.reporting.attention_view", shown)
+    view = Measurement("attention_view", "a", {"image": np.zeros(4, np.uint8)}, {"image": ("pixel",)})
+    assert "height:900px" in view._repr_html_()
+
+
+def test_unknown_errors_have_no_bars() -> None:
+    plot = empty_plot("x", "y")
+    for stroke in (line, bars):
+        stroke(plot, [1, 2], [1.0, 2.0], "a", 0, error=[np.nan, np.nan])
+        stroke(plot, [1, 2], [1.0, 2.0], "a", 0, error=[np.nan, 1.0])
+    assert [trace.error_y.array is None for trace in plot.data] == [True, False, True, False]
+
+
+def test_no_two_of_many_models_look_alike() -> None:
+    plot = empty_plot("x", "y")
+    for index in range(36):
+        line(plot, [1], [1.0], str(index), index)
+    looks = {(trace.line.color, trace.line.dash, trace.marker.symbol) for trace in plot.data}
+    assert len(looks) == 36 and len({trace.line.color for trace in plot.data[:6]}) == 6
+
+
 def test_attention_views_are_html_of_their_own_without_means(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = ModuleType("vitlab.reporting.attention_view")
     shown.__dict__["render"] = lambda found: (
@@ -145,7 +187,7 @@ def test_a_notebook_cell_is_a_closed_frame() -> None:
     ((tag, attributes),) = Page(cell).tags
     assert tag == "iframe" and attributes["sandbox"] == "allow-scripts allow-downloads"
     inner = Page(str(attributes["srcdoc"]))
-    assert len(inner.scripts) == 2 and inner.figures and html.unescape(inner.policy).startswith("default-src 'none'")
+    assert len(inner.scripts) == 3 and inner.figures and html.unescape(inner.policy).startswith("default-src 'none'")
 
 
 def test_stored_measurements_are_read_again_each_once(tmp_path: Path) -> None:

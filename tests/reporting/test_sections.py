@@ -65,3 +65,11 @@ def test_labels_are_unlike_and_short(subjects: list[str]) -> None:
 @pytest.mark.parametrize("text", ["plain ViT", "timm/vit(depth=2)", "x" * LONGEST])
 def test_short_names_stay(text: str) -> None:
     assert shorten(text) == text
+
+
+def test_names_in_titles_are_written_as_names() -> None:
+    kinds = {"representation_cka": "representation CKA", "hessian_spectrum": "Hessian spectrum", "my_own": "my own"}
+    for kind, title in kinds.items():
+        given = [found(kind, "a", 1.0)]
+        assert [section.title for section in sort(given, label_models(given))] == [title]
+    assert "Fourier" in sort([found("feature_fourier", "a", 1.0)], {"a": "a"})[0].title

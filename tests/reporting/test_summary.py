@@ -39,10 +39,12 @@ def test_the_strongest_difference_comes_first_whatever_its_size() -> None:
         *(found("large", who, value, 50.0) for who, value in (("a", 0.0), ("b", 100.0))),
         *(found("sure", who, value, 0.001) for who, value in (("a", 1.0), ("b", 0.9))),
     )
-    assert made.heading == "What differs most" and made.findings[0].startswith("Sure, x: 0.9 for b against")
+    assert made.heading == "What differs most, relative to its noise" and made.findings[0].startswith(
+        "Sure, x: 0.9 for b against"
+    )
     assert "-0.1 (95 %: -0.103 to -0.0972), larger than the noise" in made.findings[0]
     assert made.findings[1].endswith("within the noise.")
-    assert "Of 2 numbers compared whose noise is known, 1 differ by more" in made.caution[0]
+    assert "Of 2 numbers compared whose noise is known, 1 differ by more" in made.caution[1]
 
 
 def test_nothing_larger_than_noise_and_no_noise_known_are_said() -> None:
@@ -51,16 +53,19 @@ def test_nothing_larger_than_noise_and_no_noise_known_are_said() -> None:
     unknown = summary(found("k", "a", 1.0), found("k", "b", 1.5))
     assert unknown.heading == "Largest differences, noise not known"
     assert unknown.findings == ["K, x: 1.5 for b against the baseline's 1, +0.5; noise not known."]
-    assert unknown.caution[0] == "1 numbers were compared, and the noise of none is known."
+    assert unknown.caution[1] == "1 numbers were compared, and the noise of none is known."
 
 
 def test_one_run_each_is_said_to_be_one() -> None:
     once = summary(found("k", "a", 1.0, 0.1), found("k", "b", 2.0, 0.1))
-    assert any("Another training seed may differ by more" in each for each in once.caution)
+    luck = "One training run each: differences between models include the luck of the seed."
+    assert once.caution[0] == luck
     parts = summary(*(found("k", who, value, data=f"scenes test[{value}] x") for who in "ab" for value in (1.0, 2.0)))
     assert any("over up to 2 repeats (parts of the images" in each for each in parts.caution)
     seeds = summary(*(found("k", who, value, data="scenes") for who in "ab" for value in (1.0, 2.0)))
     assert any("over up to 2 repeats (runs or seeds)" in each for each in seeds.caution)
+    assert luck in parts.caution and luck not in seeds.caution
+    assert summary(found("k", "a", 1.0)).caution[0] == "One training run: another seed may differ by more."
 
 
 def test_other_images_are_a_caution() -> None:
@@ -78,7 +83,7 @@ def test_one_model_has_key_numbers_those_with_noise_first() -> None:
 
 def test_nothing_in_common_is_said() -> None:
     made = summary(found("k", "a", 1.0), found("j", "b", 1.0))
-    assert not made.findings and made.caution[0].endswith("nothing is compared.")
+    assert not made.findings and made.caution[1].endswith("nothing is compared.")
 
 
 def test_one_finding_for_each_kind_and_model() -> None:
@@ -88,3 +93,42 @@ def test_one_finding_for_each_kind_and_model() -> None:
     unknown = Difference("j", "w", "b", Number(1.0), Number(1000.0))
     assert [each.name for each in strongest([unknown, *made])] == ["y", "w"]
     assert math.isnan(unknown.strength) and sentence(unknown).endswith("noise not known.")
+
+
+def measured(kind: str, name: str, **models: float) -> list[Measurement]:
+    dims = {name: (), f"{name}_error": ()}
+    return [Measurement(kind, m, {name: np.array(x), f"{name}_error": np.array(0.01)}, dims) for m, x in models.items()]
+
+
+def test_accuracy_comes_first_however_small_its_difference() -> None:
+    for kind, name, scale in (
+        ("calibration", "accuracy", 1),
+        ("training", "top1", 100),
+        ("occlusion", "clean_accuracy", 1),
+    ):
+        far = measured("attention_diversity", "self_mass", a=0.1, b=9.0)
+        made = summary(*far, *measured(kind, name, a=0.5 * scale, b=0.51 * scale))
+        assert "ccuracy" in made.findings[0] and "50.0 % for a, 51.0 % for b (1.0 points higher" in made.findings[0]
+        assert made.findings[1].startswith("Attention diversity, share of attention on the token itself: 9 for b")
+        assert len(made.findings) == 2
+    alone = summary(*far[:1], *measured("calibration", "accuracy", a=0.5))
+    assert alone.findings[0].startswith("Accuracy: 50.0 % ± 2")
+
+
+def test_calibration_outranks_training_and_the_heading_counts_accuracy() -> None:
+    made = summary(*measured("training", "top1", a=1.0, b=2.0), *measured("calibration", "accuracy", a=0.5, b=0.9))
+    assert made.findings == ["Accuracy: 50.0 % for a, 90.0 % for b (40.0 points higher)."]
+    assert made.heading == "What differs most, relative to its noise"
+
+
+def test_many_models_stay_on_one_screen() -> None:
+    models = {f"model {i:02d}": 0.3 + 0.02 * i for i in range(12)}
+    kinds = [f"kind_{i}" for i in range(9)]
+    made = summary(
+        *(each for kind in kinds for each in measured(kind, "x", **models)),
+        *measured("calibration", "accuracy", **models),
+    )
+    assert len(made.findings) == 6 and "baseline, best and worst of 12 models" in made.findings[0]
+    assert "model 11" in made.findings[0] and "model 05" not in made.findings[0]
+    assert len({each.split(",")[0] for each in made.findings[1:]}) == 5  # each of another kind
+    assert sum(map(len, (*made.facts, *made.findings, *made.caution))) < 2200

@@ -42,6 +42,30 @@ def test_mce_against_loops() -> None:
     assert 0 < found["mce_error"] < 1 and found["relative_mce_error"] > 0
 
 
+@pytest.mark.parametrize(
+    ("classes", "told", "used"),
+    [
+        (1000, {}, ("none", "cifar")),
+        (1000, {"parameters": "imagenet"}, ("imagenet", "imagenet")),
+        (1000, {"parameters": "imagecorruptions"}, ("none", "imagecorruptions")),
+        (1000, {"baseline": "imagenet"}, ("imagenet", "cifar")),
+        (100, {}, ("cifar100", "cifar")),
+        (10, {}, ("cifar10", "cifar")),
+        (10, {"parameters": "imagenet"}, ("none", "imagenet")),
+        (10, {"baseline": "none"}, ("none", "cifar")),
+        (25, {}, ("none", "cifar")),
+    ],
+)
+def test_errors_are_divided_by_those_under_the_same_strengths_only(classes, told, used) -> None:
+    model = scenes_model(classes)
+    found = vitlab.stress("corruptions", model, scene_batches(model, 4), names="fog", **told)
+    assert (found.settings["baseline"], found.settings["parameters"]) == used
+    assert np.isnan(found.values["ce"]).all() == (used[0] == "none")
+    if used[0] != "none":
+        expected = found.values["error"].mean() / BASELINES[used[0]].mean["fog"]
+        assert found.values["ce"] == pytest.approx(expected)
+
+
 def test_a_model_that_is_always_wrong() -> None:
     """Its CE is 1 / AlexNet's error, its relative CE 0, without any spread; some severities use their own baseline."""
     model = scenes_model()
@@ -69,6 +93,7 @@ def test_baselines() -> None:
     ("settings", "message"),
     [
         ({"names": "fogg"}, "did you mean 'fog'"),
+        ({"severities": 3.0}, "severity=3.0: give integers from 1 to 5"),
         ({"severities": (0,)}, "severities of 1 to 5"),
         ({"names": ()}, "give each once"),
         ({"names": ("fog", "fog")}, "give each once"),

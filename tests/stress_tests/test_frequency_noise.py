@@ -64,6 +64,12 @@ def test_only_the_band_that_a_model_sees_hurts_it(noise) -> None:
     assert vitlab.stress("frequency_noise", Nyquist(), batches, strength=0, **told).values["drop"][2] == 0
 
 
+def test_one_frequency_is_enough() -> None:
+    model = scenes_model()
+    one = vitlab.stress("frequency_noise", model, scene_batches(model), frequencies=0.5)
+    assert one.axes["frequency"] == (0.5,) and one.values["drop"].shape == (1,)
+
+
 def test_noise_stays_in_pixels_unless_told() -> None:
     seen = []
 
@@ -85,6 +91,8 @@ def test_noise_stays_in_pixels_unless_told() -> None:
         ({"ring": "oval"}, "no ring 'oval'"),
         ({"reading": "both"}, "no reading 'both'"),
         ({"frequencies": (2,)}, "in units of π, 0 to 1"),
+        ({"frequencies": (0.5, 0.5)}, "each once"),
+        ({"frequencies": None}, "give a number"),
         ({"strength": -1}, "strength=-1"),
         ({"frequencies": (0.53,), "window": 0.01}, "widen the window"),
     ],

@@ -117,6 +117,8 @@ def test_difficulty(tmp_path) -> None:
     write(tmp_path, ("gaussian_noise",), {f"{IDS[3]}/a": [3, 3, 3], f"{IDS[3]}/b": [3, 3, 3]})
     found = stress(tmp_path, names=("gaussian_noise", "tilt"), difficulty=2)
     np.testing.assert_allclose(found.values["flip_probability"], [1 / 3, 0])
+    assert found.provenance["others"] == "with the frame 2 before"
+    assert stress(tmp_path, names="tilt").provenance["others"] == "with the frame before"
 
 
 def test_it_resumes_at_the_next_perturbation(tmp_path) -> None:
@@ -173,7 +175,7 @@ def test_video_files_without_a_decoder(tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "cv2", None)
     (tmp_path / "snow" / IDS[3]).mkdir(parents=True)
     (tmp_path / "snow" / IDS[3] / "a.mp4").write_bytes(b"")
-    with pytest.raises(vitlab.VitlabError, match=r"pip install opencv-python-headless; or unpack .* frames"):
+    with pytest.raises(vitlab.VitlabError, match=r"pip install 'vitlab\[video\]'; or unpack .* frames"):
         stress(tmp_path, names="snow")
 
 

@@ -36,6 +36,30 @@ def test_dropped_cells(grid, ratio, size, seed) -> None:
                 assert bool(mask[b, y, x]) == (cell in lowest)
 
 
+def test_cells_need_not_be_as_many_along_both_sides_and_equal_draws_go_in_order() -> None:
+    mask = drop_mask(torch.zeros(1, 2, 3), 0.5, (4, 6))
+    assert mask[0, :2].all() and not mask[0, 2:].any()  # round(0.5 · 6) = 3: the first row of cells
+    many = drop_mask(torch.zeros(1, 40, 40), 0.25, (40, 40))
+    assert many[0, :10].all() and not many[0, 10:].any()
+
+
+def test_patches_are_the_models_own_unless_told() -> None:
+    class Mean(torch.nn.Module):
+        def forward(self, x):
+            return x.mean((2, 3))
+
+    def grid(model, **told):
+        return tuple(vitlab.stress("occlusion", model, scene_batches(model), ratios=0.5, **told).settings["grid"])
+
+    model = scenes_model()
+    own = tuple(vitlab.describe(model).blocks[0].seams[0].layout.grid)
+    assert grid(model) == own != (14, 14) and grid(model, grid=(2, 4)) == (2, 4) and grid(model, grid=14) == (14, 14)
+    assert grid(Mean()) == (14, 14)
+    batches = scene_batches(model)
+    drops = [vitlab.stress("occlusion", model, batches, **told).values["drop"] for told in ({}, {"grid": own[0]})]
+    assert (drops[0] == drops[1]).all()
+
+
 def test_a_larger_ratio_hides_what_a_smaller_one_does() -> None:
     draws = torch.rand(3, 5, 5)
     small, large = drop_mask(draws, 0.2, (10, 10)), drop_mask(draws, 0.6, (10, 10))
@@ -60,7 +84,14 @@ def test_what_fills_the_centre(fill) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"fill": "white"}, "no fill 'white'"), ({"ratios": (1.2,)}, "from 0 to 1"), ({"grid": 0}, "grid=0")],
+    [
+        ({"fill": "white"}, "no fill 'white'"),
+        ({"ratios": (1.2,)}, "from 0 to 1"),
+        ({"grid": 0}, "grid=0"),
+        ({"ratios": (0.5, 0.5)}, "each once"),
+        ({"centres": "half"}, "give a number"),
+        ({"grid": 2.5}, "grid=2.5"),
+    ],
 )
 def test_mistakes(settings, message) -> None:
     model = scenes_model()

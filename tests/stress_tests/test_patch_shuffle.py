@@ -44,7 +44,13 @@ def test_a_model_of_the_mean_colour_does_not_mind() -> None:
     assert (found.values["accuracy"] == 1).all() and found.axes["grid"] == (2, 4, 8)
 
 
-@pytest.mark.parametrize("grids", [(), (0,), (5,)])
+def test_one_grid_is_enough() -> None:
+    model = scenes_model()
+    one, same = (vitlab.stress("patch_shuffle", model, scene_batches(model), grids=grids) for grids in (4, (4,)))
+    assert one.axes["grid"] == (4,) and one.values["accuracy"] == same.values["accuracy"]
+
+
+@pytest.mark.parametrize("grids", [(), (0,), (5,), (2, 2), 2.5, "2"])
 def test_mistakes(grids) -> None:
     model = scenes_model()
     with pytest.raises(vitlab.VitlabError, match="grids"):

@@ -288,6 +288,7 @@ ZEROS = torch.zeros(2, 8, 6, dtype=torch.long)
         (Bright(), _with(ZEROS), {"suite": "by_condition"}, "takes a dict of batches"),
         (Bright(), {"fog": _with(ZEROS)}, {}, "takes a dict of batches"),
         (Bright(), {}, {"suite": "by_condition"}, "got no condition"),
+        (Bright(), {}, {"suite": "by_condition", "severities": [9]}, "only cityscapes_c has severities"),
     ],
 )
 def test_mistakes(model, batches, settings, message) -> None:

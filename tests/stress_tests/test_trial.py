@@ -90,7 +90,7 @@ def test_paired_errors() -> None:
     generator = np.random.default_rng(0)
     clean, strained = generator.integers(0, 2, (2, 40)).astype(float)
     outcome = put_on_trial(Linear(), _linear_batches(), "test", [])
-    found = accuracies(type(outcome)(clean, strained[None], 2, {}))
+    found = accuracies(type(outcome)(clean, strained[None], 2, (8, 8), {}))
     lost, won = ((clean > strained).sum(), (clean < strained).sum())
     assert found["drop"] == pytest.approx((lost - won) / 40)
     assert found["drop_error"] ** 2 == pytest.approx((lost + won - (lost - won) ** 2 / 40) / (40 * 39))

@@ -5,15 +5,19 @@ Shape legend: B images, C channels (1 grey, 3 RGB, 4 RGBA), h w pixels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torchvision import tv_tensors
+from torchvision.transforms import v2
 
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.corruptions import blur, digital, noise, weather
+from vitlab.corruptions.integers import integer
 from vitlab.corruptions.parameters import ParameterSet, strength
 from vitlab.corruptions.randomness import Randomness
 from vitlab.corruptions.threads import share_out
@@ -38,6 +42,7 @@ _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     name: next(vars(file)[name] for file in (noise, blur, weather, digital) if name in vars(file))
     for name in CORRUPTIONS + EXTRA
 }
+_TYPES = (torch.uint8, torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _ON_LEVELS = frozenset(("pixelate", "jpeg_compression"))  # the others work on float32 in [0, 1]
 _CHUNK = {"cpu": 1 << 19, "cuda": 1 << 27}  # values at once: near the cache of a core; within a GPU's memory
 
@@ -65,8 +70,9 @@ def corrupt(
         severity: 1 to 5.
         seed: any integer.
         indices: (B,) which images these are in their data set; 0, 1, … by default.
-        parameters: `imagenet` or `cifar`, the strengths of ImageNet-C or CIFAR-C. By default CIFAR-C's where the longer
-            side has at most 64 pixels, else ImageNet-C's.
+        parameters: `imagenet` or `cifar`, the strengths of ImageNet-C or CIFAR-C as released. By default CIFAR-C's
+            where the longer side has at most 64 pixels, else ImageNet-C's. `imagecorruptions` is ImageNet-C with the
+            elastic transform of that package.
 
     >>> images = torch.full((2, 3, 96, 96), 0.5)
     >>> corrupt(images, "brightness", 2)[0, :, 0, 0].tolist()
@@ -88,20 +94,28 @@ def corrupt(
     return result.view(images.shape)
 
 
-class Corruption(nn.Module):
-    """A corruption as a transform: before normalisation, on one image or a batch, alone or in `transforms.v2.Compose`.
+class Corruption(v2.Transform):
+    """A corruption as a transform of torchvision's v2: before normalisation, on one image or a batch.
+
+    A sample may be what every such transform takes: an image, (image, label), a dict. Images are corrupted, each by
+    itself, and keep their type; all else (labels, boxes, masks) passes through.
 
     Args:
         names: one name, or several of which each image draws one; by default the 15 of ImageNet-C.
         severities: one severity, or several of which each image draws one.
         seed: None draws afresh at each call, from torch's generator, as augmentations do (data loaders seed it in every
-            worker); an integer makes the result a function of it and of `indices`.
+            worker); an integer makes the result a function of it and of `indices` or, without these, of the image
+            itself: the same pixels are always corrupted alike, in whichever epoch, place and batch.
         parameters: as in `corrupt`.
 
     >>> fixed = Corruption("contrast", 5, seed=0)
     >>> fixed(torch.rand(3, 80, 80)).std().item() < 0.02
     True
-    >>> image, label = Corruption()(torch.rand(3, 80, 80), 7)
+
+    As an augmentation, of half of the images:
+
+    >>> augment = v2.Compose([v2.ToImage(), v2.RandomApply([Corruption()], p=0.5), v2.ToDtype(torch.float32)])
+    >>> image, label = augment(np.zeros((80, 80, 3), dtype=np.uint8), 7)
     >>> image.shape, label
     (torch.Size([3, 80, 80]), 7)
     """
@@ -116,32 +130,50 @@ class Corruption(nn.Module):
     ) -> None:
         super().__init__()
         self.names = (names,) if isinstance(names, str) else tuple(names)
-        self.severities = (severities,) if isinstance(severities, int) else tuple(severities)
-        self.seed, self.parameter_set = seed, parameters
+        self.severities = tuple(severities) if isinstance(severities, Iterable) else (severities,)
+        self.seed, self.parameter_set = None if seed is None else integer("seed", seed), parameters
         if not self.names or not self.severities:
             raise VitlabError("Corruption needs at least one name and one severity to draw from, got none")
         for name in self.names:
             for severity in self.severities:
                 strength(name, severity, (224, 224), parameters)
 
-    def forward(self, images: Tensor, *others: Any, indices: Sequence[int] | Tensor | None = None) -> Any:
-        """Images (B, C, h, w) or (C, h, w), corrupted; whatever comes after them (labels, boxes) passes through."""
-        _check(images)
-        batch = images[None] if images.ndim == 3 else images
-        which = _indices(indices, len(batch))
+    def forward(self, *inputs: Any, indices: Sequence[int] | Tensor | None = None) -> Any:
+        """Samples as torchvision's transforms take them; with `indices` (B,), the images come first."""
+        if indices is None:
+            return super().forward(*inputs)
+        result = self.transform(inputs[0], {"indices": indices})
+        return (result, *inputs[1:]) if len(inputs) > 1 else result
+
+    def check_inputs(self, flat_inputs: list[Any]) -> None:
+        """Refuse samples without any image, which torchvision would pass through."""
+        if not any(isinstance(each, Tensor) for each in flat_inputs):
+            _check(next(iter(flat_inputs), None))
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Images (B, C, h, w) or (C, h, w), corrupted; boxes and masks as they are."""
+        if isinstance(inpt, tv_tensors.TVTensor) and not isinstance(inpt, (tv_tensors.Image, tv_tensors.Video)):
+            return inpt
+        _check(inpt)
+        batch = inpt[None] if inpt.ndim == 3 else inpt
         seed = int(torch.randint(2**62, ())) if self.seed is None else self.seed
+        indices = params.get("indices")
+        if indices is None and self.seed is not None:
+            indices = [_content(image) for image in batch]
+        result = self._drawn(batch, seed, _indices(indices, len(batch))).view(inpt.shape)
+        return tv_tensors.wrap(result, like=inpt) if isinstance(inpt, tv_tensors.TVTensor) else result
+
+    def _drawn(self, batch: Tensor, seed: int, which: list[int]) -> Tensor:
+        """(B, C, h, w), each image under the corruption that it draws."""
         choices = [(name, severity) for name in self.names for severity in self.severities]
         draws = Randomness.of(seed, "choice", 0, which).uniform(1)[:, 0].numpy()
         chosen = (draws * len(choices)).astype(np.int64).clip(max=len(choices) - 1)
         result = torch.empty_like(batch)
         for choice in np.unique(chosen):
             rows = np.flatnonzero(chosen == choice)
-            indices = [which[row] for row in rows]
-            result[rows] = corrupt(
-                batch[rows], *choices[choice], seed=seed, indices=indices, parameters=self.parameter_set
-            )
-        result = result.view(images.shape)
-        return (result, *others) if others else result
+            told: dict[str, Any] = {"seed": seed, "indices": [which[row] for row in rows]}
+            result[rows] = corrupt(batch[rows], *choices[choice], parameters=self.parameter_set, **told)
+        return result
 
     def extra_repr(self) -> str:
         """What is drawn from."""
@@ -179,14 +211,14 @@ def _on_chunk(name: str, images: Tensor, *arguments: Any) -> Tensor:
     return levels if images.dtype == torch.uint8 else levels.float().div_(255).to(images.dtype)
 
 
-def _check(images: Tensor) -> None:
+def _check(images: Any) -> None:
     """Refuse what is no picture, or not in pixels."""
     if not isinstance(images, Tensor):
         raise VitlabError(f"corruptions take a tensor, not {type(images).__name__}; put transforms.v2.ToImage() before")
     shape = tuple(images.shape)
     if images.ndim not in (3, 4) or shape[-3] not in (1, 3, 4) or 0 in shape[-2:]:
         raise VitlabError(f"images of shape {shape}: expected (B, C, h, w) or (C, h, w) with 1, 3 or 4 channels first")
-    if images.dtype != torch.uint8 and not images.is_floating_point():
+    if images.dtype not in _TYPES:
         raise VitlabError(f"images of {images.dtype}: expected uint8, or floats in [0, 1]")
 
 
@@ -201,10 +233,17 @@ def _check_range(images: Tensor) -> None:
 
 
 def _indices(indices: Sequence[int] | Tensor | None, count: int) -> list[int]:
-    which = list(range(count)) if indices is None else [int(i) for i in torch.as_tensor(indices).flatten().tolist()]
+    given = indices.cpu().numpy() if isinstance(indices, Tensor) else range(count) if indices is None else indices
+    which = [integer("index", i) for i in np.ravel(np.asarray(given, dtype=object))]
     if len(which) != count:
         raise VitlabError(f"{len(which)} indices for {count} images; give one for each")
     return which
+
+
+def _content(image: Tensor) -> int:
+    """A number that only the same pixels have."""
+    pixels = image.detach().as_subclass(Tensor).cpu().contiguous()
+    return int.from_bytes(blake2b(pixels.view(torch.uint8).numpy().data, digest_size=8).digest(), "little")
 
 
 def _to_type(pixels: Tensor, dtype: torch.dtype) -> Tensor:

@@ -40,9 +40,9 @@ def contrast(images: Tensor, factor: float) -> Tensor:
 def elastic_transform(images: Tensor, random: Randomness, amount: float, sigma: float, jitter: float) -> Tensor:
     """Jelly: every pixel is read from a place that a smooth random field moves, after a random affine map.
 
-    x(p + a · G_σ * U(−1, 1)), bilinear (Simard, Steinkraus and Platt, ICDAR 2003). For ImageNet the numbers and the
-    lack of an affine map are those of imagecorruptions; the released ImageNet-C code has one, and larger fields at
-    severities 1 and 2. For CIFAR everything is as released.
+    x(p + a · G_σ * U(−1, 1)), bilinear (Simard, Steinkraus and Platt, ICDAR 2003). Everything is as released, with
+    `imagenet` as with `cifar`. The set `imagecorruptions` has no affine map, and other fields, as that package has it:
+    mCE must not be computed with it, because AlexNet's errors belong to the released one.
 
     Args:
         images: (B, C, h, w). random: of these images.

@@ -2,6 +2,8 @@
 
 Hendrycks and Dietterich, "Benchmarking neural network robustness to common corruptions and perturbations", ICLR 2019;
 the numbers are those of its released code. A row holds the arguments of the function of the same name, in order.
+imagecorruptions, the code as packaged, has an elastic transform of its own: a set apart, because AlexNet's published
+errors, which mCE divides by, are those on the released one.
 """
 
 from __future__ import annotations
@@ -9,8 +11,9 @@ from __future__ import annotations
 from typing import Literal
 
 from vitlab.core.errors import VitlabError, unknown
+from vitlab.corruptions.integers import integer
 
-ParameterSet = Literal["imagenet", "cifar"]
+ParameterSet = Literal["imagenet", "imagecorruptions", "cifar"]
 Row = tuple[float, ...]
 
 #: Where no set is named, images whose longer side has at most so many pixels get CIFAR-C's, larger ones ImageNet-C's.
@@ -35,7 +38,13 @@ IMAGENET: dict[str, tuple[Row, ...]] = {
     "fog": ((1.5, 2), (2, 2), (2.5, 1.7), (2.5, 1.5), (3, 1.4)),
     "brightness": ((0.1,), (0.2,), (0.3,), (0.4,), (0.5,)),
     "contrast": ((0.4,), (0.3,), (0.2,), (0.1,), (0.05,)),
-    "elastic_transform": ((0.0625, 0.01, 0), (0.08125, 0.01, 0), (0.10625, 0.01, 0), (0.125, 0.01, 0), (0.15, 0.01, 0)),
+    "elastic_transform": tuple(
+        (amount * 244 / 224, sigma * 244 / 224, jitter * 244 / 224)  # 244 in the released code, for images of 224
+        for amount, sigma, jitter in (
+            *((2, 0.7, 0.1), (2, 0.08, 0.2)),
+            *((0.05, 0.01, 0.02), (0.07, 0.01, 0.02), (0.12, 0.01, 0.02)),
+        )
+    ),
     "pixelate": ((0.6,), (0.5,), (0.4,), (0.3,), (0.25,)),
     "jpeg_compression": ((25,), (18,), (15,), (10,), (7,)),
     "speckle_noise": ((0.15,), (0.2,), (0.35,), (0.45,), (0.6,)),
@@ -48,6 +57,12 @@ IMAGENET: dict[str, tuple[Row, ...]] = {
         (0.67, 0.4, 1, 0.65, 1.5, 1),
     ),
     "saturate": ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)),
+}
+
+#: ImageNet-C as imagecorruptions has it: no affine map, and other fields.
+IMAGECORRUPTIONS: dict[str, tuple[Row, ...]] = {
+    **IMAGENET,
+    "elastic_transform": ((0.0625, 0.01, 0), (0.08125, 0.01, 0), (0.10625, 0.01, 0), (0.125, 0.01, 0), (0.15, 0.01, 0)),
 }
 
 CIFAR: dict[str, tuple[Row, ...]] = {
@@ -85,6 +100,26 @@ CIFAR: dict[str, tuple[Row, ...]] = {
 }
 
 
+SETS: dict[ParameterSet, dict[str, tuple[Row, ...]]] = {
+    "imagenet": IMAGENET,
+    "imagecorruptions": IMAGECORRUPTIONS,
+    "cifar": CIFAR,
+}
+
+
+def choose_set(size: tuple[int, int], parameters: ParameterSet | None = None) -> ParameterSet:
+    """The set of that name, or with None the one that goes with the size of the images.
+
+    >>> choose_set((224, 224)), choose_set((32, 32)), choose_set((32, 32), "imagenet")
+    ('imagenet', 'cifar', 'imagenet')
+    """
+    if parameters is None:
+        return "cifar" if max(size) <= SMALL else "imagenet"
+    if parameters not in SETS:
+        raise unknown("set of parameters", parameters, SETS)
+    return parameters
+
+
 def strength(name: str, severity: int, size: tuple[int, int], parameters: ParameterSet | None = None) -> Row:
     """The arguments of a corruption at a severity; `parameters` None chooses the set by the size of the images.
 
@@ -95,9 +130,7 @@ def strength(name: str, severity: int, size: tuple[int, int], parameters: Parame
     """
     if name not in IMAGENET:
         raise unknown("corruption", name, IMAGENET)
-    if parameters not in (None, "imagenet", "cifar"):
-        raise unknown("set of parameters", parameters, ("imagenet", "cifar"))
-    if isinstance(severity, bool) or severity not in (1, 2, 3, 4, 5):
+    level = integer("severity", severity, "an integer from 1 to 5")
+    if level not in (1, 2, 3, 4, 5):
         raise VitlabError(f"severity={severity!r}: give an integer from 1 to 5")
-    small = parameters == "cifar" or (parameters is None and max(size) <= SMALL)
-    return (CIFAR if small else IMAGENET)[name][severity - 1]
+    return SETS[choose_set(size, parameters)][name][level - 1]

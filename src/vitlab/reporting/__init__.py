@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
-from vitlab.core.store import write_atomically
+from vitlab.core.store import Run, write_atomically
 
 __all__ = ["read", "report"]
+
+#: What is drawn of a run's metrics.
+_METRICS = ("train_loss", "loss", "top1", "lr")
 
 
 def report(
@@ -41,10 +46,15 @@ def report(
 def read(paths: Sequence[str | Path]) -> list[Measurement]:
     """All measurements in some folders or files, each once; one error names all files that cannot be read.
 
-    Those of a folder come in the order in which they were made, so that the model measured first is the baseline.
+    Those of a folder come in the order in which they were made, so that the model measured first is the baseline. The
+    metrics of training runs among the folders follow, where a run holds no measurement of its training yet.
     """
+    for path in map(Path, paths):
+        if not path.exists() and not path.with_name(f"{path.name}.json").exists():
+            raise VitlabError(f"there is no such file or folder: {path}")
     files = [file for path in map(Path, paths) for file in _inside(path)]
-    if not files:
+    runs = list(dict.fromkeys(run.resolve() for path in map(Path, paths) for run in _runs(path)))
+    if not files and not runs:
         raise VitlabError(f"no measurements in {', '.join(map(str, paths))}; `vitlab measure` writes some")
     found: dict[Path, Measurement] = {}
     damaged = []
@@ -57,7 +67,39 @@ def read(paths: Sequence[str | Path]) -> list[Measurement]:
         raise VitlabError(
             f"{len(damaged)} of {len(files)} files cannot be read: {'; '.join(damaged)}; remove or repair"
         )
-    return list(found.values())
+    curves = [training_curve(run, {file: found[file] for file in found if run in file.parents}) for run in runs]
+    made = [*found.values(), *(curve for curve in curves if curve is not None)]
+    if not made:
+        raise VitlabError(
+            f"no measurements and no epochs in {', '.join(map(str, paths))}; `vitlab measure` writes some"
+        )
+    return made
+
+
+def training_curve(run: Path, inside: Mapping[Path, Measurement]) -> Measurement | None:
+    """The metrics of a run folder by epoch; none where there are none, or where they are measured already.
+
+    Args:
+        run: the folder.
+        inside: the measurements in it; where all are of one subject this is that subject's training.
+    """
+    rows = {row["epoch"]: row for row in Run(run).metrics() if isinstance(row, dict) and "epoch" in row}
+    kept = [name for name in _METRICS if any(name in row for row in rows.values())]
+    if not kept or any(measurement.kind == "training" for measurement in inside.values()):
+        return None
+    subjects = {measurement.subject for measurement in inside.values()}
+    values = {name: np.array([_number(row.get(name)) for row in rows.values()]) for name in kept}
+    subject = subjects.pop() if len(subjects) == 1 else run.name
+    return Measurement("training", subject, values, dict.fromkeys(kept, ("epoch",)), {"epoch": tuple(rows)})
+
+
+def _runs(path: Path) -> list[Path]:
+    """The run folders in a folder: those with metrics."""
+    return sorted(file.parent for file in path.rglob("metrics.jsonl")) if path.is_dir() else []
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) else float("nan")
 
 
 def _inside(path: Path) -> list[Path]:

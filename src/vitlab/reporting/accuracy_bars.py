@@ -8,7 +8,7 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, bars, empty_plot, plain
-from vitlab.reporting.shares import from_zero, percent, percent_error, told
+from vitlab.reporting.shares import from_zero, only_bars_that_are_there, percent, percent_error, told
 
 #: The two ways in which accuracy is counted on a set of 200 of ImageNet's classes.
 TWO_HUNDRED = {"accuracy_200": "among the set's 200 classes", "accuracy_1000": "among all 1000 classes"}
@@ -31,7 +31,7 @@ def accuracy_bars(
         heights, errors = ([pair[part] for pair in row.values()] for part in (0, 1))
         bars(plot, [plain(name) for name in row], heights, measurement.subject, index, error=errors)
     from_zero(plot)
-    return [Figure(_finding(measurements, rows, called), paper, plot)]
+    return [Figure(_finding(measurements, rows, called), paper, only_bars_that_are_there(plot))]
 
 
 def _finding(measurements: Sequence[Measurement], rows: Sequence[dict[str, tuple[float, float]]], called: str) -> str:

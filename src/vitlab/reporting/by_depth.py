@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.drawing import MARKERS, band, by_layer, colour, empty_plot, labels, line, plain, reference
+from vitlab.reporting.drawing import band, by_layer, colour, empty_plot, labels, line, marker, plain, reference
 from vitlab.reporting.findings import finding
 from vitlab.reporting.shares import on_panel
 
@@ -112,7 +112,8 @@ def _band(plot: Any, measurement: Measurement, tails: tuple[str, str], index: in
     low, high = (by_layer(measurement, tail) for tail in tails)
     both = np.isfinite(low) & np.isfinite(high)  # a gap would cut the region's edge in two
     x = np.array(labels(measurement, tails[0]))[both].tolist()
-    band(plot, x, low[both], high[both], index)
+    between = " to ".join(f"{tail.removeprefix('p')}th" for tail in tails)
+    band(plot, x, low[both], high[both], index, name=f"{measurement.subject}, {between} percentile")
     plot.data[-1].update(where)
 
 
@@ -130,7 +131,7 @@ def _dots(plot: Any, measurement: Measurement, name: str, index: int, shift: flo
             customdata=np.stack((layer + 1, head + 1), 1).tolist(),
             name=plain(f"{measurement.subject}, heads"),
             mode="markers",
-            marker={"color": colour(index), "symbol": MARKERS[index % len(MARKERS)], "size": 5, "opacity": 0.55},
+            marker={"color": colour(index), "symbol": marker(index), "size": 5, "opacity": 0.55},
             hovertemplate="layer %{customdata[0]}, head %{customdata[1]}: %{y:.4g}",
             showlegend=False,
             **where,

@@ -7,18 +7,31 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from statistics import NormalDist
 
 import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import auxiliary, errors
 from vitlab.core.statistics import student_quantile
+from vitlab.reporting.findings import NORMAL, UNKNOWN, verdict
 from vitlab.reporting.sections import PICTURES, Section
 
 #: Names that are no findings: the frame of a figure, one of its bands, or a distribution whose mean says nothing.
 FRAME = "bounds? edges? counts? grid index uniform histogram distribution quantiles plane curve block stage frequency"
 _FRAMING = re.compile(rf"(^|_)({'|'.join(FRAME.split())}|products|residuals|converged|steps|p\d+)(_|$)")
+
+#: Arrays that a single number of the same measurement stands for: compared too, they would count the same twice.
+STANDS_FOR = {
+    "mean_accuracy": ("accuracy", "error"),
+    "overall": ("mean",),
+    "positive_average": ("eigenvalues",),
+    "head_similarity": ("head_pairs",),
+    "mce": ("ce",),
+    "relative_mce": ("relative_ce",),
+    "mfr": ("flip_rate",),
+    "mean_miou": ("miou", "group_miou", "corruption_miou"),
+    "shape_bias": ("share",),  # the shares of all decisions, whose mean is the same for any model
+}
 
 #: How many numbers of a kind are compared at most.
 MOST = 6
@@ -48,12 +61,12 @@ class Number:
 class Difference:
     """One number of one model against the baseline's.
 
-    The standard error is √(a² + b²), that of unpaired numbers. Models that saw the same images are paired, and their
-    difference is usually surer than this says: the verdict is cautious.
+    Numbers count as unpaired. Models that saw the same images are paired, and their difference is usually surer than
+    this says: the verdict is cautious.
 
     >>> clear = Difference("entropy", "mean", "CB", Number(1.0, 0.3), Number(2.0, 0.4))
-    >>> clear.value, clear.error, clear.verdict
-    (1.0, 0.5, 'larger than the noise')
+    >>> clear.value, round(clear.half_width, 2), clear.verdict
+    (1.0, 0.98, 'larger than the noise')
     >>> Difference("entropy", "mean", "CB", Number(1.0), Number(2.0)).verdict
     'noise not known'
     """
@@ -63,6 +76,7 @@ class Difference:
     label: str
     baseline: Number
     number: Number
+    kind: str = ""
 
     @property
     def value(self) -> float:
@@ -70,32 +84,19 @@ class Difference:
         return self.number.value - self.baseline.value
 
     @property
-    def error(self) -> float:
-        """The standard error of the difference."""
-        return math.hypot(self.number.error, self.baseline.error)
-
-    @property
-    def freedom(self) -> float:
-        """Degrees of freedom after Welch and Satterthwaite."""
-        parts = sum(each.error**4 / each.freedom for each in (self.number, self.baseline))
-        return self.error**4 / parts if parts > 0 else math.inf
-
-    @property
     def half_width(self) -> float:
-        """Half the width of the 95 % interval: Student's where the error is from repeats, else the normal one."""
-        return quantile(self.freedom) * self.error
+        """Half the width of the 95 % interval: √(a² + b²) of the half widths of both numbers."""
+        return math.hypot(self.number.half_width, self.baseline.half_width)
 
     @property
     def strength(self) -> float:
         """How many half widths the difference is: above 1 it is larger than the noise; NaN where that is not known."""
-        return abs(self.value) / self.half_width if self.half_width > 0 else math.nan
+        return math.nan if self.verdict == UNKNOWN else abs(self.value) / self.half_width
 
     @property
     def verdict(self) -> str:
         """In words."""
-        if math.isnan(self.strength):
-            return "noise not known"
-        return "larger than the noise" if self.strength > 1 else "within the noise"
+        return verdict(self.value, self.number.half_width, self.baseline.half_width)
 
 
 def compare(section: Section) -> list[Difference]:
@@ -105,7 +106,7 @@ def compare(section: Section) -> list[Difference]:
         return []
     first, *others = tables
     return [
-        Difference(section.title, name, label, tables[first][name], tables[label][name])
+        Difference(section.title, name, label, tables[first][name], tables[label][name], section.kind)
         for label in others
         for name in tables[first]
         if name in tables[label]
@@ -116,7 +117,7 @@ def numbers(repeats: Sequence[Measurement]) -> dict[str, Number]:
     """The few numbers that stand for a measurement, those with known noise first, then single ones.
 
     Arrays stand for their mean over all axes, over epochs for the last one. Whole numbers, truth values and text are
-    labels or counts, and are left out, as is the `FRAME`.
+    labels or counts, and are left out, as are the `FRAME` and arrays that another number `STANDS_FOR`.
 
     >>> found = Measurement("loss", "a", {"nll": np.array([1.0, 3.0]), "edges": np.arange(2.0)},
     ...     {"nll": ("layer",), "edges": ("edge",)})
@@ -129,6 +130,8 @@ def numbers(repeats: Sequence[Measurement]) -> dict[str, Number]:
     eligible = [name for name in first.values if name not in aside and _is_finding(first, name)]
     found = {name: _number(repeats, name) for name in eligible}
     finite = {name: number for name, number in found.items() if math.isfinite(number.value)}
+    for name in [array for number in finite for array in STANDS_FOR.get(number, ())]:
+        finite.pop(name, None)
     order = sorted(finite, key=lambda name: (math.isnan(finite[name].error), np.ndim(first.values[name]) > 0))
     return {name: finite[name] for name in order[:MOST]}
 
@@ -138,7 +141,7 @@ def _number(repeats: Sequence[Measurement], name: str) -> Number:
     each = np.array([_collapse(repeat, name) for repeat in repeats if name in repeat.values])
     value, own = float(each.mean()), _own_error(repeats, name)
     spread = float(each.std(ddof=1) / math.sqrt(len(each))) if len(each) > 1 else math.nan
-    if spread > 0 and not own >= spread:
+    if spread > 0 and not NORMAL * own >= quantile(len(each) - 1) * spread:  # as the bars of figures show it
         return Number(value, spread, len(each) - 1)
     return Number(value, own)
 
@@ -188,5 +191,5 @@ def quantile(freedom: float) -> float:
     (1.96, 4.303)
     """
     if math.isinf(freedom):
-        return NormalDist().inv_cdf(0.975)
+        return NORMAL
     return student_quantile(0.975, max(1, int(freedom)))  # fewer degrees of freedom are the wider interval

@@ -99,29 +99,29 @@ def line(plot: Any, x: Sequence[Any], y: Any, name: str, index: int, *, error: A
     """A line with markers for the model of that index, with 95 % bars where standard errors are given."""
     import plotly.graph_objects as go
 
-    bars = None if error is None else {"type": "data", "array": 1.96 * np.asarray(error, dtype=float), "thickness": 1}
-    stroke = {"color": colour(index), "dash": DASHES[index % len(DASHES)], **style.pop("line", {})}
-    look = {"mode": "lines+markers", "marker": {"symbol": MARKERS[index % len(MARKERS)], "size": 7}, **style}
-    plot.add_trace(go.Scatter(x=list(x), y=_numbers(y), name=plain(name), line=stroke, error_y=bars, **look))
+    stroke = {"color": colour(index), "dash": dash(index), **style.pop("line", {})}
+    look = {"mode": "lines+markers", "marker": {"symbol": marker(index), "size": 7}, **style}
+    look.setdefault("error_y", _whiskers(error, thickness=1))
+    plot.add_trace(go.Scatter(x=list(x), y=_numbers(y), name=plain(name), line=stroke, **look))
 
 
-def band(plot: Any, x: Sequence[Any], low: Any, high: Any, index: int, **where: Any) -> None:
-    """The region between two curves, in the colour of the model of that index."""
+def band(plot: Any, x: Sequence[Any], low: Any, high: Any, index: int, *, name: str = "", **where: Any) -> None:
+    """The region between two curves, in the colour of the model of that index; saved as data where it has a name."""
     import plotly.graph_objects as go
 
     edge = [*_numbers(high), *_numbers(low)[::-1]]
     look = {"mode": "lines", "fill": "toself", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
     shade = _transparent(colour(index), 0.14)
-    plot.add_trace(go.Scatter(x=[*x, *list(x)[::-1]], y=edge, fillcolor=shade, **look), **where)
+    called = plain(name) or None
+    plot.add_trace(go.Scatter(x=[*x, *list(x)[::-1]], y=edge, name=called, fillcolor=shade, **look), **where)
 
 
 def bars(plot: Any, x: Sequence[Any], y: Any, name: str, index: int, *, error: Any = None, **style: Any) -> None:
     """Bars for the model of that index, with 95 % bars where standard errors are given."""
     import plotly.graph_objects as go
 
-    whiskers = None if error is None else {"type": "data", "array": 1.96 * np.asarray(error, dtype=float)}
-    look = {"marker_color": colour(index), **style}
-    plot.add_trace(go.Bar(x=list(x), y=_numbers(y), name=plain(name), error_y=whiskers, **look))
+    look = {"marker_color": colour(index), "error_y": _whiskers(error), **style}
+    plot.add_trace(go.Bar(x=list(x), y=_numbers(y), name=plain(name), **look))
 
 
 def heat_map(
@@ -151,6 +151,20 @@ def reference(plot: Any, x: Sequence[Any], y: Any, name: str, **where: Any) -> N
 def colour(index: int) -> str:
     """The colour of the model of that index."""
     return COLOURS[index % len(COLOURS)]
+
+
+def dash(index: int) -> str:
+    """The dash of the model of that index; shifted each time the colours begin again.
+
+    >>> dash(0), colour(6) == colour(0), dash(6)
+    ('solid', True, 'dash')
+    """
+    return DASHES[(index + index // len(COLOURS)) % len(DASHES)]
+
+
+def marker(index: int) -> str:
+    """The marker of the model of that index, shifted as its dash."""
+    return MARKERS[(index + index // len(COLOURS)) % len(MARKERS)]
 
 
 def plain(text: str) -> str:
@@ -194,6 +208,12 @@ def compared(values: Sequence[float], what: str, unit: str = "", *, digits: int 
 def _numbers(values: Any) -> list[float | None]:
     """Numbers as JSON knows them: what is not finite is a gap."""
     return [float(value) if np.isfinite(value) else None for value in np.asarray(values, dtype=float).ravel()]
+
+
+def _whiskers(error: Any, **look: Any) -> dict[str, Any] | None:
+    """Bars of 95 % for standard errors; none where nothing is known, which plotly would draw as an error of zero."""
+    half = 1.96 * np.asarray(np.nan if error is None else error, dtype=float)
+    return {"type": "data", "array": half, **look} if np.isfinite(half).any() else None
 
 
 def _transparent(hex_colour: str, share: float) -> str:

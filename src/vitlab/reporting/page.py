@@ -19,11 +19,12 @@ from vitlab.reporting.drawing import Figure, draw
 from vitlab.reporting.plot_data import to_json
 from vitlab.reporting.sections import PICTURES, Section, label_models, sort
 from vitlab.reporting.summary import summarise
+from vitlab.reporting.words import value_in_words
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
-#: The height of a figure that does not say its own, in pixels.
-HEIGHT = 420
+#: The height of a figure that does not say its own, and of HTML that is no figure, in pixels.
+HEIGHT, FRAGMENT = 420, 800
 
 
 def render(measurements: Sequence[Measurement], title: str) -> str:
@@ -42,7 +43,7 @@ def render(measurements: Sequence[Measurement], title: str) -> str:
         labels=labels,
         summary=summarise(list(labels.values()), sections, [each for found in differences for each in found]),
         sections=[_section(*each) for each in zip(sections, differences, strict=True)],
-        provenance=_provenance(measurements, labels),
+        provenance=_provenance(sections),
     )
 
 
@@ -55,7 +56,8 @@ def notebook(measurement: Measurement) -> str:
     labels = label_models([measurement])
     section = _section(sort([measurement], labels)[0], [])
     page = _fill("cell.html.j2", title=measurement.kind, labels=labels, section=section)
-    height = 100 + sum(figure["height"] + 110 for figure in section["figures"][:2])
+    shown = [FRAGMENT] if section["fragment"] else [figure["height"] + 110 for figure in section["figures"][:2]]
+    height = 100 + sum(shown)
     look = f"width:100%;height:{height}px;border:0"
     return f'<iframe sandbox="allow-scripts allow-downloads" style="{look}" srcdoc="{html.escape(page)}"></iframe>'
 
@@ -66,10 +68,9 @@ def _fill(template: str, **what: Any) -> str:
 
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     plotly, own = get_plotlyjs(), _scripts()
+    scripts = [plotly, own["csv.js"], own["page.js"]]
     page = environment.get_template(template)
-    return page.render(
-        policy=_policy([plotly, *own.values()]), plotly=plotly, script=own["page.js"], style=_text("page.css"), **what
-    )
+    return page.render(policy=_policy([plotly, *own.values()]), scripts=scripts, style=_text("page.css"), **what)
 
 
 def _section(section: Section, differences: Sequence[Difference]) -> dict[str, Any]:
@@ -86,7 +87,7 @@ def _section(section: Section, differences: Sequence[Difference]) -> dict[str, A
         "labels": list(tables),
         "rows": [
             {
-                "name": name.replace("_", " "),
+                "name": value_in_words(section.kind, name),
                 "cells": [_cell(tables[m].get(name), against.get((m, name))) for m in tables],
             }
             for name in names
@@ -112,12 +113,15 @@ def _drawn(section: Section) -> tuple[str, list[Figure], str]:
 def _figure(figure: Figure) -> dict[str, Any]:
     layout = figure.plot.to_plotly_json()["layout"]
     panels = sum(key.startswith(("xaxis", "scene", "polar")) for key in layout)
+    mosaic = "scaleanchor" in layout.get("yaxis", {})  # squares would shrink to stamps
+    spatial = any(key.startswith("scene") for key in layout)
     return {
         "finding": figure.finding,
         "paper": figure.paper,
         "plot": to_json(figure.plot),
         "height": int(layout.get("height") or HEIGHT),
-        "wide": panels > 2,
+        "wide": panels > 1 or mosaic,
+        "arrows": f"Left and right arrow keys: {'turn it' if spatial else 'go from point to point'}",
     }
 
 
@@ -134,17 +138,18 @@ def _cell(number: Number | None, difference: Difference | None) -> dict[str, str
     return cell
 
 
-def _provenance(measurements: Sequence[Measurement], labels: Mapping[str, str]) -> dict[str, Any]:
-    """What all measurements share once, then what each has of its own."""
-    notes = [{"settings": dict(m.settings), **m.provenance} for m in measurements]
+def _provenance(sections: Sequence[Section]) -> dict[str, Any]:
+    """What all measurements share once, then what each kind and model has of its own, its repeats together."""
+    found = [(section.title, each) for section in sections for each in section.averaged()]
+    notes = [{"settings": dict(each.settings), **each.provenance} for _, each in found]
     common = {key: said for key, said in notes[0].items() if all(key in n and n[key] == said for n in notes)}
     rows = [
         {
-            "kind": measurement.kind.replace("_", " "),
-            "label": labels[measurement.subject],
+            "kind": title,
+            "label": measurement.subject,
             "own": {key: _said(said) for key, said in note.items() if key not in common and said not in ({}, "", None)},
         }
-        for measurement, note in zip(measurements, notes, strict=True)
+        for (title, measurement), note in zip(found, notes, strict=True)
     ]
     return {"common": {key: _said(said) for key, said in common.items() if said not in ({}, "", None)}, "rows": rows}
 
@@ -153,6 +158,8 @@ def _said(value: Any) -> str:
     """A note of the provenance as text."""
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_said(each)}" for key, each in value.items())
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return ", ".join(dict.fromkeys(value))
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 

@@ -11,6 +11,8 @@ from functools import cache
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import OF_A_REPEAT, average, distinct
 from vitlab.core.statistics import student_quantile
+from vitlab.reporting.findings import NORMAL
+from vitlab.reporting.words import kind_in_words
 
 #: Kinds that are looked at: pictures and maps of single images, which have no mean and no difference.
 PICTURES = {"attention_maps", "attention_view"}
@@ -38,7 +40,7 @@ class Section:
     @property
     def title(self) -> str:
         """The kind in words, with the variant."""
-        words = self.kind.replace("_", " ")
+        words = kind_in_words(self.kind)
         return f"{words} ({self.variant})" if self.variant else words
 
     def averaged(self) -> list[Measurement]:
@@ -109,7 +111,7 @@ def _averaged(repeats: Sequence[Measurement]) -> Measurement:
 
 @cache
 def _widening(repeats: int) -> float:
-    return student_quantile(0.975, repeats - 1) / 1.96 if repeats > 1 else 1.0
+    return student_quantile(0.975, repeats - 1) / NORMAL if repeats > 1 else 1.0
 
 
 def _variants(measurements: Sequence[Measurement]) -> dict[str, list[Measurement]]:

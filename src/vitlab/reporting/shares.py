@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -52,6 +53,28 @@ def on_panel(index: int) -> dict[str, str]:
 def from_zero(plot: Any) -> None:
     """Axes of shares begin at 0, also where the symmetric whisker of a small one would pass it."""
     plot.update_yaxes(rangemode="tozero", minallowed=0, hoverformat=".2f")
+
+
+def tie(plot: Any, group: Sequence[int]) -> None:
+    """Panels get one scale along y: all follow the first, which follows none."""
+    for panel in group[1:]:
+        plot.layout[on_panel(panel)["yaxis"].replace("y", "yaxis")].matches = on_panel(group[0])["yaxis"]
+
+
+def only_bars_that_are_there(plot: Any) -> Any:
+    """The plot, with no word about 95 % bars along axes whose traces have none."""
+    for letter in "xy":
+        for axis in plot.select_xaxes() if letter == "x" else plot.select_yaxes():
+            own = axis.plotly_name.replace("axis", "")
+            traces = [trace for trace in plot.data if (trace[f"{letter}axis"] or letter) == own]
+            if axis.title.text and not any(_has_bars(trace[f"error_{letter}"]) for trace in traces):
+                axis.title.text = re.sub(r" \(bars:[^)]*\)", "", axis.title.text)
+    return plot
+
+
+def _has_bars(error: Any) -> bool:
+    array = None if error is None else error.array
+    return array is not None and bool(np.isfinite(np.asarray(array, dtype=float)).any())
 
 
 def told(

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from vitlab.core.measurement import Measurement
+from vitlab.reporting.accuracy import MODELS, accuracy, tells_accuracy
 from vitlab.reporting.comparison import Difference, Number, numbers
 from vitlab.reporting.sections import Section, data_set
+from vitlab.reporting.words import value_in_words
 
-#: How many findings the summary names.
+#: How many differences the summary names: it is to fit on one screen.
 FINDINGS = 5
 
 
@@ -42,21 +44,25 @@ def summarise(labels: Sequence[str], sections: Sequence[Section], differences: S
     """
     measurements = [m for section in sections for found in section.repeats.values() for m in found]
     facts = [_models(labels, len(sections)), *_data(measurements)]
+    right = accuracy(sections)
     if len(labels) == 1:
-        return Summary(facts, "Key numbers", _key_numbers(sections), [_noise(sections)])
-    foremost = strongest(differences)
-    caution = [*_count(differences), _noise(sections), *_different_data(sections)]
-    return Summary(facts, _heading(foremost), [sentence(each) for each in foremost], caution)
+        return Summary(facts, "Key numbers", [*right, *_key_numbers(sections)], [*_one_run(sections), _noise(sections)])
+    told_first = [each for each in differences if tells_accuracy(each.kind, each.name)]
+    foremost = strongest(each for each in differences if each not in told_first)
+    caution = [*_one_run(sections), *_count(differences), _noise(sections), *_different_data(sections)]
+    return Summary(facts, _heading([*told_first, *foremost]), [*right, *map(sentence, foremost)], caution)
 
 
 def strongest(differences: Iterable[Difference], count: int = FINDINGS) -> list[Difference]:
-    """The largest differences relative to their noise, one for each kind and model.
+    """The largest differences relative to their noise, one for each kind and model; of many models one for each kind.
 
     Where noise is not known, those follow that are largest relative to the baseline's number.
     """
+    ranked = sorted(differences, key=_rank, reverse=True)
+    many = len({each.label for each in ranked}) >= MODELS - 1
     best: dict[tuple[str, str], Difference] = {}
-    for each in sorted(differences, key=_rank, reverse=True):
-        best.setdefault((each.title, each.label), each)
+    for each in ranked:
+        best.setdefault((each.title, "" if many else each.label), each)
     return list(best.values())[:count]
 
 
@@ -67,7 +73,9 @@ def sentence(difference: Difference) -> str:
     "Entropy, mean: 3.85 for CB against the baseline's 3.7, +0.15 (95 %: +0.122 to +0.178), larger than the noise."
     """
     d = difference
-    told = f"{_of(d.title, d.name)}: {_short(d.number.value)} for {d.label} against the baseline's"
+    told = (
+        f"{_of(d.title, value_in_words(d.kind, d.name))}: {_short(d.number.value)} for {d.label} against the baseline's"
+    )
     told = f"{told} {_short(d.baseline.value)}, {d.value:+.3g}"
     if math.isnan(d.half_width):
         return f"{told}; noise not known."
@@ -88,7 +96,7 @@ def with_interval(number: Number) -> str:
 
 def _heading(foremost: Sequence[Difference]) -> str:
     if any(each.strength > 1 for each in foremost):
-        return "What differs most"
+        return "What differs most, relative to its noise"
     if all(math.isnan(each.strength) for each in foremost):
         return "Largest differences, noise not known"
     return "No difference is larger than its noise; the largest"
@@ -98,7 +106,18 @@ def _models(labels: Sequence[str], kinds: int) -> str:
     looked = f"{kinds} kind{'s' if kinds > 1 else ''} of measurement"
     if len(labels) == 1:
         return f"One model, {labels[0]}, and {looked}."
-    return f"{len(labels)} models and {looked}: {labels[0]} is the baseline, held against it {_and(labels[1:])}."
+    others = [*labels[1:]] if len(labels) <= 2 * MODELS else [*labels[1:MODELS], f"{len(labels) - MODELS} more"]
+    return f"{len(labels)} models and {looked}: {labels[0]} is the baseline, held against it {_and(others)}."
+
+
+def _one_run(sections: Sequence[Section]) -> list[str]:
+    """That no model was trained twice, as far as repeats show it."""
+    several = any(len(found) > 1 and not _parts(found) for section in sections for found in section.repeats.values())
+    if several:
+        return []
+    if max(len(section.repeats) for section in sections) == 1:
+        return ["One training run: another seed may differ by more."]
+    return ["One training run each: differences between models include the luck of the seed."]
 
 
 def _data(measurements: Sequence[Measurement]) -> list[str]:
@@ -123,7 +142,8 @@ def _key_numbers(sections: Sequence[Section]) -> list[str]:
     for section in sections:
         for repeats in section.repeats.values():
             table = numbers(repeats)
-            found += [(section.title, name, number) for name, number in list(table.items())[:1]]
+            first = [(name, number) for name, number in table.items() if not tells_accuracy(section.kind, name)][:1]
+            found += [(section.title, value_in_words(section.kind, name), number) for name, number in first]
     found.sort(key=lambda each: math.isnan(each[2].error))
     return [f"{_of(title, name)}: {with_interval(number)}." for title, name, number in found[: FINDINGS + 1]]
 
@@ -148,15 +168,17 @@ def _noise(sections: Sequence[Section]) -> str:
     repeats = [found for section in sections for found in section.repeats.values()]
     most = max(map(len, repeats))
     if most == 1:
-        return (
-            "One measurement of each: where intervals are given they are those of the images (normal, 95 %). "
-            "Another training seed may differ by more."
-        )
+        return "One measurement of each: where intervals are given they are those of the images (normal, 95 %)."
     again = [found for found in repeats if len(found) > 1]
-    parts = all(len({str(m.provenance.get("data")) for m in found}) == len(found) for found in again)
-    what = "parts of the images; another training seed may differ by more" if parts else "runs or seeds"
+    parts = all(map(_parts, again))
+    what = "parts of the images" if parts else "runs or seeds"
     own = "an instrument's own interval over images (normal) stands where it is wider or the only one"
     return f"Intervals at 95 % are Student's over up to {most} repeats ({what}); {own}."
+
+
+def _parts(repeats: Sequence[Measurement]) -> bool:
+    """Whether repeats are of other images, and so tell nothing of another training."""
+    return len({str(repeat.provenance.get("data")) for repeat in repeats}) == len(repeats)
 
 
 def _different_data(sections: Sequence[Section]) -> list[str]:
@@ -176,7 +198,7 @@ def _rank(difference: Difference) -> tuple[bool, float]:
 
 
 def _of(title: str, name: str) -> str:
-    return f"{title[:1].upper()}{title[1:]}, {name.replace('_', ' ')}"
+    return f"{title[:1].upper()}{title[1:]}, {name}"
 
 
 def _said(notes: Sequence[Mapping[str, object]], key: str) -> list[object]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from vitlab.core.errors import unknown
 from vitlab.corruptions import CORRUPTIONS
+from vitlab.corruptions.parameters import ParameterSet
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,23 @@ class Baseline:
         return float(np.mean([known[severity - 1] for severity in severities])) if known else float("nan")
 
 
-def choose(name: str | None, classes: int) -> Baseline | None:
-    """The baseline of that name; by default ImageNet's for a classifier of its 1000 classes, else none."""
-    name = name or ("imagenet" if classes == 1000 else "none")
+def resolve(name: str | None, classes: int, parameters: ParameterSet = "imagenet") -> str:
+    """The name of a baseline; None stands for the one whose classes and strengths of corruptions are the same, if any.
+
+    Args:
+        name: what the user wants.
+        classes: of the model.
+        parameters: the strengths: errors under others do not compare.
+
+    >>> resolve(None, 1000), resolve(None, 1000, "cifar"), resolve(None, 100, "cifar"), resolve("imagenet", 25, "cifar")
+    ('imagenet', 'none', 'cifar100', 'imagenet')
+    """
+    own = {(1000, "imagenet"): "imagenet", (10, "cifar"): "cifar10", (100, "cifar"): "cifar100"}
+    return name or own.get((classes, parameters), "none")
+
+
+def choose(name: str) -> Baseline | None:
+    """The baseline of that name, or nothing for `none`."""
     if name not in (*BASELINES, "none"):
         raise unknown("baseline", name, (*BASELINES, "none"))
     return BASELINES.get(name)

@@ -75,7 +75,7 @@ def measure(
     places = chosen(names, severities)
     who = _examinee(model, view, batch_size, processes)
     which = _which(who.classes)
-    errors = choose(baseline or which, who.classes)
+    errors = choose(baseline or which)
     folder = locate(root, ("CIFAR-10-C" if which == "cifar10" else "CIFAR-100-C",), _holds, TREE)
     there = [place for place in places if (folder / f"{place[0]}.npy").is_file()]
     if not there:

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Card, Measurement
 from vitlab.corruptions import CORRUPTIONS, EXTRA, corrupt
-from vitlab.corruptions.parameters import ParameterSet
-from vitlab.stress_tests.baselines import Baseline, choose
+from vitlab.corruptions.integers import integer
+from vitlab.corruptions.parameters import ParameterSet, choose_set
+from vitlab.stress_tests.baselines import Baseline, choose, resolve
 from vitlab.stress_tests.trial import Batch, Strain, accuracies, mean_and_error, put_on_trial, result
 
 CARD = Card(
@@ -70,9 +71,10 @@ def measure(
         names: corruptions, of the 15 or the 4 extra ones.
         severities: of 1 to 5.
         seed: any integer.
-        baseline: `imagenet`, `cifar10` or `cifar100`, AlexNet's errors there, or `none`. By default ImageNet's where
-            the model has 1000 classes, else none.
-        parameters: `imagenet` or `cifar`, strengths; by default by the size of the images.
+        baseline: `imagenet`, `cifar10` or `cifar100`, AlexNet's errors there, or `none`. By default the one of the
+            model's classes, where the strengths are the baseline's own: ImageNet's for 1000 classes with `imagenet`,
+            CIFAR's for 10 or 100 with `cifar`; else none.
+        parameters: `imagenet`, `cifar` or `imagecorruptions`, strengths; by default by the size of the images.
         images: use the first so many; all by default.
 
     Returns:
@@ -80,8 +82,10 @@ def measure(
         `relative_ce`, `relative_ce_error` (corruption), NaN without a baseline; `mean_accuracy`, over all corruptions
         and severities, `mce`, `relative_mce`, which are NaN unless all 15 corruptions ran at all 5 severities,
         `clean_accuracy`, each with its `…_error` (). Provenance says `partial: True` unless all 50,000 images ran
-        under all 15 × 5.
+        under all 15 × 5. Settings hold the baseline and the strengths that were used.
     """
+    if baseline is not None:
+        choose(baseline)  # a wrong name is told now, not after hours
     names, severities = _checked(names, severities)
     strains = [(f"{name} at {s}", _strain(name, s, seed, parameters)) for name in names for s in severities]
     outcome = put_on_trial(model, batches, "corruptions", strains, images)
@@ -90,10 +94,12 @@ def measure(
     values = accuracies(outcome, correct)
     values["error"] = 1 - values["accuracy"]
     values["mean_accuracy"], values["mean_accuracy_error"] = map(np.asarray, mean_and_error(correct.mean((0, 1))))
-    values |= _against(choose(baseline, outcome.classes), 1 - correct, 1 - outcome.clean, names, severities, whole)
-    settings = {"names": names, "severities": severities, "seed": seed, "baseline": baseline}
-    settings |= {"parameters": parameters, "images": images}
-    about = {**outcome.about, "partial": not whole or outcome.about["images"] != _FULL}
+    used = choose_set(outcome.size, parameters)
+    against = resolve(baseline, outcome.classes, used)
+    values |= _against(choose(against), 1 - correct, 1 - outcome.clean, names, severities, whole)
+    settings = {"names": names, "severities": severities, "seed": seed, "baseline": against}
+    settings |= {"parameters": used, "images": images}
+    about = {**outcome.about, "official_images": _FULL, "partial": not whole or outcome.about["images"] != _FULL}
     axes = {"corruption": names, "severity": severities}
     return result("corruptions", model, values, axes, settings, about)
 
@@ -134,7 +140,8 @@ def _strain(name: str, severity: int, seed: int, parameters: ParameterSet | None
 
 def _checked(names: str | Sequence[str], severities: int | Sequence[int]) -> tuple[tuple[str, ...], tuple[int, ...]]:
     chosen = (names,) if isinstance(names, str) else tuple(names)
-    levels = (severities,) if isinstance(severities, int) else tuple(severities)
+    given = severities if isinstance(severities, Iterable) else (severities,)
+    levels = tuple(integer("severity", level, "integers from 1 to 5") for level in given)
     for name in chosen:
         if name not in CORRUPTIONS + EXTRA:
             raise unknown("corruption", name, CORRUPTIONS + EXTRA)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Card, Measurement
 from vitlab.corruptions.randomness import Randomness
-from vitlab.stress_tests.trial import Batch, Strain, accuracies, put_on_trial, result
+from vitlab.stress_tests.trial import Batch, Strain, accuracies, each_once, put_on_trial, result
 
 CARD = Card(
     title="Accuracy drop against the frequency of noise",
@@ -78,7 +78,7 @@ def measure(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    frequencies: Sequence[float] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
+    frequencies: float | Sequence[float] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
     strength: float = 0.15,
     noise: Noise = "gaussian",
     ring: Ring = "square",
@@ -108,6 +108,7 @@ def measure(
     """
     settings: dict[str, Any] = {"strength": strength, "noise": noise, "ring": ring, "window": window}
     settings |= {"reading": reading, "clamp": clamp, "seed": seed}
+    frequencies = each_once("frequency_noise", "frequencies", frequencies)
     _check(frequencies, settings)
     strains = [(f"frequency {frequency} π", _strain(frequency, **settings)) for frequency in frequencies]
     outcome = put_on_trial(model, batches, "frequency_noise", strains, images)

@@ -24,7 +24,7 @@ from vitlab.data.robustness_sets import (
     spread,
     under_group,
 )
-from vitlab.stress_tests.baselines import choose
+from vitlab.stress_tests.baselines import choose, resolve
 from vitlab.stress_tests.corrupted_sets import SEVERITIES, axes_of, chosen, is_benchmark, summarise
 from vitlab.stress_tests.examination import examine, examinee, right
 from vitlab.stress_tests.mark_sheet import MarkSheet
@@ -82,7 +82,8 @@ def measure(
         images counted.
     """
     places = chosen(names, severities)
-    choose(baseline, 1000)  # a wrong name is told now, not after hours
+    against = resolve(baseline, 1000)
+    errors = choose(against)  # a wrong name is told now, not after hours
     folder = locate(root, ("ImageNet-C", "imagenet-c", "ImageNet_C"), _holds, TREE)
     there = {place: at for place in places if (at := _folder(folder, *place)) is not None}
     if not there:
@@ -96,9 +97,9 @@ def measure(
         lacking = missing_classes(whole, labels_1000())
         sheet.enter(place, part.names.tolist(), right(answers, part.labels), lost, lacking, part.fingerprint)
     few = not is_benchmark(places) or any(count != _OFFICIAL for count in sheet.counts().values())
-    told = {"names": names, "severities": severities, "baseline": baseline, "images": images}
+    told = {"names": names, "severities": severities, "baseline": against, "images": images}
     about = sheet.provenance(who, places, wordnet_ids(), few, official_images=_OFFICIAL, argmax="1000-way")
-    values = summarise(sheet.table(places), places, choose(baseline, 1000))
+    values = summarise(sheet.table(places), places, errors)
     return result("imagenet_c", who.model, values, axes_of(places), who.settings(**told), about)
 
 

@@ -120,7 +120,8 @@ def measure(
         rival = {name: mean_over_sets(row[None])[0] for name, row in zip(wanted, flips, strict=True)}
     values = _values(sheet.table(wanted), wanted, np.array([rival.get(name, np.nan) for name in wanted]))
     few = videos is not None or not set(PERTURBATIONS) <= set(wanted)
-    extra = {"argmax": "1000-way", "noise": "compared with the first frame", "others": "with the frame before"}
+    before = "with the frame before" if difficulty == 1 else f"with the frame {difficulty} before"
+    extra = {"argmax": "1000-way", "noise": "compared with the first frame", "others": before}
     about = sheet.provenance(who, wanted, [*labels_1000()], few, **extra)
     told = {"names": wanted, "reference": _said(reference), "difficulty": difficulty, "videos": videos}
     return result("imagenet_p", who.model, values, {"perturbation": wanted}, who.settings(**told), about)

@@ -1,6 +1,6 @@
 """Accuracy with part of the image hidden: a mask over the centre, or patches dropped at random.
 
-Shape legend: B batch, C channels, h w pixels, g cells along each side.
+Shape legend: B batch, C channels, h w pixels, p q cells along the sides.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from vitlab.adapters import describe
 from vitlab.adapters.wrappers import unwrap
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Card, Measurement
+from vitlab.corruptions.integers import integer
 from vitlab.corruptions.randomness import Randomness
-from vitlab.stress_tests.trial import Batch, Strain, accuracies, normalisation, put_on_trial, result
+from vitlab.stress_tests.trial import Batch, Strain, accuracies, each_once, normalisation, put_on_trial, result
 
 CARD = Card(
     title="Accuracy under a centre mask and under dropped patches",
@@ -26,6 +28,8 @@ CARD = Card(
 )
 
 Fill = Literal["zero", "black"]
+
+_GRID = (14, 14)
 
 
 def centre_mask(size: tuple[int, int], share: float) -> Tensor:
@@ -44,12 +48,12 @@ def centre_mask(size: tuple[int, int], share: float) -> Tensor:
 
 
 def drop_mask(draws: Tensor, ratio: float, size: tuple[int, int]) -> Tensor:
-    """The cells with the lowest draws, exactly round(ratio · g²) of them: a larger ratio hides what a smaller one does.
+    """The cells with the lowest draws, exactly round(ratio · p · q): a larger ratio hides what a smaller one does.
 
     Args:
-        draws: (B, g, g), one number for each cell.
+        draws: (B, p, q), one number for each cell; the first of two that are equal is the lower.
         ratio: the share of cells to drop.
-        size: (h, w); cells differ by a pixel where g does not divide them.
+        size: (h, w); cells differ by a pixel where p and q do not divide them.
 
     Returns:
         (B, h, w) bool, true where dropped.
@@ -58,10 +62,10 @@ def drop_mask(draws: Tensor, ratio: float, size: tuple[int, int]) -> Tensor:
     tensor([[[1, 1, 0, 0],
              [1, 1, 0, 0]]], dtype=torch.int32)
     """
-    grid = draws.shape[1]
-    ranks = draws.flatten(1).argsort(1).argsort(1).view_as(draws)
-    dropped = ranks < round(ratio * grid * grid)
-    rows, columns = (torch.arange(side, device=draws.device) * grid // side for side in size)
+    grid = draws.shape[1:]
+    ranks = draws.flatten(1).argsort(dim=1, stable=True).argsort(1).view_as(draws)
+    dropped = ranks < round(ratio * grid.numel())
+    rows, columns = (torch.arange(side, device=draws.device) * g // side for g, side in zip(grid, size, strict=True))
     return dropped[:, rows[:, None], columns]
 
 
@@ -69,9 +73,9 @@ def measure(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    centres: Sequence[float] = (0.5,),
-    ratios: Sequence[float] = (0.1, 0.3, 0.5, 0.7, 0.9),
-    grid: int = 14,
+    centres: float | Sequence[float] = (0.5,),
+    ratios: float | Sequence[float] = (0.1, 0.3, 0.5, 0.7, 0.9),
+    grid: int | tuple[int, int] | None = None,
     fill: Fill = "zero",
     seed: int = 0,
     images: int | None = None,
@@ -83,29 +87,46 @@ def measure(
         batches: yields (images, targets), in the same order each time: walked once for each condition.
         centres: shares of each side that the centre mask covers; one half is CB Table 8.
         ratios: shares of the patches to drop.
-        grid: patches along each side; 14 are patches of 16 × 16 at 224 × 224.
+        grid: patches along each side, or (rows, columns). By default the model's own, those of its first block: 14 for
+            patches of 16 × 16 at 224 × 224; 14 also for models of no known family. Models of different grids compare
+            only with one that is given.
         fill: `zero`, zeros as the model eats them, which is the mean colour; or `black`, pixels of zero.
         seed: of the patches that are dropped, with the index of the image.
         images: use the first so many; all by default.
 
     Returns:
         `accuracy`, `standard_error`, `drop`, `drop_error` (mask), `clean_accuracy`, `clean_error` (). Masks are named
-        `centre 0.5` or `patches 0.3`.
+        `centre 0.5` or `patches 0.3`. Settings hold the grid that was used.
     """
     if fill not in ("zero", "black"):
         raise unknown("fill", fill, ("zero", "black"))
-    shares = (*centres, *ratios)
-    if not shares or grid < 1 or not all(0 <= share <= 1 for share in shares):
+    centres, ratios = each_once("occlusion", "centres", centres), each_once("occlusion", "ratios", ratios)
+    shares, cells = (*centres, *ratios), _cells(model, grid)
+    if not shares or min(cells) < 1 or not all(0 <= share <= 1 for share in shares):
         raise VitlabError(f"occlusion got centres={centres}, ratios={ratios}, grid={grid}; give shares from 0 to 1")
     mean, _ = normalisation(unwrap(model), batches, "occlusion")
     colour = torch.tensor(mean if fill == "zero" else [0.0]).view(-1, 1, 1)
     strains = [(f"centre {share}", _centre(share, colour)) for share in centres]
-    strains += [(f"patches {ratio}", _patches(ratio, grid, seed, colour)) for ratio in ratios]
+    strains += [(f"patches {ratio}", _patches(ratio, cells, seed, colour)) for ratio in ratios]
     outcome = put_on_trial(model, batches, "occlusion", strains, images)
     axes = {"mask": [f"centre {share:g}" for share in centres] + [f"patches {ratio:g}" for ratio in ratios]}
-    settings = {"centres": tuple(centres), "ratios": tuple(ratios), "grid": grid, "fill": fill}
+    settings: dict[str, Any] = {"centres": centres, "ratios": ratios, "grid": cells, "fill": fill}
     settings |= {"seed": seed, "images": images}
     return result("occlusion", model, accuracies(outcome), axes, settings, outcome.about)
+
+
+def _cells(model: nn.Module, grid: Any) -> tuple[int, int]:
+    """Rows and columns of the patches to drop: as given, else those of the model's first block."""
+    if grid is not None:
+        rows, columns = grid if isinstance(grid, (tuple, list)) and len(grid) == 2 else (grid, grid)
+        return integer("grid", rows, "an integer, or (rows, columns)"), integer("grid", columns)
+    try:
+        first = describe(unwrap(model)).blocks[0]
+    except VitlabError:  # of no family that is known
+        return _GRID
+    place = next(iter(first.seams + first.taps), None)
+    layout = place.layout if place else first.mixer.queries
+    return layout.grid if layout else _GRID
 
 
 def _centre(share: float, colour: Tensor) -> Strain:
@@ -116,9 +137,9 @@ def _centre(share: float, colour: Tensor) -> Strain:
     return strain
 
 
-def _patches(ratio: float, grid: int, seed: int, colour: Tensor) -> Strain:
+def _patches(ratio: float, cells: tuple[int, int], seed: int, colour: Tensor) -> Strain:
     def strain(batch: Batch) -> Tensor:
-        draws = Randomness.of(seed, "patch_drop", 0, batch.indices, batch.pixels.device).uniform(grid, grid)
+        draws = Randomness.of(seed, "patch_drop", 0, batch.indices, batch.pixels.device).uniform(*cells)
         mask = drop_mask(draws, ratio, (batch.pixels.shape[2], batch.pixels.shape[3]))
         return torch.where(mask[:, None], colour.to(batch.pixels.device), batch.pixels)
 

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
+from vitlab.corruptions.integers import integer
 from vitlab.corruptions.randomness import Randomness
-from vitlab.stress_tests.trial import Batch, Strain, accuracies, put_on_trial, result
+from vitlab.stress_tests.trial import Batch, Strain, accuracies, each_once, put_on_trial, result
 
 CARD = Card(
     title="Accuracy with shuffled patches",
@@ -50,7 +51,7 @@ def measure(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    grids: Sequence[int] = (2, 4, 8),
+    grids: int | Sequence[int] = (2, 4, 8),
     seed: int = 0,
     images: int | None = None,
 ) -> Measurement:
@@ -66,17 +67,18 @@ def measure(
     Returns:
         `accuracy`, `standard_error`, `drop`, `drop_error` (grid), `clean_accuracy`, `clean_error` ().
     """
-    if not grids or not all(isinstance(grid, int) and grid >= 1 for grid in grids):
+    grids = tuple(integer("grids", grid) for grid in each_once("patch_shuffle", "grids", grids))
+    if not grids or min(grids) < 1:
         raise VitlabError(f"patch_shuffle got grids={grids}; give at least one integer of 1 or more")
     strains = [(f"{grid} x {grid} patches", _strain(grid, seed)) for grid in grids]
     outcome = put_on_trial(model, batches, "patch_shuffle", strains, images)
-    settings = {"grids": tuple(grids), "seed": seed, "images": images}
-    return result("patch_shuffle", model, accuracies(outcome), {"grid": tuple(grids)}, settings, outcome.about)
+    settings = {"grids": grids, "seed": seed, "images": images}
+    return result("patch_shuffle", model, accuracies(outcome), {"grid": grids}, settings, outcome.about)
 
 
 def _strain(grid: int, seed: int) -> Strain:
     def strain(batch: Batch) -> Tensor:
         draws = Randomness.of(seed, "patch_shuffle", grid, batch.indices, batch.pixels.device).uniform(grid * grid)
-        return shuffle(batch.pixels, draws.argsort(1))
+        return shuffle(batch.pixels, draws.argsort(dim=1, stable=True))
 
     return strain

@@ -113,6 +113,8 @@ def measure(
     runs = (5 if suite == "context_broadcasting" else 1) if runs is None else runs
     if runs < 1 or photons < 1:
         raise VitlabError(f"{_WHO} got runs={runs} and photons={photons}; give at least 1 of each")
+    if severities is not None and suite != "cityscapes_c":
+        raise VitlabError(f"severities={severities} and suite={suite!r}: only cityscapes_c has severities")
     if isinstance(batches, Mapping) != (suite == "by_condition"):
         given = type(batches).__name__
         raise VitlabError(
@@ -132,8 +134,6 @@ def measure(
 def _conditions(suite: Suite, severities: Sequence[int] | None, photons: int) -> list[Condition]:
     if suite == "cityscapes_c":
         return cityscapes_c(severities)
-    if severities is not None:
-        raise VitlabError(f"severities={severities} and suite={suite!r}: only cityscapes_c has severities")
     return context_broadcasting(photons) if suite == "context_broadcasting" else []
 
 

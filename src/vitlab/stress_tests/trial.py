@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -53,12 +54,14 @@ class Outcome:
         clean: (n,) 1.0 where the untouched image is classified as its label, else 0.0.
         strained: (S, n) the same under each strain.
         classes: K.
+        size: (h, w) of the images.
         about: provenance.
     """
 
     clean: np.ndarray
     strained: np.ndarray
     classes: int
+    size: tuple[int, int]
     about: Mapping[str, Any]
 
 
@@ -95,7 +98,8 @@ def put_on_trial(
             found.append(step(name, 1 + len(strains), partial(_classified, pixels, strain, who)))
     correct = np.stack([each["correct"] for each in found])
     about = provenance(device=str(device), images=correct.shape[1], data=getattr(batches, "fingerprint", ""))
-    return Outcome(correct[0], correct[1:], int(found[0]["classes"]), about)
+    h, w = next(iter(walk()))[0].shape[-2:]
+    return Outcome(correct[0], correct[1:], int(found[0]["classes"]), (h, w), about)
 
 
 def mean_and_error(each: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -129,6 +133,18 @@ def accuracies(outcome: Outcome, strained: np.ndarray | None = None) -> dict[str
     for name, error, each in found:
         values[name], values[error] = (np.asarray(value) for value in mean_and_error(each))
     return values
+
+
+def each_once(who: str, what: str, given: Any) -> tuple[Any, ...]:
+    """One number, or several and no two the same, as a tuple.
+
+    >>> each_once("occlusion", "ratios", 0.5), each_once("occlusion", "ratios", [0.5, 1])
+    ((0.5,), (0.5, 1))
+    """
+    several = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
+    if not all(isinstance(each, Real) for each in several) or len({*several}) < len(several):
+        raise VitlabError(f"{who} got {what}={given!r}; give a number, or several, each once")
+    return several
 
 
 def result(

@@ -82,9 +82,9 @@ def test_the_finding_says_which_way(make, figure: int, less: str, more: str) -> 
         less, more = more, less
     low, high = make("low", level=0.3), make("high", level=0.7)
     kind = low.kind
-    assert draw(kind, [high, low])[figure].finding.endswith(f" {less})")
-    assert draw(kind, [low, high])[figure].finding.endswith(f" {more})")
-    assert draw(kind, [low, replace(low, subject="again")])[figure].finding.endswith("(the same)")
+    assert draw(kind, [high, low])[figure].finding.endswith(f" {less}); noise not known")
+    assert draw(kind, [low, high])[figure].finding.endswith(f" {more}); noise not known")
+    assert draw(kind, [low, replace(low, subject="again")])[figure].finding.endswith("(the same); noise not known")
 
 
 def test_deep_half_is_the_second_half_of_the_layers() -> None:
@@ -141,7 +141,9 @@ def test_stability_by_layer_is_the_share_of_maps_over_heads() -> None:
 def test_stability_names_the_least_stable_layer() -> None:
     found = looks.stability("a")
     found.values["mean"][2] = 0.01
-    assert "layer 3 of a: a mean likeness of 0.010" in draw(found.kind, [found])[2].finding
+    assert "layer 3 of a: a mean likeness of 0.010, noise not known there" in draw(found.kind, [found])[2].finding
+    sure = with_value(found, mean_error=np.full((4, 3), 0.01))
+    assert "a mean likeness of 0.010 ± 0.02 there" in draw(found.kind, [sure])[2].finding
 
 
 def test_matrices_of_heads_are_tiles() -> None:
@@ -157,7 +159,11 @@ def test_the_two_heads_most_alike_are_found() -> None:
     found = looks.diversity("a", depth=3, heads=4, level=0.2)
     found.values["head_pairs"][1, 1, 3] = found.values["head_pairs"][1, 3, 1] = 0.9
     said = draw(found.kind, [found])[1].finding
-    assert said == "The two heads most alike: 2 and 4 in layer 2 of a, similarity 0.900"
+    assert said == "The two heads most alike: 2 and 4 in layer 2 of a, similarity 0.900, noise not known"
+    doubt = {"head_pairs_error": np.full((3, 4, 4), 0.01)}
+    dims = {**found.dims, "head_pairs_error": found.dims["head_pairs"]}
+    sure = replace(found, values={**found.values, **doubt}, dims=dims)
+    assert draw(found.kind, [sure])[1].finding.endswith("similarity 0.900 ± 0.02")
 
 
 def test_local_heads_are_counted() -> None:
@@ -210,9 +216,9 @@ def test_whole_maps_are_averaged_down() -> None:
 def test_attention_on_one_key_spreads_over_one() -> None:
     found = looks.maps("a", depth=1, heads=1)
     found.values["blocks.0"][:] = np.eye(13)
-    assert draw(found.kind, [found])[1].finding.endswith(": 1.00")
+    assert draw(found.kind, [found])[1].finding.endswith(": 1.00, noise not known")
     found.values["blocks.0"][:] = 1 / 13
-    assert draw(found.kind, [found])[1].finding.endswith(": 13.0")
+    assert draw(found.kind, [found])[1].finding.endswith(": 13.0, noise not known")
 
 
 def test_softmax_is_steepest_on_the_diagonal() -> None:
@@ -268,3 +274,12 @@ def test_shrunk_is_the_mean_of_blocks(rows: int, columns: int, most: int) -> Non
 def test_names_and_numbers_are_cut_to_size() -> None:
     assert len(short("x" * 100, 21)) == 21 and short("abc") == "abc"
     assert rounded(np.array([[0.123456, np.nan]])).tolist()[0][0] == 0.1235
+
+
+def test_what_the_papers_do_not_draw_is_called_after_them() -> None:
+    assert [figure.paper for figure in draw("attention_distance", [looks.distance()])] == [
+        "CB Fig. 7b",
+        "after CB Fig. 7b",
+    ]
+    papers = [figure.paper for figure in draw("attention_entropy", [looks.entropy()])]
+    assert papers == ["CB Fig. 4", "after CB Fig. 4", "CB Fig. 7a"]

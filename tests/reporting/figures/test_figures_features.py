@@ -113,8 +113,17 @@ def test_the_frequency_that_is_called_1_is_named() -> None:
 
 def test_the_spectrum_says_where_the_last_block_ends() -> None:
     low, high = looks.fourier("low", level=0.9), looks.fourier("high", level=0.1)
-    assert draw(low.kind, [high, low])[1].finding.endswith("lower)")
-    assert draw(low.kind, [low, high])[1].finding.endswith("higher)")
+    assert draw(low.kind, [high, low])[1].finding.endswith("lower); noise not known")
+    assert draw(low.kind, [low, high])[1].finding.endswith("higher); noise not known")
+    sure = [
+        replace(
+            m,
+            values={**m.values, "high_error": np.full(m.values["high"].shape, 9.0)},
+            dims={**m.dims, "high_error": m.dims["high"]},
+        )
+        for m in (low, high)
+    ]
+    assert draw(low.kind, sure)[1].finding.endswith("higher, within the noise)")
 
 
 def test_cka_is_a_square_from_0_to_1() -> None:
@@ -129,8 +138,8 @@ def test_cka_is_a_square_from_0_to_1() -> None:
 
 def test_cka_is_compared_both_ways_and_large_ones_are_averaged_down() -> None:
     low, high = looks.cka("low", level=0.3), looks.cka("high", level=0.9)
-    assert draw(low.kind, [high, low])[0].finding.endswith("lower)")
-    assert draw(low.kind, [low, high])[0].finding.endswith("higher)")
+    assert draw(low.kind, [high, low])[0].finding.endswith("lower); noise not known")
+    assert draw(low.kind, [low, high])[0].finding.endswith("higher); noise not known")
     assert np.shape(draw(low.kind, [looks.cka(depth=200)])[0].plot.data[0].z) == (64, 64)
 
 
@@ -148,11 +157,13 @@ def test_lesions_are_points_with_95_percent_bars_by_kind() -> None:
 def test_lesions_name_the_unit_missed_most() -> None:
     found = looks.lesion("a", level=0.5)
     accuracy, loss = draw(found.kind, [found])
-    assert accuracy.finding == "The unit whose removal costs most: blocks.0 MSA in a (-50 ± 3.9 points)"
-    assert loss.finding == "The unit whose removal costs most: blocks.0 MSA in a (+1 ± 0.2 nats)"
+    assert accuracy.finding == "The unit whose removal costs most: MSA of block 1 in a (-50 ± 3.9 points, worst of 8)"
+    assert loss.finding == "The unit whose removal costs most: MSA of block 1 in a (+1 ± 0.2 nats, worst of 8)"
     small = draw(found.kind, [looks.lesion("a", level=0.01)])[0].finding
-    assert "-1 ± 3.9 points, within the noise" in small
+    assert "-1 ± 3.9 points, within the noise, worst of 8" in small
     assert draw(found.kind, [looks.lesion("a", level=-0.5)])[0].finding.endswith(": none in a")
+    found.values["change"][:] = np.nan
+    assert draw(found.kind, [found])[0].finding.endswith(": not known in a")
 
 
 def test_stages_are_parted() -> None:
@@ -187,3 +198,12 @@ def test_the_weight_reached_most_is_named() -> None:
     assert drawn.finding.startswith("fc2.weight of block 3 is reached most") and "Mid of a has 90.0 %" in drawn.finding
     middle = np.array(drawn.plot.data[1].z, dtype=float)
     assert middle[1, 2] == pytest.approx(90) and np.isnan(middle[1, 0])
+
+
+@pytest.mark.parametrize("make", [looks.lesion, looks.fourier, looks.overfocus, looks.reach])
+def test_no_axis_follows_itself(make) -> None:
+    for figure in draw(make().kind, [make(name) for name in "abc"]):
+        axes = {axis.plotly_name.replace("axis", ""): axis.matches for axis in figure.plot.select_yaxes()}
+        assert all(axes.get(of) is None for of in axes.values() if of) and axes.get("y") is None
+    scales = [axis.matches for axis in draw("lesion", [looks.lesion(name) for name in "abc"])[0].plot.select_yaxes()]
+    assert scales == [None, "y", "y"]

@@ -124,7 +124,7 @@ def test_the_learning_rate_has_a_figure_of_its_own_where_it_was_kept() -> None:
 def test_training_without_accuracy_tells_of_the_loss() -> None:
     values = {"train_loss": np.array([3.0, 2.5])}
     (figure,) = draw("training", [Measurement("training", "a", values, {"train_loss": ("epoch",)})])
-    assert figure.finding == "Training loss after the last epoch: 2.50 nats"
+    assert figure.finding == "Training loss after the last epoch: 2.50 nats, noise not known"
 
 
 def test_train_fit_is_a_point_between_its_intervals() -> None:
@@ -265,3 +265,39 @@ def test_trajectory_in_degrees_down_to_the_origin() -> None:
     assert figure.plot.layout.polar.sector == (0, 180)
     assert "(60 wider)" in figure.finding
     assert "(60 narrower)" in draw("trajectory", [trajectory("b", 120.0), trajectory("a")])[0].finding
+
+
+def test_the_hessian_says_how_little_of_the_spectrum_it_is() -> None:
+    spectrum, bars = draw("hessian_spectrum", [hessian_spectrum("a", [[-1.0, 2.0, 3.0]])])
+    assert spectrum.finding.startswith("Negative eigenvalues (NEP) of the 3 largest by size, 1 mini-batch: 33.3 %")
+    assert bars.finding.endswith("1 mini-batch: 2.50, noise not known")
+    assert [axis.title.text for axis in bars.plot.select_yaxes()] == ["NEP, %", "APE"]
+    _, known = draw("hessian_spectrum", [hessian_spectrum("a")])
+    assert "of the 2 largest by size, 2 mini-batches" in known.finding
+    assert [axis.title.text for axis in known.plot.select_yaxes()] == ["NEP, % (bars: 95 %)", "APE (bars: 95 %)"]
+
+
+@pytest.mark.parametrize("values", [(-1.3, 2.0), (-1.3, -1.4, 90.0), (-1e-3, -5.0, 7.0), (1.0, 2.0)])
+def test_both_sides_of_the_spectrum_have_ticks_inside(values: tuple[float, ...]) -> None:
+    spectrum, _ = draw("hessian_spectrum", [hessian_spectrum("a", [values])])
+    for axis, trace in zip(spectrum.plot.select_xaxes(), traces(spectrum), strict=True):
+        inside = [tick for tick in axis.tickvals if trace["x"][0] <= tick <= trace["x"][-1]]
+        assert len(inside) >= 2 and len(axis.ticktext) == len(axis.tickvals)
+
+
+def test_planes_without_a_finite_loss_are_left_out() -> None:
+    whole = loss_landscape("a")
+    empty = Measurement(
+        "loss_landscape", "b", {n: np.full_like(v, np.nan) for n, v in whole.values.items()}, whole.dims, whole.axes
+    )
+    surface, contour, _ = draw("loss_landscape", [empty, whole])
+    assert [trace["name"] for trace in traces(surface)] == ["a"] == [trace["name"] for trace in traces(contour)]
+    assert "not known for b" in surface.finding and draw("loss_landscape", [empty]) == []
+
+
+def test_training_is_told_at_the_last_epoch_that_was_tested() -> None:
+    found = training("a", 3, lr=np.array([np.nan, 0.1, 0.05]))
+    found.values["top1"][-1] = np.nan
+    figure, rate = draw("training", [found])
+    assert figure.paper == "CB Fig. S11" and ": 37.5 %" in figure.finding
+    assert rate.finding == "Highest learning rate: 0.100"

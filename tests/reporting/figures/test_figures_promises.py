@@ -90,3 +90,16 @@ def test_standard_errors_of_repeats_are_taken(kind: str) -> None:
     dims = {**plain.dims, **{f"{name}_error": plain.dims[name] for name in floats}}
     given = replace(plain, values={**plain.values, **errors}, dims=dims)
     check(draw(kind, [given, replace(given, subject="b")]))
+
+
+@each_kind
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_nothing_known(kind: str) -> None:
+    """Titles and panels say so, and no NaN is printed."""
+    whole = LOOKS[kind]("a")
+    values = {n: np.full_like(v, np.nan) if np.asarray(v).dtype.kind == "f" else v for n, v in whole.values.items()}
+    empty = replace(whole, values=values)
+    for given in ([empty], [replace(whole, subject="b"), empty]):
+        for figure in draw(kind, given):
+            assert not re.search(r"[\b+-](nan|inf)|\b(nan|inf)", figure.finding), figure.finding
+            assert "nan" not in " ".join(str(note.text) for note in figure.plot.layout.annotations)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,22 @@ def test_without_a_baseline_bars_are_mean_errors() -> None:
     assert f"errs most under {worst}" in draw("corruptions", [one])[1].finding
 
 
+@pytest.mark.parametrize(
+    ("abouts", "said"),
+    [
+        ([{"images": 64, "partial": True}], "; on 64 images, not the full 50,000"),
+        ([{"images": 1024, "partial": True}] * 2, "; on 1,024 images, not the full 50,000"),
+        ([{"images": 50, "partial": True, "official_images": 10_000}, {}], "; on 50 images, not the full 10,000"),
+        ([{"images": 50_000, "partial": False}], ""),
+        ([{}], ""),
+    ],
+)
+def test_a_part_of_the_images_is_called_that(abouts: list[dict[str, Any]], said: str) -> None:
+    models = [make("corruptions", f"model {i}", 0.01 * i) for i in range(len(abouts))]
+    told = [replace(model, provenance=about) for model, about in zip(models, abouts, strict=True)]
+    assert draw("corruptions", told)[0].finding == draw("corruptions", models)[0].finding + said
+
+
 def test_models_with_other_corruptions_stand_on_the_same_rows() -> None:
     one = make("corruptions", "a")
     few = Measurement(
@@ -178,7 +195,7 @@ def test_curves_begin_with_the_untouched_images() -> None:
 def test_findings_are_about_the_strongest_strain_that_all_share() -> None:
     one = make("adversarial", "a")
     said = draw("adversarial", [one])[0].finding
-    assert said == f"Accuracy under PGD at ε = 4/255: {100 * one.values['accuracy'][1, 0]:.1f} %"
+    assert said == f"Accuracy under PGD at ε = 4/255: {100 * one.values['accuracy'][1, 0]:.1f} % ± 2"
     other = Measurement(
         "adversarial",
         "b",
@@ -227,7 +244,7 @@ def test_a_part_of_a_set_is_said_to_be_one() -> None:
 def test_flips_are_rates_where_the_reference_is_known() -> None:
     (figure,) = draw("imagenet_p", [make("imagenet_p")])
     (bar,) = traces(figure)
-    assert bar["x"] == ["mFR", "gaussian noise", "tilt"] and figure.finding == "mFR: 60.0 %"
+    assert bar["x"] == ["mFR", "gaussian noise", "tilt"] and figure.finding == "mFR: 60.0 % ± 0.2"
     np.testing.assert_allclose(bar["y"], [60, 50, 70])
     np.testing.assert_allclose(bar["error_y"]["array"], [0.196, 1.96, 1.96])
     unknown = make("imagenet_p", "b", flip_rate=np.full(2, np.nan), mfr=np.asarray(np.nan))
@@ -256,3 +273,34 @@ def test_many_strengths_are_drawn_by_corruption() -> None:
     many = Measurement("segmentation_corruptions", "a", values, dims, {"condition": names, "corruption": ("fog",)})
     (bar,) = traces(draw("segmentation_corruptions", [many])[0])
     assert bar["x"] == ["fog"] and bar["y"] == [40.0]
+
+
+def test_who_has_no_accuracy_can_lose_none() -> None:
+    near_chance = make("frequency_noise", "b", clean_accuracy=np.asarray(0.2))
+    said = draw("frequency_noise", [make("frequency_noise", "a"), near_chance])[0].finding
+    assert said.endswith("; accuracy without noise: 70.0 % for a, 20.0 % for b (50.0 points lower)")
+
+
+def test_only_fgsm_is_after_the_paper() -> None:
+    one = make("adversarial")
+    assert draw("adversarial", [one])[0].paper == "after CB Table 8 (FGSM; its ε is not given)"
+    other = Measurement(one.kind, "a", one.values, one.dims, {**one.axes, "attack": ("cw", "pgd")})
+    assert draw("adversarial", [other])[0].paper == ""
+
+
+def test_the_hardest_corruption_has_its_noise() -> None:
+    missing = {name: np.full(shape, np.nan) for name, shape in {"ce": (3,), "mce": ()}.items()}
+    one = make("corruptions", "a", accuracy=np.full((3, 5), 0.4), error=np.full((3, 5), 0.6), **missing)
+    assert "(60.0 ± 2 %)" in draw("corruptions", [one])[1].finding
+    unknown = make("corruptions", "a", standard_error=np.full((3, 5), np.nan), **missing)
+    figure = draw("corruptions", [unknown])[1]
+    assert figure.finding.endswith("; noise not known") and len(figure.plot.layout.yaxis.title.text) < 30
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bars_are_promised_only_where_there_are_some(kind: str) -> None:
+    doubts = {
+        n: np.full(np.shape(v), np.nan) for n, v in make(kind).values.items() if n.endswith(("_error", "_interval"))
+    }
+    assert "(bars" not in "".join(figure.plot.to_json() for figure in draw(kind, [make(kind, **doubts)]))
+    assert "(bars" in "".join(figure.plot.to_json() for figure in draw(kind, [make(kind)]))

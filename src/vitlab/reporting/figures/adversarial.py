@@ -1,4 +1,4 @@
-"""Accuracy against the radius of an attack, one panel an attack; FGSM at 1/255 is CB Table 8."""
+"""Accuracy against the radius of an attack, one panel an attack (after CB Table 8, which has FGSM)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from vitlab.reporting.shares import (
     from_untouched,
     from_zero,
     on_panel,
+    only_bars_that_are_there,
     percent,
     percent_error,
     told,
@@ -36,7 +37,8 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
                 group = {"legendgroup": str(index), "showlegend": panel == 0, "cliponaxis": False, **on_panel(panel)}
                 line(plot, x, y, measurement.subject, index, error=error, **group)
     from_zero(plot)
-    return [Figure(_finding(measurements), "CB Table 8 (FGSM)", plot)]
+    paper = "after CB Table 8 (FGSM; its ε is not given)" if "fgsm" in attacks else ""
+    return [Figure(_finding(measurements), paper, only_bars_that_are_there(plot))]
 
 
 def _finding(measurements: Sequence[Measurement]) -> str:

@@ -1,4 +1,4 @@
-"""How far tokens attend, by depth: the paper's mean over pairs (CB Fig. 7b), and how far a query looks."""
+"""How far tokens attend, by depth: the paper's mean over pairs (CB Fig. 7b), and how far a query looks (ours)."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
         looks = curves(measurements, "attended", "distance, image sides (dots: heads)")
         bounds(looks, measurements, "uniform", "uniform attention")
         said = deep_half_finding(measurements, "attended", "How far a query looks", "sides", words=_WORDS)
-        figures.append(Figure(said, "CB Fig. 7b", looks))
+        figures.append(Figure(said, "after CB Fig. 7b", looks))
     return figures

@@ -9,7 +9,7 @@ import numpy as np
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.by_depth import curves, deep_half_finding, known
 from vitlab.reporting.drawing import Figure
-from vitlab.reporting.findings import finding
+from vitlab.reporting.findings import NORMAL, finding, spread
 from vitlab.reporting.mosaic import mosaic, tile
 from vitlab.reporting.panels import panels, short
 
@@ -58,17 +58,20 @@ def _matrix(plot: object, pairs: np.ndarray, row: int, column: int, name: str) -
 
 
 def _most_alike(measurements: Sequence[Measurement]) -> str:
-    best = (-np.inf, 0, 0, 0, "")
+    best = (-np.inf, 0, 0, 0, "", np.nan)
     for measurement in measurements:
         pairs = np.array(measurement.values["head_pairs"], dtype=float)
         pairs[:, ~np.triu(np.ones(pairs.shape[1:], dtype=bool), 1)] = np.nan
         if np.isfinite(pairs).any():
             layer, i, j = (int(place) for place in np.unravel_index(int(np.nanargmax(pairs)), pairs.shape))
-            best = max(best, (float(pairs[layer, i, j]), layer, i, j, measurement.subject))
-    value, layer, i, j, subject = best
+            error = measurement.values.get("head_pairs_error")
+            half = np.nan if error is None else NORMAL * float(error[layer, i, j])
+            best = max(best, (float(pairs[layer, i, j]), layer, i, j, measurement.subject, half))
+    value, layer, i, j, subject, half = best
     if not subject:
         return "Each layer has one head, which is like no other"
-    return f"The two heads most alike: {i + 1} and {j + 1} in layer {layer + 1} of {subject}, similarity {value:.3f}"
+    where = f"{i + 1} and {j + 1} in layer {layer + 1} of {subject}"
+    return f"The two heads most alike: {where}, similarity {value:.3f}{spread(half)}"
 
 
 def _local(measurements: Sequence[Measurement]) -> Figure:

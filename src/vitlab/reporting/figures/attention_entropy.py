@@ -17,7 +17,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     bounds(plot, measurements, "bound", "log N, uniform attention")
     figures = [Figure(deep_half_finding(measurements, "mean", "Attention entropy", "nats"), "CB Fig. 4", plot)]
     for name, what, y, paper in (
-        ("normalised", "Entropy as a share of its bound", "entropy / log N (dots: heads)", "CB Fig. 4"),
+        ("normalised", "Entropy as a share of its bound", "entropy / log N (dots: heads)", "after CB Fig. 4"),
         ("class_row", "Entropy of the class token's attention", "entropy, nats (dots: heads)", "CB Fig. 7a"),
     ):
         if any(known(measurement, name) for measurement in measurements):

@@ -85,7 +85,8 @@ def _whole(found: Sequence[Maps]) -> Figure:
 
 def _tiles(rows: Sequence[tuple[str, Maps, list[np.ndarray]]], x: str) -> object:
     values = np.concatenate([np.ravel(one) for _, _, tiles in rows for one in tiles])
-    high = float(np.nanpercentile(values, _BRIGHTEST)) or float(np.nanmax(values)) or 1.0
+    values = values[np.isfinite(values)]
+    high = (float(np.percentile(values, _BRIGHTEST)) or float(values.max()) or 1.0) if values.size else 1.0
     widest = max((maps for _, maps, _ in rows), key=lambda maps: len(maps.heads))
     columns = _head_names(widest)
     plot = mosaic([name for name, _, _ in rows], columns, x, "attention weight", 0, high)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.by_depth import curves, deep_half_finding, known, mean
+from vitlab.reporting.by_depth import curves, deep_half_finding, error_by_layer, known, mean
 from vitlab.reporting.drawing import Figure, band, empty_plot, heat_map, labels, line, plain
-from vitlab.reporting.findings import finding
+from vitlab.reporting.findings import NORMAL, finding, spread
 from vitlab.reporting.panels import panels, rounded
 from vitlab.reporting.shares import on_panel
 
@@ -71,7 +71,8 @@ def _by_layer(measurements: Sequence[Measurement]) -> Figure:
     plot.update_xaxes(range=[_lowest(measurements, "histogram"), 1])
     spreads = [_spread(measurement, table) for measurement, table in zip(measurements, tables, strict=True)]
     least = min(spreads, key=lambda found: found[0])
-    said = f"Attention is least stable in layer {least[1]} of {least[2]}: a mean likeness of {least[0]:.3f} there"
+    there = f"a mean likeness of {least[0]:.3f}{spread(least[3])} there"
+    said = f"Attention is least stable in layer {least[1]} of {least[2]}: {there}"
     return Figure(said, _PAPER, plot)
 
 
@@ -93,11 +94,13 @@ def _shares(measurement: Measurement) -> np.ndarray:
     return shares
 
 
-def _spread(measurement: Measurement, table: np.ndarray) -> tuple[float, int, str]:
-    """The lowest mean likeness of a layer, that layer, and the model."""
+def _spread(measurement: Measurement, table: np.ndarray) -> tuple[float, int, str, float]:
+    """The lowest mean likeness of a layer, that layer, the model, and half the 95 % interval."""
     centres = np.array(labels(measurement, "histogram", 2), dtype=float)
     means = (table * centres).sum(1) / table.sum(1)
     if known(measurement, "mean"):
         means = np.array([mean(row) for row in np.asarray(measurement.values["mean"], dtype=float)])
     layer = int(np.nanargmin(means))
-    return float(means[layer]), layer + 1, measurement.subject
+    errors = error_by_layer(measurement, "mean")
+    half = float("nan") if errors is None else NORMAL * float(errors[layer])
+    return float(means[layer]), layer + 1, measurement.subject, half

@@ -9,8 +9,20 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import SEQUENTIAL, Figure, bars, empty_plot, plain
+from vitlab.reporting.findings import NORMAL, UNKNOWN, spread
 from vitlab.reporting.panels import panels
-from vitlab.reporting.shares import aligned, from_zero, on_panel, percent, percent_error, told, union
+from vitlab.reporting.shares import (
+    aligned,
+    from_zero,
+    on_panel,
+    only_bars_that_are_there,
+    percent,
+    percent_error,
+    told,
+    union,
+)
+
+_FULL = 50_000  # images of ImageNet-C, for measurements that do not say how many there are
 
 #: Where the papers print what is drawn, by kind.
 _PAPERS = {"cifar_c": "HDVW Fig. 12b", "imagenet_c": "TAPADL Tables 2 and 3; HDVW Fig. E.1"}
@@ -47,14 +59,14 @@ def _table(measurements: Sequence[Measurement]) -> Any:
 
 def _by_corruption(measurements: Sequence[Measurement]) -> Any:
     against = _has_baseline(measurements)
-    y = "CE, % of AlexNet's error" if against else "error, %, mean over severities"
+    y = "CE, %" if against else "mean error, %"
     plot = empty_plot("", f"{y} (bars: 95 %)")
     for index, measurement in enumerate(measurements):
         names, heights, errors = _heights(measurement, against)
         bars(plot, names, heights, measurement.subject, index, error=errors)
     from_zero(plot)
     plot.update_xaxes(tickangle=-40)
-    return plot
+    return only_bars_that_are_there(plot)
 
 
 def _heights(measurement: Measurement, against: bool) -> tuple[list[str], list[float], list[float]]:
@@ -72,7 +84,16 @@ def _heights(measurement: Measurement, against: bool) -> tuple[list[str], list[f
 def _mean_finding(measurements: Sequence[Measurement]) -> str:
     means = [_mean_error(measurement) for measurement in measurements]
     what = "Mean error over corruptions and severities"
-    return told(what, measurements, [mean for mean, _ in means], [error for _, error in means])
+    said = told(what, measurements, [mean for mean, _ in means], [error for _, error in means])
+    return f"{said}{_shortfall(measurements)}"
+
+
+def _shortfall(measurements: Sequence[Measurement]) -> str:
+    """On how many images it was, where the benchmark has more."""
+    few = [found.provenance for found in measurements if found.provenance.get("partial")]
+    counts = {(about.get("images", 0), about.get("official_images", _FULL)) for about in few}
+    less = [f"{images:,} images, not the full {full:,}" for images, full in sorted(counts) if 0 < images < full]
+    return f"; on {', and on '.join(less)}" if less else ""
 
 
 def _total_finding(measurements: Sequence[Measurement]) -> str:
@@ -91,8 +112,10 @@ def _hardest(measurement: Measurement) -> str:
         return f"{measurement.subject}: errors not known"
     worst, best = (int(which(errors)) for which in (np.nanargmax, np.nanargmin))
     name, least = (_words(measurement.axes["corruption"][index]) for index in (worst, best))
-    most = f"{measurement.subject} errs most under {name} ({errors[worst]:.1f} %)"
-    return f"{most}, least under {least} ({errors[best]:.1f} %)"
+    halves = NORMAL * percent_error(measurement, "error").mean(1)
+    noise = "" if np.isfinite(halves[[worst, best]]).any() else f"; {UNKNOWN}"
+    most, fewest = (f"{errors[at]:.1f}{spread(halves[at], noisy=False)} %" for at in (worst, best))
+    return f"{measurement.subject} errs most under {name} ({most}), least under {least} ({fewest}){noise}"
 
 
 def _mean_error(measurement: Measurement) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import SEQUENTIAL, Figure, plain
 from vitlab.reporting.findings import finding
 from vitlab.reporting.panels import panels, rounded
-from vitlab.reporting.shares import on_panel
+from vitlab.reporting.shares import on_panel, tie
 from vitlab.reporting.stream import along_depth, effects, stream
 
 
@@ -27,8 +27,11 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
 
 def _highest(measurements: Sequence[Measurement]) -> str:
     """The highest frequency of the first maps, which the released code calls 1.0π wherever it lies."""
-    known = [m.values["frequency"] for m in measurements if "frequency" in m.values]
-    top = max((float(np.nanmax(found)) for found in known), default=1.0)
+    found = [np.ravel(np.asarray(m.values["frequency"], float)) for m in measurements if "frequency" in m.values]
+    known = [float(frequency) for each in found for frequency in each if np.isfinite(frequency)]
+    if found and not known:
+        return "a frequency that is not known"
+    top = max(known, default=1.0)
     return "1.0π" if top > 0.999 else f"{top:.2g}π, the paper's 1.0π"
 
 
@@ -40,18 +43,19 @@ def _spectra(measurements: Sequence[Measurement]) -> Figure:
         height=320,
         legend=False,
     )
-    ends = []
-    for panel, measurement in enumerate(measurements):
-        ends.append(_family(plot, measurement, panel))
+    places = [_family(plot, measurement, panel) for panel, measurement in enumerate(measurements)]
+    ends, errors = (
+        [_at(m, name, i) for m, i in zip(measurements, places, strict=True)] for name in ("high", "high_error")
+    )
     _depth_scale(plot)
-    plot.update_yaxes(matches="y")
+    tie(plot, range(len(measurements)))
     names = [measurement.subject for measurement in measurements]
     what = "Δ log amplitude at the highest frequency, after the last block"
-    return Figure(finding(what, ends, names), "HDVW Figs. 2a, D.2", plot)
+    return Figure(finding(what, ends, names, errors=errors), "HDVW Figs. 2a, D.2", plot)
 
 
-def _family(plot: object, measurement: Measurement, panel: int) -> float:
-    """A curve after every block, dark at the input and bright at the output; returns where the last ends."""
+def _family(plot: object, measurement: Measurement, panel: int) -> int:
+    """A curve after every block, dark at the input and bright at the output; returns the place of the last."""
     import plotly.graph_objects as go
     from plotly.colors import sample_colorscale
 
@@ -71,8 +75,12 @@ def _family(plot: object, measurement: Measurement, panel: int) -> float:
         )
         curve.update(**look, **on_panel(panel))
         plot.add_trace(curve)  # type: ignore[attr-defined]
-    high = np.asarray(measurement.values["high"], dtype=float)
-    return float(high[shown[-1]])
+    return shown[-1]
+
+
+def _at(measurement: Measurement, name: str, place: int) -> float:
+    """A value at a place of the stream; NaN where the measurement lacks it."""
+    return float(measurement.values[name][place]) if name in measurement.values else float("nan")
 
 
 def _depth_scale(plot: object) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, empty_plot, labels, line
 from vitlab.reporting.findings import finding
-from vitlab.reporting.shares import percent, percent_error
+from vitlab.reporting.shares import only_bars_that_are_there, percent, percent_error, told
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
@@ -19,7 +19,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
         error = percent_error(measurement, "drop")
         line(plot, labels(measurement, "drop"), percent(measurement, "drop"), measurement.subject, index, error=error)
     plot.update_yaxes(hoverformat=".2f", zeroline=True, zerolinecolor="rgba(128,128,128,0.6)")
-    return [Figure(_finding(measurements), "HDVW Fig. 2b", plot)]
+    return [Figure(_finding(measurements), "HDVW Fig. 2b", only_bars_that_are_there(plot))]
 
 
 def _finding(measurements: Sequence[Measurement]) -> str:
@@ -31,7 +31,9 @@ def _finding(measurements: Sequence[Measurement]) -> str:
         drops, errors = ([pair[part] for pair in pairs] for part in (0, 1))
         if np.isfinite(drops).any():
             said.append(finding(f"noise {side} 0.5 π", drops, names, "points", errors=errors))
-    return f"Accuracy lost to {'; '.join(said)}" if said else "Accuracy lost to noise: not known"
+    clean, doubt = ([part(m, "clean_accuracy") for m in measurements] for part in (percent, percent_error))
+    had = told("accuracy without noise", measurements, clean, doubt)  # who has none can lose none
+    return f"Accuracy lost to {'; '.join(said)}; {had}" if said else "Accuracy lost to noise: not known"
 
 
 def _mean_drop(measurement: Measurement, sign: int) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from vitlab.core.measurement import Measurement
 from vitlab.reporting.by_depth import mean
 from vitlab.reporting.drawing import Figure, heat_map, labels, line, plain
 from vitlab.reporting.panels import panels, rounded
-from vitlab.reporting.shares import on_panel
+from vitlab.reporting.shares import on_panel, tie
 
 _PAPER = "CB Sec. 4.1, Table 4b"
 _PLACES = {"mlp.in": "Front", "mlp.mid": "Mid", "mlp.out": "End"}
@@ -48,7 +48,7 @@ def _by_block(measurements: Sequence[Measurement]) -> Figure:
         line(plot, [None], [np.nan], _place(seam), index, legendgroup=str(seam))  # the legend, once for all panels
     plot.update_yaxes(rangemode="tozero")
     for column in range(len(parts)):
-        plot.update_yaxes(matches=on_panel(column)["yaxis"], col=column + 1)
+        tie(plot, range(column, len(titles), len(parts)))
     return Figure(_finding(measurements), _PAPER, plot)
 
 

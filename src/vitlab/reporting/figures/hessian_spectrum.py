@@ -10,20 +10,29 @@ import numpy as np
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, bars, line
 from vitlab.reporting.findings import finding
-from vitlab.reporting.shares import on_panel, percent, percent_error, unlike_panels
+from vitlab.reporting.shares import on_panel, only_bars_that_are_there, percent, percent_error, unlike_panels
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     """The spectrum in two panels, one for each sign, then NEP beside APE."""
     names = [measurement.subject for measurement in measurements]
     (nep, nep_error), (ape, ape_error) = (zip(*map(part, measurements), strict=True) for part in (_nep, _ape))
-    what, convex = "Negative eigenvalues (NEP)", ("more convex", "less convex")
-    share = finding(what, nep, names, "%", errors=nep_error, words=convex)
-    mean = finding("Mean positive eigenvalue (APE)", ape, names, errors=ape_error, words=("flatter", "sharper"))
+    of, convex = _of(measurements), ("more convex", "less convex")
+    share = finding(f"Negative eigenvalues (NEP) {of}", nep, names, "%", errors=nep_error, words=convex)
+    flat = ("flatter", "sharper")
+    mean = finding(f"Mean positive eigenvalue (APE) {of}", ape, names, errors=ape_error, words=flat)
     return [
         Figure(share, "HDVW Figs. 1c and 4", _spectrum(measurements)),
         Figure(mean, "HDVW Figs. C.5 and C.6", _summary(measurements)),
     ]
+
+
+def _of(measurements: Sequence[Measurement]) -> str:
+    """How little of the spectrum was looked at: the few eigenvalues of a mini-batch that are largest by size."""
+    shapes = [np.shape(measurement.values["eigenvalues"]) for measurement in measurements]
+    batches, counts = (sorted({shape[side] for shape in shapes}) for side in (0, 1))
+    few, many = (" to ".join(map(str, sorted({each[0], each[-1]}))) for each in (counts, batches))
+    return f"of the {few} largest by size, {many} mini-batch{'' if many == '1' else 'es'}"
 
 
 def _spectrum(measurements: Sequence[Measurement]) -> Any:
@@ -65,12 +74,13 @@ def _edges(sizes: np.ndarray, bins: int) -> np.ndarray:
 
 
 def _ticks(edges: np.ndarray) -> list[float]:
-    """Powers of ten; 3 between them, or 2 and 5, where these are few."""
+    """Powers of ten; 3 between them, or 2 and 5, where these are few; both edges where even these are fewer than 2."""
     decades = np.log10(edges[-1] / edges[0])
     digits = (1,) if decades > 4 else (1, 3) if decades > 1.5 else (1, 2, 5)
     powers = range(int(np.floor(np.log10(edges[0]))), int(np.ceil(np.log10(edges[-1]))) + 1)
     ticks = [digit * 10.0**power for power in powers for digit in digits]
-    return [float(f"{tick:.3g}") for tick in ticks if edges[0] / 1.5 <= tick <= edges[-1] * 1.5]
+    inside = [tick for tick in ticks if edges[0] <= tick <= edges[-1]]
+    return [float(f"{tick:.3g}") for tick in (inside if len(inside) > 1 else (edges[0], edges[-1]))]
 
 
 def _outline(edges: np.ndarray, height: np.ndarray) -> tuple[list[float], list[float]]:
@@ -88,7 +98,7 @@ def _summary(measurements: Sequence[Measurement]) -> Any:
             group = {"legendgroup": str(index), "showlegend": panel == 0, **on_panel(panel)}
             bars(plot, [""], [value], measurement.subject, index, error=[error], **group)
     plot.update_yaxes(rangemode="tozero", hoverformat=".4g")
-    return plot
+    return only_bars_that_are_there(plot)
 
 
 def _nep(measurement: Measurement) -> tuple[float, float]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, bars, empty_plot, plain
-from vitlab.reporting.shares import from_zero, percent, percent_error, told, union
+from vitlab.reporting.shares import from_zero, only_bars_that_are_there, percent, percent_error, told, union
 
 Row = dict[str, tuple[float, float]]
 
@@ -17,7 +17,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     """Flip rates with mFR first; flip probabilities where the reference's are not known for all models."""
     against = all(bool(np.isfinite(percent(measurement, "flip_rate")).any()) for measurement in measurements)
     name = "flip_rate" if against else "flip_probability"
-    y = "flip rate, % of the reference's" if against else "flip probability, %"
+    y = "flip rate, % of reference" if against else "flip probability, %"
     plot = empty_plot("", f"{y} (bars: 95 %)")
     for index, measurement in enumerate(measurements):
         row = {**_total(measurement, against), **_row(measurement, name)}
@@ -25,7 +25,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
         bars(plot, [plain(each.replace("_", " ")) for each in row], heights, measurement.subject, index, error=errors)
     from_zero(plot)
     plot.update_xaxes(tickangle=-40)
-    return [Figure(_finding(measurements, name, against), "TAPADL Table 2", plot)]
+    return [Figure(_finding(measurements, name, against), "TAPADL Table 2", only_bars_that_are_there(plot))]
 
 
 def _row(measurement: Measurement, name: str) -> Row:

@@ -10,8 +10,9 @@ import numpy as np
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.by_depth import known, mean
 from vitlab.reporting.drawing import GREY, Figure, bars, plain
+from vitlab.reporting.findings import NORMAL, spread, verdict
 from vitlab.reporting.panels import panels
-from vitlab.reporting.shares import on_panel
+from vitlab.reporting.shares import on_panel, tie
 
 _PAPER = "HDVW Figs. 10b, D.4"
 _PATTERNS = {"MSA": "", "MLP": "/", "Conv": "x"}  # for print in grey
@@ -38,7 +39,8 @@ def _bars(measurements: Sequence[Measurement], name: str, y: str, scale: float) 
         if kind in kinds:  # the legend, once for all panels
             bars(plot, [None], [np.nan], kind, index, marker_pattern=_pattern(kind), legendgroup=kind)
     plot.update_layout(barmode="overlay")
-    plot.update_yaxes(zeroline=True, zerolinecolor=GREY, matches="y")
+    plot.update_yaxes(zeroline=True, zerolinecolor=GREY)
+    tie(plot, range(len(measurements)))
     return Figure(_finding(measurements, name, scale), _PAPER, plot)
 
 
@@ -81,21 +83,30 @@ def _blocks(plot: Any, measurement: Measurement, panel: int) -> None:
 
 
 def _finding(measurements: Sequence[Measurement], name: str, scale: float) -> str:
-    """The unit that each model misses most, with its 95 % interval."""
+    """The unit that each model misses most, with its 95 % interval; the worst of many is rarely as bad as it looks."""
     unit, worse = ("points", -1) if name == "change" else ("nats", 1)
     said = []
     for measurement in measurements:
         change, error = _changes(measurement, name, scale)
         if not np.isfinite(change).any() or np.nanmax(worse * change) <= 0:
-            said.append(f"none in {measurement.subject}")
+            nothing = "none" if np.isfinite(change).any() else "not known"
+            said.append(f"{nothing} in {measurement.subject}")
             continue
         worst = int(np.nanargmax(worse * change))
-        spread = 1.96 * float(error[worst]) if error is not None else float("nan")
-        doubt = f" ± {spread:.2g}" if np.isfinite(spread) else ""
-        noise = ", within the noise" if abs(change[worst]) <= spread else ""
-        lost = f"{change[worst]:+.3g}{doubt} {unit}{noise}"
-        said.append(f"{measurement.axes['unit'][worst]} in {measurement.subject} ({lost})")
+        half = NORMAL * float(error[worst]) if error is not None else float("nan")
+        judged = verdict(change[worst], half, 0.0)
+        noise = "" if judged.startswith("larger") else f", {judged}"
+        lost = f"{change[worst]:+.3g}{spread(half, noisy=False)} {unit}{noise}, worst of {np.isfinite(change).sum()}"
+        said.append(f"{_unit(measurement, worst)} in {measurement.subject} ({lost})")
     return f"The unit whose removal costs most: {', '.join(said)}"
+
+
+def _unit(measurement: Measurement, place: int) -> str:
+    """A unit by the number that the axis gives its block."""
+    name = str(measurement.axes["unit"][place])
+    if "block" not in measurement.values:
+        return name
+    return f"{name.rpartition(' ')[2]} of block {int(measurement.values['block'][place]) + 1}"
 
 
 def _means(measurement: Measurement, name: str, scale: float) -> str:
@@ -103,7 +114,8 @@ def _means(measurement: Measurement, name: str, scale: float) -> str:
     change, _ = _changes(measurement, name, scale)
     kinds = [str(unit).rpartition(" ")[2] for unit in measurement.axes["unit"]]
     own = {kind: [c for c, other in zip(change, kinds, strict=True) if other == kind] for kind in dict.fromkeys(kinds)}
-    return ", ".join(f"{kind} {mean(found):+.2g}" for kind, found in own.items())
+    means = {kind: mean(found) for kind, found in own.items()}
+    return ", ".join(f"{kind} {f'{m:+.2g}' if np.isfinite(m) else 'not known'}" for kind, m in means.items())
 
 
 def _pattern(kind: str) -> dict[str, Any]:

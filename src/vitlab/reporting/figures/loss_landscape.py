@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
+from vitlab.reporting.by_depth import known
 from vitlab.reporting.drawing import GREY, SEQUENTIAL, Figure, empty_plot, line, plain
 from vitlab.reporting.findings import finding
 from vitlab.reporting.panels import panels
@@ -21,10 +22,16 @@ _MOST = 64  # points along a side that are drawn
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """Surfaces of NLL + ℓ2 and their contours, on one scale for all models; then cuts through NLL alone."""
+    """Surfaces of NLL + ℓ2 and their contours, on one scale for all models; then cuts through NLL alone.
+
+    Planes on which no loss is finite are left out.
+    """
+    seen = [measurement for measurement in measurements if known(measurement, "total")]
+    if not seen:
+        return []
     return [
-        Figure(_finding(measurements, "total", "NLL + ℓ2"), _PAPER, _surfaces(measurements)),
-        Figure(_share_finding(measurements), _PAPER, _contours(measurements)),
+        Figure(_finding(measurements, "total", "NLL + ℓ2"), _PAPER, _surfaces(seen)),
+        Figure(_share_finding(measurements), _PAPER, _contours(seen)),
         Figure(_finding(measurements, "nll", "NLL alone"), "", _cuts(measurements)),
     ]
 

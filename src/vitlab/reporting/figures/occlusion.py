@@ -8,7 +8,16 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, line
-from vitlab.reporting.shares import from_untouched, from_zero, on_panel, percent, percent_error, told, unlike_panels
+from vitlab.reporting.shares import (
+    from_untouched,
+    from_zero,
+    on_panel,
+    only_bars_that_are_there,
+    percent,
+    percent_error,
+    told,
+    unlike_panels,
+)
 
 _WAYS = {
     "patches": ("patches dropped at random", "share of patches dropped"),
@@ -31,7 +40,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
             line(plot, x, y, measurement.subject, index, error=error, **group)
     from_zero(plot)
     plot.update_xaxes(range=[-0.03, 1.03])
-    return [Figure(_finding(measurements), "CB Table 8 (centre)", plot)]
+    return [Figure(_finding(measurements), "CB Table 8 (centre)", only_bars_that_are_there(plot))]
 
 
 def _shares(measurement: Measurement, way: str) -> dict[float, int]:

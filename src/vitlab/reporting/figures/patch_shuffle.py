@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, empty_plot, line
-from vitlab.reporting.shares import from_untouched, from_zero, percent, percent_error, told, union
+from vitlab.reporting.shares import (
+    from_untouched,
+    from_zero,
+    only_bars_that_are_there,
+    percent,
+    percent_error,
+    told,
+    union,
+)
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
@@ -19,7 +27,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     grids = sorted({1, *union(measurements, "grid")})
     plot.update_xaxes(type="category", categoryorder="array", categoryarray=[_name(grid) for grid in grids])
     from_zero(plot)
-    return [Figure(_finding(measurements), "", plot)]
+    return [Figure(_finding(measurements), "", only_bars_that_are_there(plot))]
 
 
 def _finding(measurements: Sequence[Measurement]) -> str:

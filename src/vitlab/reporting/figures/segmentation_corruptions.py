@@ -9,7 +9,7 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, bars, empty_plot, plain
-from vitlab.reporting.shares import from_zero, percent, told
+from vitlab.reporting.shares import from_zero, only_bars_that_are_there, percent, told
 
 _PAPERS = {"context_broadcasting": "CB Table 9", "cityscapes_c": "TAPADL Table 4", "by_condition": "TAPADL Table 4"}
 _MOST = 20  # bars of a model; more conditions than that are shown by corruption
@@ -35,7 +35,7 @@ def _bars(measurements: Sequence[Measurement], rows: Sequence[dict[str, tuple[fl
         bars(plot, [_words(name) for name in row], heights, measurement.subject, index, error=errors)
     from_zero(plot)
     plot.update_xaxes(tickangle=-40 if max(map(len, rows)) > 8 else 0)
-    return plot
+    return only_bars_that_are_there(plot)
 
 
 def _by_condition(measurement: Measurement) -> dict[str, tuple[float, float]]:

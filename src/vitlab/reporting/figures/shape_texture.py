@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, bars, labels
-from vitlab.reporting.shares import on_panel, percent, percent_error, told, unlike_panels
+from vitlab.reporting.shares import on_panel, only_bars_that_are_there, percent, percent_error, told, unlike_panels
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
@@ -23,7 +23,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
         place = {**group, "showlegend": False, **on_panel(1)}
         bars(plot, [""], [float(bias)], measurement.subject, index, error=[float(doubt)], **place)
     plot.update_yaxes(range=[0, 100])
-    return [Figure(_finding(measurements), "", plot)]
+    return [Figure(_finding(measurements), "", only_bars_that_are_there(plot))]
 
 
 def _finding(measurements: Sequence[Measurement]) -> str:

@@ -63,6 +63,9 @@ def _by_entropy(measurements: Sequence[Measurement]) -> Figure:
         reference(plot, (dense / dense.max()).tolist(), longest.values["curve_norm"], "one key and N - 1 equal ones")
     plot.update_layout(xaxis_range=[0, 1.02], yaxis_rangemode="tozero", hovermode="closest")
     names = [measurement.subject for measurement in measurements]
-    values = [mean(measurement.values.get("correlation", np.nan)) for measurement in measurements]
+    values, errors = (
+        [mean(measurement.values.get(name, np.nan)) for measurement in measurements]
+        for name in ("correlation", "correlation_error")
+    )
     what = "Correlation of a row's entropy with the steepness of softmax there"
-    return Figure(finding(what, values, names), "CB Sec. 3.1", plot)
+    return Figure(finding(what, values, names, errors=errors), "CB Sec. 3.1", plot)

@@ -11,6 +11,7 @@ from vitlab.core.measurement import Measurement
 from vitlab.reporting.by_depth import curves, deep_half_finding, known
 from vitlab.reporting.drawing import Figure, reference
 from vitlab.reporting.panels import panels
+from vitlab.reporting.shares import tie
 
 _PAPER = "TAPADL Fig. 1, Sec. 3.1"
 _WORDS = ("less", "more")
@@ -55,5 +56,6 @@ def _pair(measurements: Sequence[Measurement], name: str, y: str, what: str) -> 
     plot = panels(["each head (dots) and their mean", "the map averaged over heads"], "layer", y, columns=2)
     for panel, value in enumerate((name, f"{name}_of_mean")):
         plot = curves(measurements, value, y, plot=plot, panel=panel)
-    plot.update_yaxes(rangemode="tozero", matches="y")
+    plot.update_yaxes(rangemode="tozero")
+    tie(plot, (0, 1))
     return Figure(deep_half_finding(measurements, name, what, words=_WORDS), _PAPER, plot)

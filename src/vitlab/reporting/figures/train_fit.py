@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.drawing import MARKERS, Figure, colour, empty_plot, plain
+from vitlab.reporting.drawing import Figure, colour, empty_plot, marker, plain
 from vitlab.reporting.findings import finding
+from vitlab.reporting.shares import only_bars_that_are_there
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
@@ -22,14 +23,14 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
         plot.add_trace(
             go.Scatter(
                 **{"x": [nll], "y": [error], "name": plain(measurement.subject), "mode": "markers"},
-                marker={"color": colour(index), "symbol": MARKERS[index % len(MARKERS)], "size": 12},
+                marker={"color": colour(index), "symbol": marker(index), "size": 12},
                 error_x=_whiskers(measurement, "train_nll", 1),
                 error_y=_whiskers(measurement, "test_error", 100),
                 hovertemplate="NLL %{x:.4g} nats, error %{y:.2f} %",
             )
         )
     plot.update_layout(hovermode="closest")
-    return [Figure(_finding(measurements), "HDVW Figs. 5a and 7a", plot)]
+    return [Figure(_finding(measurements), "HDVW Figs. 5a and 7a", only_bars_that_are_there(plot))]
 
 
 def _whiskers(measurement: Measurement, name: str, scale: float) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Loss and accuracy by epoch, as CB Fig. 3 draws them; the learning rate where it was kept."""
+"""Loss and accuracy by epoch, as CB Fig. S11 draws them; the learning rate where it was kept."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
             place = {"line": {"dash": "solid"}, "showlegend": False, **on_panel(1)}
             _follow(plot, measurement, "top1", measurement.subject, index, **place)
     plot.update_yaxes(hoverformat=".4g")
-    return [Figure(_finding(measurements), "CB Fig. 3", plot), *_rates(measurements)]
+    return [Figure(_finding(measurements), "CB Fig. S11", plot), *_rates(measurements)]
 
 
 def _rates(measurements: Sequence[Measurement]) -> list[Figure]:
@@ -40,9 +40,14 @@ def _rates(measurements: Sequence[Measurement]) -> list[Figure]:
         if name:
             _follow(plot, measurements[index], name, measurements[index].subject, index)
     plot.update_yaxes(exponentformat="power", rangemode="tozero")
-    peaks = [np.max(measurements[index].values[name]) if name else np.nan for index, name in kept]
+    peaks = [_highest(measurements[index].values[name]) if name else np.nan for index, name in kept]
     names = [measurement.subject for measurement in measurements]
-    return [Figure(finding("Highest learning rate", [float(peak) for peak in peaks], names), "", plot)]
+    return [Figure(finding("Highest learning rate", [float(peak) for peak in peaks], names, noisy=False), "", plot)]
+
+
+def _highest(rates: np.ndarray) -> float:
+    known = np.asarray(rates, dtype=float)[np.isfinite(rates)]
+    return float(known.max()) if known.size else float("nan")
 
 
 def _rate(measurement: Measurement) -> str:
@@ -65,9 +70,11 @@ def _finding(measurements: Sequence[Measurement]) -> str:
         return finding("Top-1 accuracy after the last epoch", last["top1"], names, "%", errors=errors)
     kept = "loss" if np.isfinite(last["loss"]).any() else "train_loss"
     called = f"{_LOSSES[kept][0].capitalize()} loss after the last epoch"
-    return finding(called, last[kept], names, "nats")
+    errors = [_last(measurement, f"{kept}_error") for measurement in measurements]
+    return finding(called, last[kept], names, "nats", errors=errors)
 
 
 def _last(measurement: Measurement, name: str) -> float:
     values = np.asarray(measurement.values.get(name, ()), dtype=float)
-    return float(values[-1]) if len(values) else float("nan")
+    known = values[np.isfinite(values)]  # not every epoch need be tested
+    return float(known[-1]) if len(known) else float("nan")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.drawing import DASHES, GREY, MARKERS, Figure, colour, empty_plot, labels, plain
+from vitlab.reporting.drawing import GREY, Figure, colour, dash, empty_plot, labels, marker, plain
 from vitlab.reporting.findings import finding
 
 
@@ -18,9 +18,9 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     plot = empty_plot("", "", height=480)
     for index, measurement in enumerate(measurements):
         radius, angle = _polar(measurement)
-        stroke = {"color": colour(index), "dash": DASHES[index % len(DASHES)]}
-        marker = {"symbol": MARKERS[index % len(MARKERS)], "size": 7, "color": colour(index)}
-        look = {"mode": "lines+markers", "line": stroke, "marker": marker, "name": plain(measurement.subject)}
+        stroke = {"color": colour(index), "dash": dash(index)}
+        dot = {"symbol": marker(index), "size": 7, "color": colour(index)}
+        look = {"mode": "lines+markers", "line": stroke, "marker": dot, "name": plain(measurement.subject)}
         text = [str(snapshot) for snapshot in labels(measurement, "radius")]
         hover = "snapshot %{text}: r = %{r:.3f}, θ = %{theta:.1f}°"
         plot.add_trace(go.Scatterpolar(r=radius, theta=angle, text=text, hovertemplate=hover, **look))

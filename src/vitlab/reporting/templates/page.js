@@ -3,11 +3,18 @@
 
 const places = [...document.querySelectorAll(".plot")];
 const root = document.documentElement;
-const settings = { responsive: true, displayModeBar: false, displaylogo: false };
 const white = { ink: "#1b1f24", paper: "#ffffff" };
 
 function figureOf(place) {
-  return JSON.parse(document.getElementById(`${place.id}-data`).textContent);
+  const figure = JSON.parse(document.getElementById(`${place.id}-data`).textContent);
+  for (const bars of figure.data.flatMap((trace) => [trace.error_x, trace.error_y])) {
+    if (bars && bars.array) bars.array = bars.array.map((half) => half ?? NaN); // null would be drawn as an error of 0
+  }
+  return figure;
+}
+
+function scenesOf(layout) {
+  return Object.keys(layout).filter((key) => key.startsWith("scene"));
 }
 
 function colours() {
@@ -16,7 +23,7 @@ function colours() {
 }
 
 function inked({ ink, paper }) {
-  return { "font.color": ink, "hoverlabel.bgcolor": paper, "hoverlabel.font.color": ink, "hoverlabel.bordercolor": ink };
+  return { "font.color": ink, "hoverlabel.bgcolor": paper, "hoverlabel.font.color": ink, "hoverlabel.bordercolor": ink, "modebar.color": ink, "modebar.activecolor": ink };
 }
 
 function draw(place) {
@@ -26,8 +33,16 @@ function draw(place) {
   const { ink, paper } = colours();
   layout.font = { ...layout.font, color: ink };
   layout.hoverlabel = { ...layout.hoverlabel, bgcolor: paper, font: { color: ink }, bordercolor: ink };
+  layout.modebar = { color: ink, activecolor: ink, bgcolor: "rgba(0,0,0,0)" };
   layout.autosize = true;
-  Plotly.newPlot(place, data, layout, settings);
+  const reset = { name: "reset", title: "Reset (Escape)", icon: Plotly.Icons.home, click: restore };
+  Plotly.newPlot(place, data, layout, { responsive: true, displayModeBar: "hover", displaylogo: false, modeBarButtons: [[reset]] });
+}
+
+function restore(place) {
+  delete place.dataset.drawn;
+  delete place.dataset.step;
+  draw(place);
 }
 
 function recolour(change = {}) {
@@ -44,6 +59,67 @@ const near = new IntersectionObserver(
   { rootMargin: "600px" },
 );
 places.forEach((place) => near.observe(place));
+
+// Keys: left and right go from point to point, with its values, or turn what is spatial; Escape resets.
+
+const spoken = document.createElement("p");
+spoken.className = "spoken";
+spoken.setAttribute("aria-live", "polite");
+document.body.append(spoken);
+
+function along(trace, letter, i, layout) { // where a cell of a matrix stands; categories are numbered
+  const list = trace[letter];
+  const axis = layout[(trace[`${letter}axis`] || letter).replace(letter, `${letter}axis`)];
+  if (!list) return (trace[`${letter}0`] ?? 0) + i * (trace[`d${letter}`] ?? 1);
+  return typeof list[i] === "number" && axis?.type !== "category" ? list[i] : i;
+}
+
+function cellSteps(trace, layout) {
+  return trace.z.flatMap((row, j) =>
+    row.map((_, i) => ({ xval: along(trace, "x", i, layout), yval: along(trace, "y", j, layout) })));
+}
+
+function stepsOf(place) {
+  return place.data.flatMap((trace, curveNumber) => {
+    if (trace.hoverinfo === "skip" || trace.visible === "legendonly") return [];
+    const subplot = trace.r ? trace.subplot || "polar" : `${trace.xaxis || "x"}${trace.yaxis || "y"}`;
+    const points = trace.z
+      ? cellSteps(trace, place.layout)
+      : (trace.r || trace.y).flatMap((value, i) => (missing(value) ? [] : [{ pointNumber: i }]));
+    return points.map((point) => ({ curveNumber, subplot, ...point }));
+  });
+}
+
+function walk(place, by) {
+  const steps = stepsOf(place);
+  if (!steps.length) return;
+  const from = Number(place.dataset.step ?? (by > 0 ? -1 : 0));
+  place.dataset.step = (from + by + steps.length) % steps.length;
+  const { subplot, ...point } = steps[place.dataset.step];
+  Plotly.Fx.hover(place, [point], subplot);
+  setTimeout(() => { // plotly shows it a moment later where keys come fast
+    spoken.textContent = [...place.querySelectorAll(".hoverlayer text")].map((text) => text.textContent).join(" ");
+  }, 100);
+}
+
+function turn(place, by) {
+  const [cos, sin] = [Math.cos(by * Math.PI / 12), Math.sin(by * Math.PI / 12)];
+  const turned = scenesOf(place.layout).map((key) => {
+    const { x, y, z } = place.layout[key].camera?.eye ?? { x: 1.25, y: 1.25, z: 1.25 };
+    return [`${key}.camera.eye`, { x: x * cos - y * sin, y: x * sin + y * cos, z }];
+  });
+  Plotly.relayout(place, Object.fromEntries(turned));
+}
+
+places.forEach((place) => place.addEventListener("keydown", (event) => {
+  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (event.target !== place || (!by && event.key !== "Escape")) return;
+  event.preventDefault();
+  draw(place);
+  if (!by) restore(place);
+  else if (scenesOf(place.layout).length) turn(place, by);
+  else walk(place, by);
+}));
 
 // Theme: as the system says, light, dark.
 
@@ -72,48 +148,6 @@ addEventListener("afterprint", () => {
   recolour({ width: null, autosize: true });
 });
 
-// Data: one row for each point of each trace.
-
-function read(text) {
-  return String(text ?? "").replace(/<br>/g, " ").replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&amp;/g, "&");
-}
-
-function pointsOf(trace, index) {
-  const name = read(trace.name) || (trace.fill ? "band" : `series ${index + 1}`);
-  const at = (list, i, j) => (Array.isArray(list) ? (Array.isArray(list[j]) ? list[j][i] : list[i]) : i);
-  if (Array.isArray(trace.z) && Array.isArray(trace.z[0])) {
-    return trace.z.flatMap((row, j) => row.map((z, i) => {
-      const y = Array.isArray(trace.y) ? (Array.isArray(trace.y[j]) ? trace.y[j][i] : trace.y[j]) : j;
-      return [name, at(trace.x, i, j), y, z, null];
-    }));
-  }
-  const length = Math.max(...["x", "y", "z"].map((axis) => (Array.isArray(trace[axis]) ? trace[axis].length : 0)));
-  const errors = (trace.error_y && trace.error_y.array) || (trace.error_x && trace.error_x.array) || [];
-  return Array.from({ length }, (_, i) => [
-    name, at(trace.x, i), at(trace.y, i), Array.isArray(trace.z) ? trace.z[i] : null, errors[i] ?? null,
-  ]);
-}
-
-function cell(value) {
-  if (value === null || value === undefined) return "";
-  if (typeof value === "number") return String(value);
-  const text = read(value);
-  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text; // a spreadsheet would run it as a formula
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
-}
-
-function csv({ data, layout }) {
-  const titled = (letter) => {
-    const axis = layout[`${letter}axis`] || (layout.scene && layout.scene[`${letter}axis`]);
-    const title = axis && axis.title && axis.title.text;
-    return title ? `${letter} (${read(title)})` : letter;
-  };
-  const points = data.flatMap(pointsOf);
-  const head = ["series", titled("x"), titled("y"), titled("z"), "error bar"];
-  const used = head.map((_, column) => column < 3 || points.some((point) => point[column] !== null));
-  return [head, ...points].map((row) => row.filter((_, column) => used[column]).map(cell).join(",")).join("\r\n");
-}
-
 // Image: a vector drawing for white paper, with the finding as its title.
 
 function wrapped(text, width) {
@@ -128,6 +162,7 @@ function wrapped(text, width) {
 
 async function svg(place) {
   const { data, layout } = figureOf(place);
+  for (const key of place.dataset.drawn ? scenesOf(layout) : []) layout[key].camera = place.layout[key].camera; // as turned
   const width = Math.max(640, place.clientWidth);
   const title = wrapped(document.getElementById(`${place.id}-title`).textContent, width / 9);
   const room = 22 * title.length + 16;

@@ -1,0 +1,59 @@
+"""Reading: run folders give their training curves, and what is not there is named."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vitlab.core.errors import VitlabError
+from vitlab.core.measurement import Measurement
+from vitlab.reporting import read, report
+
+
+def run(folder: Path, *rows: dict[str, float]) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"cut sho')
+    return folder
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(VitlabError, match=f"no such file or folder: {tmp_path}/nothing"):
+        read([tmp_path / "nothing"])
+    Measurement("k", "a", {"x": np.array(1.0)}, {"x": ()}).save(tmp_path / "stem.one")
+    assert len(read([tmp_path / "stem.one"])) == 1  # the stem of a measurement is no file, but stands for two
+
+
+def test_a_run_folder_gives_its_training_curve(tmp_path: Path) -> None:
+    rows = [{"epoch": 1, "train_loss": 3.0, "lr": 0.1}, {"epoch": 2, "train_loss": 2.0, "loss": 2.5, "top1": 40.0}]
+    run(tmp_path / "runs" / "tiny", {"step": 3, "seconds": 1}, *rows)
+    (found,) = read([tmp_path / "runs", tmp_path / "runs" / "tiny"])
+    assert (found.kind, found.subject, found.axes["epoch"]) == ("training", "tiny", (1, 2))
+    np.testing.assert_array_equal(found.values["top1"], [np.nan, 40.0])
+    np.testing.assert_array_equal(found.values["train_loss"], [3.0, 2.0])
+    assert "Top-1 accuracy after the last epoch: 40.0 %" in report([found], tmp_path / "page.html").read_text()
+
+
+def test_a_run_takes_the_subject_of_what_lies_in_it_and_is_not_told_twice(tmp_path: Path) -> None:
+    folder = run(tmp_path / "plain_ViT", {"epoch": 1, "top1": 50.0})
+    Measurement("k", "plain ViT", {"x": np.array(1.0)}, {"x": ()}).save(folder / "measurements" / "k")
+    assert [(m.kind, m.subject) for m in read([tmp_path])] == [("k", "plain ViT"), ("training", "plain ViT")]
+    stored = Measurement("training", "plain ViT", {"top1": np.array([9.0])}, {"top1": ("epoch",)})
+    stored.save(folder / "measurements" / "training")
+    assert [float(m.values["top1"][0]) for m in read([tmp_path]) if m.kind == "training"] == [9.0]
+
+
+def test_a_run_without_an_epoch_is_nothing_to_report(tmp_path: Path) -> None:
+    run(tmp_path / "new")
+    with pytest.raises(VitlabError, match="no measurements and no epochs"):
+        read([tmp_path])
+
+
+def test_reading_runs_loads_no_torch(tmp_path: Path) -> None:
+    folder = run(tmp_path / "tiny", {"epoch": 1, "top1": 50.0})
+    code = f"import sys; from vitlab.reporting import read; read([{str(folder)!r}]); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
