@@ -1,6 +1,8 @@
-"""One thread for each test process, and the real data, where there is any.
+"""One thread for each test process, the same examples in every run, and the real data, where there is any.
 
-Models are tiny, and `make test` runs one process a core: more threads would only get in each other's way.
+Models are tiny, and `make test` runs one process a core: more threads would only get in each other's way. Property
+tests draw the same examples each time, so that a run says something of the change; `HYPOTHESIS_PROFILE=search` draws
+new ones.
 """
 
 from __future__ import annotations
@@ -13,8 +15,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 torch.set_num_threads(1)
+settings.register_profile("same", derandomize=True)
+settings.register_profile("search")
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 PACKS = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 UNPACKED = {

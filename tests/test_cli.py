@@ -169,7 +169,8 @@ def test_numbers_that_json_cannot_say_are_null(tmp_path: Path) -> None:
 
 
 def test_progress_is_drawn_on_a_terminal_and_results_are_printed_beside_it(tmp_path: Path) -> None:
-    asked = ("stress", TINY, "--with", "occlusion,corruptions", *FEW)
+    many = ("--data", "scenes(train=1, test=64)", "--images", "64")  # long enough for Ctrl-C to come in time
+    asked = ("stress", TINY, "--with", "occlusion,corruptions", *many)
     code, printed, drawn = on_a_terminal(*asked, folder=tmp_path, stop_at="_noise at")
     assert code == 130 and "vitlab: interrupted" in drawn and "Traceback" not in drawn
     assert [Path(line).name for line in printed.splitlines()] == ["occlusion.json"]

@@ -193,3 +193,8 @@ def test_errors_name_the_choices() -> None:
         parse_part("P(at=3)")
     with pytest.raises(VitlabError, match="numbers, strings.*calls and names are not"):
         parse_call("f(a=b)")
+
+
+def test_bytes_behind_a_quoted_path_hide_no_part() -> None:
+    found = parse_model("file/'='(key=b'') | ContextBroadcast(blocks='upper')")
+    assert (found.name, found.settings, len(found.parts)) == ("=", {"key": b""}, 1)

@@ -120,7 +120,7 @@ def _split(text: str) -> list[str]:
     for i, letter in enumerate(text):
         if i <= closed:
             continue
-        in_path = not pieces and text.startswith("file/")
+        in_path = not pieces and text.startswith("file/") and text[5:6] not in ("'", '"')
         if letter in "'\"" and not (in_path and text[i - 1].isalnum()):  # an apostrophe inside a path opens nothing
             closed = _closing(text, i)
         elif letter == "|" and text[i - 1 : i + 2] == " | ":
