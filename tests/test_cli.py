@@ -38,7 +38,15 @@ def on_a_terminal(*arguments: str, folder: Path, stop_at: str = "") -> tuple[int
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
     told = {**environment(), "TERM": "xterm", "COLUMNS": "160"}
     command = [sys.executable, "-m", "vitlab", *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=slave, env=told, cwd=folder, text=True)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=slave,
+        env=told,
+        cwd=folder,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores Ctrl-C
+    )
     os.close(slave)
     drawn = b""
     while block := _read(master):
@@ -169,8 +177,7 @@ def test_numbers_that_json_cannot_say_are_null(tmp_path: Path) -> None:
 
 
 def test_progress_is_drawn_on_a_terminal_and_results_are_printed_beside_it(tmp_path: Path) -> None:
-    many = ("--data", "scenes(train=1, test=64)", "--images", "64")  # long enough for Ctrl-C to come in time
-    asked = ("stress", TINY, "--with", "occlusion,corruptions", *many)
+    asked = ("stress", TINY, "--with", "occlusion,corruptions", *FEW)
     code, printed, drawn = on_a_terminal(*asked, folder=tmp_path, stop_at="_noise at")
     assert code == 130 and "vitlab: interrupted" in drawn and "Traceback" not in drawn
     assert [Path(line).name for line in printed.splitlines()] == ["occlusion.json"]
