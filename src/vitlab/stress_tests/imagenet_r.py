@@ -46,10 +46,7 @@ def measure(
         model: a classifier of ImageNet-1K; it is left as it was found.
         root: holds `imagenet-r`, or is it.
         images: so many, at even distances; all by default.
-        batch_size: of the forwards.
-        processes: workers that decode images; 0 decodes here, -1 takes as many as there are cores, up to 8.
-        view: how to show images otherwise than the model's configuration says: any of `size`, `mean`, `std`, `crop`,
-            `interpolation`, `crop_mode`.
+        batch_size, processes, view: as in `imagenet_a`.
 
     Returns:
         `accuracy_200`, the argmax taken among the 200 classes of the set, and `accuracy_1000`, among all, each with
