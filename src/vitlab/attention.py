@@ -13,8 +13,9 @@ from torch import Tensor
 
 from vitlab.core.anatomy import TokenLayout
 from vitlab.core.errors import unknown
+from vitlab.kernels import twin_products
 
-_CHUNK = 1 << 24  # elements of the map that exist at one time: 64 MiB in float32
+_CHUNK = 1 << 25  # elements of the map that exist at one time: 128 MiB in float32, all of DeiT-Ti's at batch 256
 
 
 @dataclass(frozen=True)
@@ -41,21 +42,33 @@ class AttentionCall:
 
     def map(self) -> Tensor:
         """The whole map, (B, H, N, M), in float32 (or float64), every row of which sums to 1."""
-        return self._rows(slice(None))
+        return self._rows(slice(None), self._keys())
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """(B, H, N, M) of the map."""
+        like = self.weights if self.weights is not None else self.q
+        assert like is not None
+        batch, heads, rows, _ = like.shape
+        return batch, heads, rows, like.shape[-1] if self.k is None else self.k.shape[-2]
 
     def rows(self) -> Iterator[tuple[slice, Tensor]]:
         """The map in pieces of rows: (rows, (B, H, n, M)), so that it need not exist at once."""
-        like = self.weights if self.weights is not None else self.q
-        assert like is not None
-        count = like.shape[-2]
-        columns = self.weights.shape[-1] if self.weights is not None else self.k.shape[-2]  # type: ignore[union-attr]
-        step = max(1, _CHUNK // max(1, like.shape[0] * like.shape[1] * columns))
+        batch, heads, count, columns = self.shape
+        step = max(1, _CHUNK // max(1, batch * heads * columns))
+        keys = self._keys()
         for start in range(0, count, step):
             piece = slice(start, min(start + step, count))
-            yield piece, self._rows(piece)
+            weights = self._rows(piece, keys)
+            keys = None if piece.stop == count else keys
+            yield piece, weights
+            del weights  # before the next piece is made
 
     def statistics(self, names: Iterable[str]) -> dict[str, Tensor]:
-        """Statistics of the map, streamed: `entropy` (B, H, N) in nats, `received` (B, H, M), the mean over rows.
+        """Statistics of the map, streamed.
+
+        `entropy` (B, H, N) in nats; `received` (B, H, M), the mean over rows; `twins` (3, B/2, H, N), the inner
+        products between the rows of the batch's two halves, made by a kernel where there is one.
 
         >>> layout, zeros = TokenLayout((1, 4)), torch.zeros(1, 1, 4, 2)
         >>> call = AttentionCall("a block", layout, layout, q=zeros, k=zeros)
@@ -66,26 +79,39 @@ class AttentionCall:
         for name in wanted:
             if name not in STATISTICS:
                 raise unknown("attention statistic", name, STATISTICS)
+        found = {}
+        if "twins" in wanted and self.q is not None and self.k is not None and twin_products.supports(self.q):
+            found["twins"] = twin_products.fused(self.q, self.k, self.scale, self.bias)
+            wanted.remove("twins")
+            if not wanted:
+                return found
         pieces: dict[str, list[Tensor]] = {name: [] for name in wanted}
         total = 0
         for _, weights in self.rows():
             total += weights.shape[-2]
             for name in wanted:
                 pieces[name].append(STATISTICS[name](weights))
-        return {
+        return found | {
             name: torch.cat(p, -1) if name in _PER_ROW else torch.stack(p).sum(0) / total for name, p in pieces.items()
         }
 
-    def _rows(self, rows: slice) -> Tensor:
+    def _keys(self) -> Tensor | None:
+        """(B·H, M, d), in one piece of memory: made once for all pieces of rows."""
+        if self.k is None or self.q is None:
+            return None
+        groups = self.q.shape[1] // self.k.shape[1]  # grouped queries share a key head
+        k = self.k if groups == 1 else self.k.repeat_interleave(groups, 1)
+        return _full(k).flatten(0, 1)
+
+    def _rows(self, rows: slice, keys: Tensor | None) -> Tensor:
         if self.weights is not None:
             return _full(self.weights[:, :, rows])
-        assert self.q is not None and self.k is not None
+        assert self.q is not None and keys is not None
         # Outside autocast: inside it the product would be bf16 again and rows would miss 1 by 3e-3.
         with torch.autocast(self.q.device.type, enabled=False):
-            q, k = _full(self.q[:, :, rows]), _full(self.k)
-            if k.shape[1] != q.shape[1]:  # grouped queries share a key head
-                k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
-            logits = (q * self.scale) @ k.mT
+            q = _full(self.q[:, :, rows])
+            logits = torch.baddbmm(q.new_empty(()), q.flatten(0, 1), keys.mT, beta=0, alpha=self.scale)
+            logits = logits.unflatten(0, q.shape[:2])
             if self.bias is not None:
                 logits = logits + _full(self.bias if self.bias.shape[-2] == 1 else self.bias[..., rows, :])
             return logits.softmax(-1)
@@ -103,11 +129,15 @@ def entropy(weights: Tensor) -> Tensor:
     >>> entropy(torch.tensor([0.5, 0.5, 0.0])).item() == torch.tensor(2.0).log().item()
     True
     """
-    return -torch.xlogy(weights, weights).sum(-1)
+    return torch.special.entr(weights).sum(-1)
 
 
-STATISTICS: dict[str, Callable[[Tensor], Tensor]] = {"entropy": entropy, "received": lambda weights: weights.sum(-2)}
-_PER_ROW = {"entropy"}
+STATISTICS: dict[str, Callable[[Tensor], Tensor]] = {
+    "entropy": entropy,
+    "received": lambda weights: weights.sum(-2),
+    "twins": twin_products.plain,
+}
+_PER_ROW = {"entropy", "twins"}
 
 
 def _full(x: Tensor) -> Tensor:

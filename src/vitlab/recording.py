@@ -111,6 +111,7 @@ def record(
     reduce: Callable[[Any], Any] | None = None,
     gradients: bool = False,
     input_size: int | tuple[int, int] | None = None,
+    anatomy: Anatomy | None = None,
 ) -> Iterator[Tape]:
     """Record what passes through a model while the `with` block runs; nothing is left behind.
 
@@ -124,6 +125,7 @@ def record(
             maps nor features need be stored.
         gradients: keep the graph, so that a loss on what was recorded can train the model.
         input_size: size of the images, where it is not the model's own.
+        anatomy: what `describe` said of the model at this size, where it is known: the model need not run for it again.
 
     Yields:
         The Tape.
@@ -137,7 +139,7 @@ def record(
             "recorded gradients cannot pass gradient checkpointing (its second forward would not see the recorder); "
             "switch it off with model.set_grad_checkpointing(False) or model.gradient_checkpointing_disable()"
         )
-    anatomy = describe(inner, input_size)
+    anatomy = anatomy or describe(inner, input_size)
     chosen = list(anatomy.blocks) if blocks is None else [anatomy.block(name) for name in blocks]
     tape = Tape(what, anatomy, places)
     keep = (lambda x: x) if gradients else torch.Tensor.detach

@@ -50,33 +50,32 @@ def head_similarity(gram: Tensor) -> Tensor:
     return gram / norms[..., None] / norms[..., None, :]
 
 
-def row_sums(weights: Tensor) -> Tensor:
+def row_sums(weights: Tensor) -> tuple[Tensor, Tensor]:
     """Σ_i A_i and Σ_i A_i / |A_i|: all that the likeness to the mean row needs, and both add up over pieces of rows.
 
     Args:
         weights: (..., N, M)
 
     Returns:
-        (..., 2, M)
+        Twice (..., M).
     """
     inverse = torch.linalg.vector_norm(weights, dim=-1).clamp_min(_TINY).reciprocal()
-    return torch.stack((torch.ones_like(inverse), inverse), -2) @ weights
+    return weights.sum(-2), (inverse[..., None, :] @ weights)[..., 0, :]
 
 
-def row_similarity(sums: Tensor, rows: int) -> Tensor:
+def row_similarity(total: Tensor, units: Tensor, rows: int | Tensor) -> Tensor:
     """(1/N) Σ_i cos(A_i, Ā) = (Σ_i A_i / |A_i|) · Ā / (N |Ā|).
 
     Args:
-        sums: (..., 2, M), of `row_sums`.
+        total, units: (..., M), of `row_sums`.
         rows: N.
 
     Returns:
         (...): 1 where all rows are alike, 1/√N where they are disjoint and equally long.
 
-    >>> row_similarity(row_sums(torch.eye(4)), 4), row_similarity(row_sums(torch.full((4, 4), 0.25)), 4)
+    >>> row_similarity(*row_sums(torch.eye(4)), 4), row_similarity(*row_sums(torch.full((4, 4), 0.25)), 4)
     (tensor(0.5000), tensor(1.))
     """
-    total, units = sums[..., 0, :], sums[..., 1, :]
     length: Tensor = torch.linalg.vector_norm(total, dim=-1).clamp_min(_TINY)
     return (total * units).sum(-1) / length / rows
 
@@ -102,26 +101,27 @@ class Watch(RowSums):
                 self._near[layouts] = None if apart is None else torch.stack((apart == 0, apart <= 1))
 
     def sums(self, block: Block, rows: slice, weights: Tensor) -> tuple[Tensor, ...]:
-        """-> gram (B, H, H), mass near the diagonal (B, H, 2), sums of rows (B·T, H, 2, M), how many rows ()."""
+        """-> how many rows (B·T, 1), gram (B, H, H), two sums of rows (B·T, H, M), two masses (B, H)."""
         windows = _layouts(block)[0].windows
         near = self._near[_layouts(block)]
         cut = weights if self._tau == 0 else weights * (weights >= self._tau / weights.shape[-1])
         flat = by_image(cut, windows)
+        count = weights.new_full((len(weights), 1), weights.shape[-2])
+        found = (count, flat @ flat.mT, *row_sums(cut))
         if near is None:
-            mass = torch.zeros((*flat.shape[:2], 2)).to(weights)
-        else:
-            near = self._near[_layouts(block)] = near.to(weights)
-            whole = flat if self._tau == 0 else by_image(weights, windows)
-            # One product for each mask: a matrix of two columns takes seven times as long.
-            mass = torch.stack([whole @ mask[:, rows].flatten() for mask in near], -1)
-        return flat @ flat.mT, mass, row_sums(cut), torch.tensor(weights.shape[-2])
+            return found
+        near = self._near[_layouts(block)] = near.to(weights)
+        whole = flat if self._tau == 0 else by_image(weights, windows)
+        # One product for each mask: a matrix of two columns takes seven times as long.
+        return *found, *(whole @ mask[:, rows].flatten() for mask in near)
 
     def values(self, block: Block, *sums: Tensor) -> Tensor:
         """-> (B, H, 3 + H): mass on itself, mass on the neighbourhood, likeness of rows, likeness to each head."""
-        gram, mass, of_rows, count = sums
+        count, gram, total, units, *masses = sums
         queries = _layouts(block)[0]
-        rows = split_windows(row_similarity(of_rows, int(count)), queries.windows).mean(1)
-        return torch.cat((mass / (queries.tokens - queries.prefix), rows[..., None], head_similarity(gram)), -1)
+        rows = split_windows(row_similarity(total, units, count), queries.windows).mean(1)
+        masses = [mass / (queries.tokens - queries.prefix) for mass in masses] or [torch.zeros_like(rows)] * 2
+        return torch.cat((torch.stack((*masses, rows), -1), head_similarity(gram)), -1)
 
     def result(self, anatomy: Anatomy) -> Result:
         """Means over images."""

@@ -85,7 +85,7 @@ class _Keep(Observer):
     """Keeps the maps of the chosen layers."""
 
     kind = "attention_maps"
-    wants_attention = True
+    attention = "rows"
 
     def __init__(
         self, images: list[int], layers: Sequence[str | int], heads: Heads, queries: Sequence[int] | None, **look: Any

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vitlab.attention import AttentionCall
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.batches import Batches
 from vitlab.core.errors import VitlabError, unknown
@@ -22,9 +23,10 @@ from vitlab.core.measurement import Card, Measurement
 from vitlab.corruptions import corrupt
 from vitlab.corruptions.noise import gaussian_noise
 from vitlab.corruptions.randomness import Randomness
-from vitlab.instruments.attention_entropy import quantile
+from vitlab.instruments.attention_entropy import quantiles
 from vitlab.instruments.observation import Result, observe, table
-from vitlab.instruments.row_sums import RowSums, split_windows
+from vitlab.instruments.predictions import device_of
+from vitlab.instruments.row_sums import ByImage, split_windows
 
 CARD = Card(
     title="Likeness of attention on clean and corrupted images, by layer and head",
@@ -38,26 +40,33 @@ Unit = Literal["map", "row"]
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
-def similarity(clean: Tensor, other: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Inner products that the cosine of two maps needs, row by row: A·A', A·A and A'·A'.
+def similarity(products: Tensor, windows: int, unit: Unit) -> Tensor:
+    """Cosine similarity of two maps from the inner products of their rows.
 
     Args:
-        clean, other: (..., N, M)
+        products: (3, B·T, H, N), A·A', A·A and A'·A' of every row.
+        windows: T, the windows of an image; its map is all of them.
+        unit: `"map"`, of the maps as two vectors, or `"row"`, the mean of each row's.
 
     Returns:
-        Three times (..., N).
+        (B, H)
 
-    >>> both, first, second = similarity(torch.eye(2), torch.full((2, 2), 0.5))
-    >>> both.sum() / (first.sum() * second.sum()).sqrt()
-    tensor(0.7071)
+    >>> products = torch.tensor([[1.0, 0.0], [1.0, 1.0], [1.0, 1.0]]).reshape(3, 1, 1, 2)  # one row the same, one not
+    >>> similarity(products, 1, "map"), similarity(products * torch.tensor([4.0, 1.0]), 1, "map")
+    (tensor([[0.5000]]), tensor([[0.8000]]))
     """
-    return torch.linalg.vecdot(clean, other), torch.linalg.vecdot(clean, clean), torch.linalg.vecdot(other, other)
+    if unit == "row":
+        both, clean, other = products
+        return split_windows((both / (clean * other).sqrt()).mean(-1), windows).mean(1)
+    both, clean, other = (split_windows(product, windows).sum(1) for product in products.sum(-1))
+    return both / (clean * other).sqrt()
 
 
-class _Compare(RowSums):
+class _Compare(ByImage):
     """Compares the first half of every batch, clean images, with the second half, their corrupted twins."""
 
     kind = "attention_stability"
+    attention = "calls"
 
     def __init__(self, unit: Unit, bins: int) -> None:
         if unit not in get_args(Unit):
@@ -66,21 +75,11 @@ class _Compare(RowSums):
             raise VitlabError(f"{self.kind} got bins={bins}; expected at least one")
         self._unit, self._bins = unit, bins
 
-    def sums(self, block: Block, rows: slice, weights: Tensor) -> tuple[Tensor, ...]:
-        """-> inner products (3, B·T, H), or the sum over rows of their cosines (1, B·T, H), and how many rows ()."""
-        products = torch.stack(similarity(*weights.chunk(2)))
-        if self._unit == "row":
-            products = (products[0] / (products[1] * products[2]).sqrt())[None]
-        return products.sum(-1), torch.tensor(weights.shape[-2])
-
-    def values(self, block: Block, *sums: Tensor) -> Tensor:
+    def call(self, block: Block, call: AttentionCall) -> None:
         """-> (B, H, 1)."""
-        assert block.mixer.queries is not None
-        products = [split_windows(product, block.mixer.queries.windows) for product in sums[0]]
-        if self._unit == "row":
-            return products[0].mean(1)[..., None] / int(sums[1])
-        both, clean, other = (product.sum(1) for product in products)
-        return (both / (clean * other).sqrt())[..., None]
+        if block.name in self.shelf:
+            products = call.statistics(["twins"])["twins"]
+            self.shelf.put(block.name, similarity(products, call.queries.windows, self._unit)[..., None])
 
     def result(self, anatomy: Anatomy) -> Result:
         """Distributions over images."""
@@ -89,9 +88,10 @@ class _Compare(RowSums):
         histograms = [_shares(layer.numpy(), edges) for layer in layers]
         heads = max(len(layer) for layer in layers)
         everything = np.concatenate([layer.numpy().ravel() for layer in layers])
+        tails = [quantiles(layer, QUANTILES) for layer in layers]
         values = {
             "mean": table([layer.mean(1) for layer in layers]),
-            "quantiles": np.stack([table([quantile(layer, q) for layer in layers]) for q in QUANTILES]),
+            "quantiles": np.stack([table(each) for each in zip(*tails, strict=True)]),
             "histogram": np.stack(
                 [np.pad(h, ((0, heads - len(h)), (0, 0)), constant_values=np.nan) for h in histograms]
             ),
@@ -129,7 +129,8 @@ def measure(
     Args:
         model: a model with attention maps; it runs in evaluation mode.
         batches: yields (images, targets) or images.
-        corruption: a corruption of ImageNet-C by name, or a function of pixels (B, C, h, w) in [0, 1].
+        corruption: a corruption of ImageNet-C by name, or a function of pixels (B, C, h, w) in [0, 1], which are on
+            the model's device.
         severity: of a named corruption, 1 to 5. The papers' severity is not given; 3 is our choice.
         sigma: where given, Gaussian noise of this standard deviation in pixels instead.
         seed: noise is a function of it and of an image's place in the data.
@@ -145,9 +146,8 @@ def measure(
     """
     spoil = _spoiler(corruption, severity, sigma, seed)
     average, deviation = _normalisation(model, batches, mean, std)
-    twins = Batches(
-        _twins(batches, spoil, average, deviation), average, deviation, fingerprint=getattr(batches, "fingerprint", "")
-    )
+    pairs = _twins(batches, spoil, average, deviation, device_of(model))
+    twins = Batches(pairs, average, deviation, fingerprint=getattr(batches, "fingerprint", ""))
     found = observe(model, twins, [_Compare(unit, bins)])[0]
     name = corruption if isinstance(corruption, str) else getattr(corruption, "__qualname__", type(corruption).__name__)
     settings = {"corruption": name, "severity": severity, "sigma": sigma, "seed": seed, "unit": unit}
@@ -155,20 +155,36 @@ def measure(
 
 
 def _twins(
-    batches: Iterable[Any], spoil: Callable[..., Tensor], mean: Sequence[float], std: Sequence[float]
+    batches: Iterable[Any],
+    spoil: Callable[..., Tensor],
+    mean: Sequence[float],
+    std: Sequence[float],
+    device: torch.device,
 ) -> Iterator[Tensor]:
     """Clean images and their corrupted twins, half a batch at a time: no forward is larger than one of the user's."""
+    shift, scale = (torch.tensor(part, device=device)[:, None, None] for part in (mean, std))
+    bounds: list[Tensor] = []
     start = 0
     for item in batches:
         images = item[0] if isinstance(item, (tuple, list)) else item
         if not isinstance(images, Tensor) or images.ndim != 4 or not len(images):
             yield images  # `observe` says what is wrong
             return
+        if len(mean) not in (1, images.shape[1]):
+            raise VitlabError(f"mean and std have {len(mean)} channels, the images {images.shape[1]}")
         for half in images.chunk(2):
-            shift, scale = (torch.tensor(part, device=half.device)[:, None, None] for part in (mean, std))
-            spoilt = spoil(_pixels(half, shift, scale), range(start, start + len(half)))
-            yield torch.cat((half, ((spoilt.float() - shift) / scale).to(half.dtype)))
+            half = half.to(device)
+            pixels = half.float() * scale + shift
+            bounds.append(torch.stack(torch.aminmax(pixels)))
+            if start == 0:  # the others are looked at in the end, since each look waits for the device
+                _check(bounds)
+            pixels = spoil(pixels.clamp(0, 1), range(start, start + len(half))).float()
+            pair = torch.cat((half, ((pixels - shift) / scale).to(half.dtype)))
             start += len(half)
+            del half, pixels  # the forward needs the room
+            yield pair
+            del pair
+    _check(bounds)
 
 
 def _spoiler(
@@ -189,16 +205,14 @@ def _spoiler(
     return lambda x, indices: corruption(x)
 
 
-def _pixels(images: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
-    if len(shift) not in (1, images.shape[1]):
-        raise VitlabError(f"mean and std have {len(shift)} channels, the images {images.shape[1]}")
-    pixels = images.float() * scale + shift
-    low, high = (float(bound) for bound in torch.aminmax(pixels))
-    if not (low >= -0.01 and high <= 1.01):
+def _check(bounds: Sequence[Tensor]) -> None:
+    """An error where pixels, the smallest and largest of each batch, leave [0, 1]; no batches are another's error."""
+    low, high = torch.stack(list(bounds)).unbind(1) if bounds else torch.tensor([[0.0], [1.0]])
+    least, most = float(low.min()), float(high.max())
+    if not (least >= -0.01 and most <= 1.01):
         raise VitlabError(
-            f"images * std + mean run from {low:.3g} to {high:.3g}, not 0 to 1; give their own mean= and std="
+            f"images * std + mean run from {least:.3g} to {most:.3g}, not 0 to 1; give their own mean= and std="
         )
-    return pixels.clamp(0, 1)
 
 
 def _normalisation(

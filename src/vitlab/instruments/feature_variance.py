@@ -38,7 +38,9 @@ def spatial_variance(maps: Tensor) -> Tensor:
     >>> spatial_variance(torch.tensor([[[0.0, 5.0], [2.0, 5.0]]]))  # 2 in one channel, 0 in the other
     tensor(1.)
     """
-    # torch.var over an inner axis takes 16 times as long; two passes are as exact, unlike E[x²] − E[x]².
+    if maps.is_cuda:
+        return maps.var(1).mean()
+    # On a CPU torch.var over an inner axis takes 16 times as long; two passes are as exact, unlike E[x²] − E[x]².
     centred = maps - maps.mean(1, keepdim=True)
     return centred.square().mean() * (maps.shape[1] / (maps.shape[1] - 1))
 

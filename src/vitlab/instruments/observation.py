@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from operator import length_hint
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vitlab.adapters import describe
 from vitlab.attention import AttentionCall
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.errors import VitlabError
@@ -35,22 +36,29 @@ class Observer:
     """Watches a pass. Subclasses override what they need.
 
     `kind` is the instrument's name, `settings` what it was told, `places` the taps and seams whose features it wants,
-    and `wants_attention` whether it wants maps.
+    and `attention` how it wants attention: the `rows` of each map, which are made once for all who want them, or the
+    `calls` themselves, queries and keys, where it needs no map.
     """
 
     kind: str
     settings: Mapping[str, Any] = {}
     places: tuple[str, ...] = ()
-    wants_attention: bool = False
+    attention: Literal["", "rows", "calls"] = ""
 
     def begin(self, anatomy: Anatomy) -> None:
         """Called once, before the first batch; refuse here what cannot be measured."""
+
+    def call(self, block: Block, call: AttentionCall) -> None:
+        """One attention call of a block, where `attention` is `calls`."""
 
     def rows(self, block: Block, call: AttentionCall, rows: slice, weights: Tensor) -> None:
         """Some rows of an attention map: weights is (B, H, n, M), windows folded into the batch."""
 
     def feature(self, block: Block, feature: Feature) -> None:
         """Tokens that passed one of `places`."""
+
+    def after(self) -> None:
+        """The model has seen a batch."""
 
     def result(self, anatomy: Anatomy) -> Result:
         """What was found, after the last batch."""
@@ -73,6 +81,8 @@ def observe(model: nn.Module, batches: Iterable[Any], observers: Sequence[Observ
             observer.begin(anatomy)
         while True:
             model(images)
+            for observer in observers:
+                observer.after()
             count += len(images)
             passed(f"{count} images", total)
             item = next(items, None)
@@ -98,35 +108,54 @@ def attention_blocks(anatomy: Anatomy, kind: str) -> list[Block]:
 def table(rows: Sequence[Tensor]) -> np.ndarray:
     """Rows of different lengths (layers with different numbers of heads) as one array, filled with NaN."""
     width = max(len(row) for row in rows)
-    return np.stack([np.pad(row.double().cpu().numpy(), (0, width - len(row)), constant_values=np.nan) for row in rows])
+    return np.stack([np.pad(row.numpy(), (0, width - len(row)), constant_values=np.nan) for row in fetch(rows)])
+
+
+def fetch(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Tensors of any shapes in float64 on the CPU, all in one trip: each trip waits for the device.
+
+    >>> [tensor.tolist() for tensor in fetch([torch.ones(1, 2), torch.zeros(1)])]
+    [[[1.0, 1.0]], [0.0]]
+    """
+    away = [tensor for tensor in tensors if tensor.device.type != "cpu"]
+    line = torch.cat([tensor.reshape(-1) for tensor in away]).cpu() if away else torch.empty(0)
+    parts = iter(torch.split(line, [tensor.numel() for tensor in away]))
+    return [
+        (tensor if tensor.device.type == "cpu" else next(parts).reshape(tensor.shape)).double() for tensor in tensors
+    ]
 
 
 def _listen(model: nn.Module, observers: Sequence[Observer], size: tuple[int, int], stack: ExitStack) -> Anatomy:
     """Open the tapes that the observers need; nothing is kept on them."""
-    watching = [observer for observer in observers if observer.wants_attention]
+    anatomy = describe(model, size)
+    blocks = {block.name: block for block in anatomy.blocks}
+    of_calls, of_rows = ([one for one in observers if one.attention == how] for how in ("calls", "rows"))
     places = tuple(dict.fromkeys(place for observer in observers for place in observer.places))
-    blocks: dict[str, Block] = {}
 
     def show_map(call: AttentionCall) -> None:
-        if not blocks:  # the second tape runs the model once to describe it, while the first is already listening
-            return
-        for rows, weights in call.rows():
-            for observer in watching:
+        for observer in of_calls:
+            observer.call(blocks[call.block], call)
+        for rows, weights in call.rows() if of_rows else ():
+            for observer in of_rows:
                 observer.rows(blocks[call.block], call, rows, weights)
+            del weights  # before the next piece is made
 
     def show_feature(feature: Feature) -> None:
-        for observer in observers if blocks else ():
-            if feature.place in observer.places:
-                observer.feature(blocks[feature.block], feature)
+        with _unobserved():
+            for observer in observers:
+                if feature.place in observer.places:
+                    observer.feature(blocks[feature.block], feature)
 
-    anatomy: Anatomy | None = None
-    if watching:
-        anatomy = stack.enter_context(record(model, "attention", reduce=show_map, input_size=size)).anatomy
-    if places or anatomy is None:
-        at = places or ("block.out",)
-        anatomy = stack.enter_context(record(model, "features", at=at, reduce=show_feature, input_size=size)).anatomy
-    blocks.update({block.name: block for block in anatomy.blocks})
+    if of_calls or of_rows:
+        stack.enter_context(record(model, "attention", reduce=show_map, anatomy=anatomy))
+    if places:
+        stack.enter_context(record(model, "features", at=places, reduce=show_feature, anatomy=anatomy))
     return anatomy
+
+
+def _unobserved() -> AbstractContextManager[None]:
+    """Keeps what instruments compute from the recorder of attention, which else looks at every operation."""
+    return nullcontext() if torch.compiler.is_compiling() else torch._C.DisableTorchFunction()
 
 
 def _images(item: Any, device: torch.device) -> Tensor:

@@ -137,8 +137,7 @@ def _stream(model: nn.Module, anatomy: Anatomy, image: Tensor, cut: Sequence[Uni
         streams[feature.block, feature.place] = feature.tokens
 
     at = ("block.in", "block.mid", "block.out")
-    # In this order: the model is described whole, not cut.
-    with record(model, "features", at=at, reduce=note, input_size=anatomy.input_size), removed(model, *cut):
+    with record(model, "features", at=at, reduce=note, anatomy=anatomy), removed(model, *cut):
         model(image)
     return {unit.name: _compare(*(streams.get(place) for place in _ends(unit))) for unit in cut}
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vitlab.core.anatomy import TAPS, Anatomy, Block
 from vitlab.core.errors import VitlabError
-from vitlab.instruments.observation import Observer
+from vitlab.instruments.observation import Observer, fetch
 from vitlab.recording import Feature
 
 _STEPS = {"conv": "Conv", "pooling": "Pooling", "mlp": "MLP"}  # any other mixer is attention
@@ -69,10 +69,10 @@ class ResidualStream(Observer):
         """For each tap the mean over all images, (k,) in float64 on the CPU."""
         self._last = None
         means = []
-        for block, place in self.taps:
-            counts, values = zip(*self._found[block.name, place], strict=True)
-            weights = torch.tensor(counts, dtype=torch.float64)
-            mean = (torch.stack(values).double().cpu() * weights[:, None]).sum(0) / weights.sum()
+        stacks = fetch([torch.stack([value for _, value in self._found[b.name, place]]) for b, place in self.taps])
+        for (block, place), values in zip(self.taps, stacks, strict=True):
+            weights = torch.tensor([count for count, _ in self._found[block.name, place]], dtype=torch.float64)
+            mean = (values * weights[:, None]).sum(0) / weights.sum()
             if not bool(mean.isfinite().all()):
                 raise VitlabError(
                     f"{self.kind}: features at {place} of {block.name} are not finite; "

@@ -1,4 +1,4 @@
-"""The observer of statistics that add up over the rows of a map, so that no map need be held whole.
+"""Observers that keep some numbers of every image and head, also of those that add up over the rows of a map.
 
 Shape legend: B images, T windows, H heads, N query tokens, n of them in a piece, M key tokens, k numbers.
 """
@@ -11,45 +11,23 @@ from torch import Tensor
 from vitlab.attention import AttentionCall
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.errors import VitlabError
-from vitlab.instruments.observation import Observer, attention_blocks
+from vitlab.instruments.observation import Observer, attention_blocks, fetch
+from vitlab.instruments.shelf import Shelf
 
 
-class RowSums(Observer):
-    """Adds up what `sums` makes of the pieces of each map, and keeps what `values` makes of the totals.
-
-    A subclass writes these two; `found` then holds its numbers for every image and head.
-    """
-
-    wants_attention = True
+class ByImage(Observer):
+    """Keeps some numbers of every image and head: a subclass puts them on the `shelf`, a batch (B, H, k) at a time."""
 
     def begin(self, anatomy: Anatomy) -> None:
         """Room for each block that has a map."""
         self.blocks = attention_blocks(anatomy, self.kind)
-        self._open: tuple[Tensor, ...] = ()
-        self._found: dict[str, list[Tensor]] = {block.name: [] for block in self.blocks}
-
-    def sums(self, block: Block, rows: slice, weights: Tensor) -> tuple[Tensor, ...]:
-        """Sums over the rows of a piece, weights (B·T, H, n, M)."""
-        raise NotImplementedError
-
-    def values(self, block: Block, *sums: Tensor) -> Tensor:
-        """Totals over all rows of a map -> (B, H, k)."""
-        raise NotImplementedError
-
-    def rows(self, block: Block, call: AttentionCall, rows: slice, weights: Tensor) -> None:
-        """One piece of a map; the last one completes it."""
-        if block.name not in self._found:
-            return
-        sums = self.sums(block, rows, weights)
-        self._open = sums if rows.start == 0 else tuple(a + b for a, b in zip(self._open, sums, strict=True))
-        given = call.weights if call.weights is not None else call.q
-        assert given is not None
-        if rows.stop == given.shape[-2]:
-            self._found[block.name].append(self.values(block, *self._open))
+        self.shelf = Shelf(block.name for block in self.blocks)
 
     def found(self) -> list[Tensor]:
-        """For each block what `values` returned, all images together: (images, H, k), in float64 on the CPU."""
-        layers = [torch.cat(self._found[block.name]).double().cpu() for block in self.blocks]
+        """For each block what was kept, all images together: (images, H, k), in float64 on the CPU."""
+        kept = [self.shelf.take(block.name) for block in self.blocks]
+        each = iter(fetch([part for parts in kept for part in parts]))
+        layers = [torch.cat([next(each) for _ in parts]) for parts in kept]
         for block, values in zip(self.blocks, layers, strict=True):
             refuse_nan(self.kind, block.name, values)
         return layers
@@ -57,6 +35,51 @@ class RowSums(Observer):
     def axes(self, heads: int) -> dict[str, tuple[object, ...]]:
         """The labels of layers and heads."""
         return {"layer": tuple(block.name for block in self.blocks), "head": tuple(range(heads))}
+
+
+class RowSums(ByImage):
+    """Adds up what `sums` makes of the pieces of each map, and keeps what `values` makes of the totals.
+
+    A subclass writes these two; no map need be held whole. Layers that are alike go through `values` together, as if
+    they were more images: on a GPU many small operations cost more than the numbers do.
+    """
+
+    attention = "rows"
+
+    def begin(self, anatomy: Anatomy) -> None:
+        """Room for each block that has a map."""
+        super().begin(anatomy)
+        self._maps: list[tuple[Block, tuple[Tensor, ...]]] = []
+
+    def sums(self, block: Block, rows: slice, weights: Tensor) -> tuple[Tensor, ...]:
+        """Sums over the rows of a piece, weights (B·T, H, n, M); the first axis of each is of images or windows."""
+        raise NotImplementedError
+
+    def values(self, block: Block, *sums: Tensor) -> Tensor:
+        """Totals over all rows of a map -> (B, H, k)."""
+        raise NotImplementedError
+
+    def rows(self, block: Block, call: AttentionCall, rows: slice, weights: Tensor) -> None:
+        """One piece of a map."""
+        if block.name not in self.shelf:
+            return
+        sums = self.sums(block, rows, weights)
+        if rows.start:
+            sums = tuple(a + b for a, b in zip(self._maps.pop()[1], sums, strict=True))
+        self._maps.append((block, sums))
+
+    def after(self) -> None:
+        """The maps of a batch are complete."""
+        alike: dict[object, list[tuple[Block, tuple[Tensor, ...]]]] = {}
+        for block, sums in self._maps:
+            shapes = tuple(total.shape for total in sums)
+            alike.setdefault((block.mixer.queries, block.mixer.keys, shapes), []).append((block, sums))
+        self._maps = []
+        for maps in alike.values():
+            totals = map(torch.cat, zip(*(sums for _, sums in maps), strict=True))
+            values = self.values(maps[0][0], *totals)
+            for (block, _), each in zip(maps, values.chunk(len(maps)), strict=True):
+                self.shelf.put(block.name, each)
 
 
 def refuse_nan(kind: str, layer: str, values: Tensor) -> None:

@@ -1,0 +1,97 @@
+"""The kernel against dense maps in float64: in Triton's interpreter on any machine, compiled where there is a GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from vitlab.attention import AttentionCall
+from vitlab.core.anatomy import TokenLayout
+from vitlab.kernels.twin_products import fused, plain, supports
+
+#: pairs, heads, key heads, queries, keys, channels, bias
+SHAPES = [
+    (1, 1, 1, 1, 1, 1, "none"),
+    (1, 1, 1, 5, 5, 8, "none"),
+    (2, 3, 3, 70, 70, 16, "none"),
+    (3, 4, 2, 33, 90, 24, "masked"),
+    (1, 2, 2, 130, 49, 80, "masked"),
+    (1, 2, 2, 197, 197, 64, "added"),
+]
+
+
+def operands(pairs, heads, shared, rows, columns, channels, bias):
+    """Queries and keys as views into another layout, as models have them; a mask hides more than one block of keys."""
+    generator = torch.Generator().manual_seed(rows)
+    q = torch.randn(2 * pairs, rows, heads, channels, generator=generator).transpose(1, 2) * 2
+    k = torch.randn(2 * pairs, columns, shared, channels, generator=generator).transpose(1, 2)
+    if bias == "added":
+        return q, k, torch.randn(1, heads, rows, columns, generator=generator)
+    if bias == "masked":
+        hidden = torch.zeros(2 * pairs, 1, 1, columns)
+        hidden[0, ..., : columns - 5], hidden[1, ..., 5:] = -torch.inf, -torch.inf
+        return q, k, hidden
+    return q, k, None
+
+
+def exact(q, k, scale, bias):
+    """Products of the rows of dense maps, one vector with another."""
+    logits = (q.double() @ k.double().repeat_interleave(q.shape[1] // k.shape[1], 1).mT) * scale
+    first, second = (logits + (0 if bias is None else bias.double())).softmax(-1).chunk(2)
+    pairs = ((first, second), (first, first), (second, second))
+    return torch.stack([torch.einsum("bhnm,bhnm->bhn", a, b) for a, b in pairs])
+
+
+def errors(device="cpu", dtype=torch.float32):
+    found = []
+    for shape in SHAPES:
+        q, k, bias = operands(*shape)
+        q, k = q.to(device, dtype), k.to(device, dtype)
+        bias = None if bias is None else bias.to(device)
+        truth = exact(q, k, 0.3, bias)
+        found.append(float(((fused(q, k, 0.3, bias).double() - truth).abs() / truth).max()))
+    return found
+
+
+def test_in_the_interpreter():
+    pytest.importorskip("triton")
+    run = subprocess.run(
+        [sys.executable, __file__], env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout)
+    assert len(found) == len(SHAPES) and max(found) < 2e-5
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_compiled(dtype):
+    assert max(errors("cuda", dtype)) < 2e-5
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_plain_and_the_statistic_of_a_call(shape):
+    q, k, bias = operands(*shape)
+    layouts = TokenLayout((1, q.shape[2])), TokenLayout((1, k.shape[2]))
+    call = AttentionCall("a block", *layouts, q=q, k=k, scale=0.3, bias=bias)
+    assert not supports(q)
+    assert torch.allclose(plain(call.map()).double(), exact(q, k, 0.3, bias), rtol=1e-4)
+    assert torch.allclose(call.statistics(["twins"])["twins"].double(), exact(q, k, 0.3, bias), rtol=1e-4)
+
+
+def test_a_row_that_may_look_nowhere_is_no_number():
+    q, k, _ = operands(1, 1, 1, 4, 4, 8, "none")
+    hidden = torch.zeros(2, 1, 4, 4)
+    hidden[0, 0, 2] = -torch.inf
+    layout = TokenLayout((1, 4))
+    found = AttentionCall("a block", layout, layout, q=q, k=k, bias=hidden).statistics(["twins"])["twins"]
+    assert found[0, 0, 0].isnan().tolist() == [False, False, True, False]
+
+
+if __name__ == "__main__":
+    print(json.dumps(errors()))
