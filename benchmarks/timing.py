@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import platform
 import statistics
@@ -16,18 +17,25 @@ import torch
 def interleaved(
     runs: Mapping[str, Callable[[], Any]], repeats: int = 5, inner: int = 1, device: str = "cpu"
 ) -> dict[str, list[float]]:
-    """Seconds of each run, `repeats` times in turn; one call of each warms up."""
+    """Seconds of each run, `repeats` times in turn; one call of each warms up. No garbage is collected meanwhile."""
     for run in runs.values():
         run()
     _wait(device)
     seconds: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(repeats):
-        for name, run in runs.items():
-            start = time.perf_counter()
-            for _ in range(inner):
-                run()
-            _wait(device)
-            seconds[name].append((time.perf_counter() - start) / inner)
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(repeats):
+            for name, run in runs.items():
+                start = time.perf_counter()
+                for _ in range(inner):
+                    run()
+                _wait(device)
+                seconds[name].append((time.perf_counter() - start) / inner)
+    finally:
+        if collecting:
+            gc.enable()
     return seconds
 
 

@@ -42,7 +42,9 @@ class AttentionCall:
 
     def map(self) -> Tensor:
         """The whole map, (B, H, N, M), in float32 (or float64), every row of which sums to 1."""
-        return self._rows(slice(None), self._keys())
+        if self.weights is not None:
+            return _full(self.weights)
+        return self._logits(slice(None), self._keys()).softmax(-1)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -56,11 +58,17 @@ class AttentionCall:
         """The map in pieces of rows: (rows, (B, H, n, M)), so that it need not exist at once."""
         batch, heads, count, columns = self.shape
         step = max(1, _CHUNK // max(1, batch * heads * columns))
+        pieces = [slice(start, min(start + step, count)) for start in range(0, count, step)]
+        if self.weights is not None:
+            yield from ((piece, _full(self.weights[:, :, piece])) for piece in pieces)
+            return
         keys = self._keys()
-        for start in range(0, count, step):
-            piece = slice(start, min(start + step, count))
-            weights = self._rows(piece, keys)
-            keys = None if piece.stop == count else keys
+        for piece in pieces:
+            logits = self._logits(piece, keys)
+            if piece is pieces[-1]:
+                del keys
+            weights = logits.softmax(-1)
+            del logits
             yield piece, weights
             del weights  # before the next piece is made
 
@@ -95,18 +103,15 @@ class AttentionCall:
             name: torch.cat(p, -1) if name in _PER_ROW else torch.stack(p).sum(0) / total for name, p in pieces.items()
         }
 
-    def _keys(self) -> Tensor | None:
+    def _keys(self) -> Tensor:
         """(B·H, M, d), in one piece of memory: made once for all pieces of rows."""
-        if self.k is None or self.q is None:
-            return None
+        assert self.q is not None and self.k is not None
         groups = self.q.shape[1] // self.k.shape[1]  # grouped queries share a key head
         k = self.k if groups == 1 else self.k.repeat_interleave(groups, 1)
         return _full(k).flatten(0, 1)
 
-    def _rows(self, rows: slice, keys: Tensor | None) -> Tensor:
-        if self.weights is not None:
-            return _full(self.weights[:, :, rows])
-        assert self.q is not None and keys is not None
+    def _logits(self, rows: slice, keys: Tensor) -> Tensor:
+        assert self.q is not None
         # Outside autocast: inside it the product would be bf16 again and rows would miss 1 by 3e-3.
         with torch.autocast(self.q.device.type, enabled=False):
             q = _full(self.q[:, :, rows])
@@ -114,7 +119,7 @@ class AttentionCall:
             logits = logits.unflatten(0, q.shape[:2])
             if self.bias is not None:
                 logits = logits + _full(self.bias if self.bias.shape[-2] == 1 else self.bias[..., rows, :])
-            return logits.softmax(-1)
+            return logits
 
 
 def entropy(weights: Tensor) -> Tensor:

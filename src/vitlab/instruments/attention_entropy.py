@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from vitlab.attention import AttentionCall, entropy
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.measurement import Card, Measurement
-from vitlab.instruments.observation import Observer, Result, attention_blocks, fetch, observe, table
+from vitlab.instruments.observation import Observer, Result, attention_blocks, observe, table
 from vitlab.instruments.row_sums import refuse_nan
-from vitlab.instruments.shelf import Shelf
+from vitlab.instruments.shelf import Shelf, fetch
 
 CARD = Card(
     title="Entropy of attention rows, by layer and head",

@@ -58,7 +58,7 @@ def similarity(products: Tensor, windows: int, unit: Unit) -> Tensor:
     if unit == "row":
         both, clean, other = products
         return split_windows((both / (clean * other).sqrt()).mean(-1), windows).mean(1)
-    both, clean, other = (split_windows(product, windows).sum(1) for product in products.sum(-1))
+    both, clean, other = products.unflatten(1, (-1, windows)).sum((2, 4))
     return both / (clean * other).sqrt()
 
 
@@ -234,5 +234,7 @@ def _normalisation(
 
 def _shares(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """(H, images) -> the share of images in each bin, (H, bins); rounding may push a cosine just past 1."""
-    clipped = values.clip(0.0, 1.0)
-    return np.stack([np.histogram(row, edges)[0] / len(row) for row in clipped])
+    bins = len(edges) - 1
+    place = np.searchsorted(edges, values.clip(0.0, 1.0), side="right").clip(1, bins) - 1
+    counts = np.bincount((place + bins * np.arange(len(values))[:, None]).ravel(), minlength=bins * len(values))
+    return counts.reshape(len(values), bins) / values.shape[1]

@@ -20,6 +20,7 @@ from vitlab.core.ledger import passed
 from vitlab.core.measurement import Measurement
 from vitlab.core.provenance import provenance
 from vitlab.evaluation import evaluation
+from vitlab.instruments.shelf import fetch
 from vitlab.recording import Feature, record
 
 
@@ -108,21 +109,8 @@ def attention_blocks(anatomy: Anatomy, kind: str) -> list[Block]:
 def table(rows: Sequence[Tensor]) -> np.ndarray:
     """Rows of different lengths (layers with different numbers of heads) as one array, filled with NaN."""
     width = max(len(row) for row in rows)
-    return np.stack([np.pad(row.numpy(), (0, width - len(row)), constant_values=np.nan) for row in fetch(rows)])
-
-
-def fetch(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Tensors of any shapes in float64 on the CPU, all in one trip: each trip waits for the device.
-
-    >>> [tensor.tolist() for tensor in fetch([torch.ones(1, 2), torch.zeros(1)])]
-    [[[1.0, 1.0]], [0.0]]
-    """
-    away = [tensor for tensor in tensors if tensor.device.type != "cpu"]
-    line = torch.cat([tensor.reshape(-1) for tensor in away]).cpu() if away else torch.empty(0)
-    parts = iter(torch.split(line, [tensor.numel() for tensor in away]))
-    return [
-        (tensor if tensor.device.type == "cpu" else next(parts).reshape(tensor.shape)).double() for tensor in tensors
-    ]
+    here = [row.double().numpy() for row in fetch(rows)]
+    return np.stack([np.pad(row, (0, width - len(row)), constant_values=np.nan) for row in here])
 
 
 def _listen(model: nn.Module, observers: Sequence[Observer], size: tuple[int, int], stack: ExitStack) -> Anatomy:

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from vitlab.core.anatomy import TAPS, Anatomy, Block
 from vitlab.core.errors import VitlabError
-from vitlab.instruments.observation import Observer, fetch
+from vitlab.instruments.observation import Observer
+from vitlab.instruments.shelf import fetch
 from vitlab.recording import Feature
 
 _STEPS = {"conv": "Conv", "pooling": "Pooling", "mlp": "MLP"}  # any other mixer is attention
@@ -72,7 +73,7 @@ class ResidualStream(Observer):
         stacks = fetch([torch.stack([value for _, value in self._found[b.name, place]]) for b, place in self.taps])
         for (block, place), values in zip(self.taps, stacks, strict=True):
             weights = torch.tensor([count for count, _ in self._found[block.name, place]], dtype=torch.float64)
-            mean = (values * weights[:, None]).sum(0) / weights.sum()
+            mean = (values.double() * weights[:, None]).sum(0) / weights.sum()
             if not bool(mean.isfinite().all()):
                 raise VitlabError(
                     f"{self.kind}: features at {place} of {block.name} are not finite; "

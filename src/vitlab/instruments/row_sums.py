@@ -11,8 +11,8 @@ from torch import Tensor
 from vitlab.attention import AttentionCall
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.errors import VitlabError
-from vitlab.instruments.observation import Observer, attention_blocks, fetch
-from vitlab.instruments.shelf import Shelf
+from vitlab.instruments.observation import Observer, attention_blocks
+from vitlab.instruments.shelf import Shelf, fetch
 
 
 class ByImage(Observer):
@@ -27,7 +27,7 @@ class ByImage(Observer):
         """For each block what was kept, all images together: (images, H, k), in float64 on the CPU."""
         kept = [self.shelf.take(block.name) for block in self.blocks]
         each = iter(fetch([part for parts in kept for part in parts]))
-        layers = [torch.cat([next(each) for _ in parts]) for parts in kept]
+        layers = [torch.cat([next(each) for _ in parts]).double() for parts in kept]
         for block, values in zip(self.blocks, layers, strict=True):
             refuse_nan(self.kind, block.name, values)
         return layers

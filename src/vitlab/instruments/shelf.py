@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+import torch
 from torch import Tensor
 
-_ROOM = 8 << 20  # bytes on the device: moving less at a time would wait for it too often
+_ROOM = 32 << 20  # bytes on the device: each move waits for it
 
 
 class Shelf:
     """Tensors by name, in the order in which they came.
 
-    >>> import torch
     >>> shelf = Shelf(["blocks.0"])
     >>> shelf.put("blocks.0", torch.ones(2))
     >>> shelf.take("blocks.0"), "blocks.1" in shelf
@@ -21,7 +21,9 @@ class Shelf:
 
     def __init__(self, names: Iterable[str]) -> None:
         self._tensors: dict[str, list[Tensor]] = {name: [] for name in names}
+        self._away: list[tuple[list[Tensor], int]] = []  # where those stand that are on the device
         self._held = 0
+        self._flying = False
 
     def __contains__(self, name: str) -> bool:
         """Whether there is room for this name."""
@@ -29,13 +31,45 @@ class Shelf:
 
     def put(self, name: str, tensor: Tensor) -> None:
         """One more; when the device holds too much, all of it moves."""
-        self._tensors[name].append(tensor)
-        self._held += 0 if tensor.device.type == "cpu" else tensor.nbytes
+        row = self._tensors[name]
+        row.append(tensor)
+        if tensor.device.type == "cpu":
+            return
+        self._away.append((row, len(row) - 1))
+        self._held += tensor.nbytes
         if self._held > _ROOM:
-            for tensors in self._tensors.values():
-                tensors[:] = [each.cpu() for each in tensors]
-            self._held = 0
+            self._move()
 
     def take(self, name: str) -> list[Tensor]:
         """All that came, each where it is now."""
+        if self._flying:
+            torch.cuda.synchronize()
+            self._flying = False
         return list(self._tensors[name])
+
+    def _move(self) -> None:
+        """To main memory, in one trip that nobody waits for where the memory is pinned."""
+        tensors = [row[i] for row, i in self._away]
+        line = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        self._flying = line.is_cuda
+        here = torch.empty_like(line, device="cpu", pin_memory=line.is_cuda).copy_(line, non_blocking=line.is_cuda)
+        for (row, i), tensor, part in zip(self._away, tensors, _split(here, tensors), strict=True):
+            row[i] = part.reshape(tensor.shape)
+        self._away, self._held = [], 0
+
+
+def fetch(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Tensors of any shapes, of one type, on the CPU: those of a device in one trip, since each trip waits for it.
+
+    >>> [tensor.tolist() for tensor in fetch([torch.ones(1, 2), torch.zeros(1)])]
+    [[[1.0, 1.0]], [0.0]]
+    """
+    away = [tensor for tensor in tensors if tensor.device.type != "cpu"]
+    if not away:
+        return list(tensors)
+    parts = iter(_split(torch.cat([tensor.reshape(-1) for tensor in away]).cpu(), away))
+    return [tensor if tensor.device.type == "cpu" else next(parts).reshape(tensor.shape) for tensor in tensors]
+
+
+def _split(line: Tensor, like: Sequence[Tensor]) -> Sequence[Tensor]:
+    return torch.split(line, [tensor.numel() for tensor in like])

@@ -17,11 +17,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from vitlab.core.errors import VitlabError
+
 try:
     import triton
     import triton.language as tl
 except ImportError:  # it comes with torch's builds for CUDA, and with no others
     triton = None
+
+
+_TILES = ((128, 128, 8), (64, 64, 4), (32, 64, 2), (16, 32, 2))  # queries, keys, warps: the fastest first
 
 
 def plain(weights: Tensor) -> Tensor:
@@ -72,16 +77,20 @@ def fused(q: Tensor, k: Tensor, scale: float, bias: Tensor | None = None) -> Ten
     found = torch.empty(3, twice // 2, heads, rows, device=q.device)
     if bias is not None:
         bias = bias.expand(twice, heads, rows, columns)
-    tall, wide, warps = (128, 64, 8) if rows > 64 else (64, 32, 4)
-    grid = (twice // 2 * heads * triton.cdiv(rows, tall),)
-    _products[grid](
-        q, k, q if bias is None else bias, found,
-        *q.stride(), *k.stride(), *((0, 0, 0, 0) if bias is None else bias.stride()),
-        found.stride(0), twice // 2, heads, heads // k.shape[1], rows, columns, channels, scale,
-        BIASED=bias is not None, TALL=tall, WIDE=wide, DEEP=max(16, triton.next_power_of_2(channels)),
-        num_warps=warps, num_stages=2,
-    )  # fmt: skip
-    return found
+    deep = max(16, triton.next_power_of_2(channels))
+    for tall, wide, warps in _TILES[0 if rows > 64 else 1 :]:
+        grid = (twice // 2 * heads * triton.cdiv(rows, tall),)
+        try:
+            _products[grid](
+                q, k, q if bias is None else bias, found,
+                *q.stride(), *k.stride(), *((0, 0, 0, 0) if bias is None else bias.stride()),
+                found.stride(0), twice // 2, heads, heads // k.shape[1], rows, columns, channels, scale,
+                BIASED=bias is not None, TALL=tall, WIDE=wide, DEEP=deep, num_warps=warps, num_stages=1,
+            )  # fmt: skip
+        except triton.runtime.errors.OutOfResources:  # a GPU with less shared memory, or more channels
+            continue
+        return found
+    raise VitlabError(f"no tile of twin_products fits this GPU with {channels} channels")
 
 
 if triton is not None:
