@@ -1,9 +1,10 @@
 """Look inside a pretrained DeiT-Ti with the main instruments: what the papers say of ViTs, on real images.
 
-    VITLAB_DATA=... python examples/look_inside_deit_tiny.py --images 1000 --out runs/deit_tiny
+    VITLAB_DATA=... python examples/look_inside_deit_tiny.py --images 1000 --all --device cuda --out runs/deit_tiny
 
-Needs the weights as `deit_tiny_patch16_224.safetensors` and an ImageNet folder below VITLAB_DATA. `--smoke` looks into
-a tiny random model on embedded scenes instead, which shows that it runs.
+Needs the weights as `deit_tiny_patch16_224.safetensors` and an ImageNet folder below VITLAB_DATA. Without `--all` the
+instruments that pass over the data many times get fewer images: an hour on two cores becomes minutes. `--smoke` looks
+into a tiny random model on embedded scenes instead, which shows that it runs.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ import argparse
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import vitlab
 from vitlab import zoo
 from vitlab.core.batches import Batches
+from vitlab.data.catalogue import open_data
+from vitlab.data.workers import Workers
 from vitlab.instruments import measure_together
 from vitlab.laboratory import batches_for
+from vitlab.recipes.deit_imagenet import deit_imagenet
 
 ONE_PASS = (
     "attention_entropy",
@@ -29,14 +34,15 @@ ONE_PASS = (
     "feature_fourier",
     "feature_variance",
 )
-#: Instruments with passes of their own, and how many of the images they get.
+#: Instruments with passes of their own, and how many of the images they get without `--all`.
 APART = {
     "calibration": 1000,
     "attention_stability": 256,
     "representation_cka": 256,
     "lesion": 128,
-    "hessian_spectrum": 32,
 }
+AUGMENTED = 32  # images for the Hessian, whose mini-batches are augmented as in training
+SIZES = {"cpu": 16, "cuda": 250}  # images of a batch
 
 SMOKE = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=48, depth=2, num_classes=25)"
 SMOKE_DATA = "scenes(train=1, test=32)"
@@ -49,21 +55,29 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/deit_tiny"))
     parser.add_argument("--data", default="imagenet(full=False)")
     parser.add_argument("--weights", default="")
+    parser.add_argument("--all", action="store_true", help="all images for every instrument")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--smoke", action="store_true", help="a tiny random model on 32 embedded scenes")
     options = parser.parse_args()
     if options.smoke:
         options.data, options.images = SMOKE_DATA, 32
-    model = zoo.load(SMOKE if options.smoke else deit_tiny(options.weights), seed=0).eval()
-    batches = batches_for(model, options.data, options.images)
+    model = zoo.load(SMOKE if options.smoke else deit_tiny(options.weights), seed=0).to(options.device).eval()
+    batches = batches_for(model, options.data, options.images, batch_size=SIZES[options.device.partition(":")[0]])
     start = time.monotonic()
     for name, found in measure_together(ONE_PASS, model, batches).items():
         found.save(options.out / name)
     print(f"{len(ONE_PASS)} instruments in one pass: {time.monotonic() - start:.0f} s", flush=True)
     for name, count in APART.items():
         start = time.monotonic()
-        few = Batches(first(batches, count), batches.mean, batches.std, batches.classes, batches.fingerprint)
-        vitlab.measure(name, model, few).save(options.out / name)
-        print(f"{name} on {min(count, options.images)} images: {time.monotonic() - start:.0f} s", flush=True)
+        count = options.images if options.all else min(count, options.images)
+        vitlab.measure(name, model, first(batches, count)).save(options.out / name)
+        print(f"{name} on {count} images: {time.monotonic() - start:.0f} s", flush=True)
+    start = time.monotonic()
+    count = options.images if options.all else min(AUGMENTED, options.images)
+    vitlab.measure("hessian_spectrum", model, augmented(model, options.data, count)).save(
+        options.out / "hessian_spectrum"
+    )
+    print(f"hessian_spectrum on {count} augmented images: {time.monotonic() - start:.0f} s", flush=True)
 
 
 def deit_tiny(weights: str) -> str:
@@ -76,15 +90,24 @@ def deit_tiny(weights: str) -> str:
     return f"timm/deit_tiny_patch16_224(weights={weights!r})"
 
 
-def first(batches: Batches, count: int) -> list[Any]:
-    """The first batches that hold so many images."""
-    kept, held = [], 0
+def first(batches: Batches, count: int) -> Batches:
+    """The first images only."""
+    kept: list[Any] = []
+    left = count
     for images, labels in batches:
-        if held >= count:
-            break
-        kept.append((images, labels))
-        held += len(images)
-    return kept
+        if left > 0:
+            kept.append((images[:left], labels[:left]))
+            left -= len(images)
+    return Batches(kept, batches.mean, batches.std, batches.classes, batches.fingerprint)
+
+
+def augmented(model: Any, data: str, count: int) -> Batches:
+    """Test images as DeiT's training would show them, mixed with each other: what HDVW takes Hessians on."""
+    images = open_data(data, image_size=vitlab.describe(model).input_size).test.subset(range(count))
+    settings = replace(deit_imagenet().augment, repeats=1)
+    feed = Workers(images, images, vitlab.describe(model).input_size, settings, batch_size=16, processes=0)
+    items = [(batch.images, (batch.labels, batch.partners, batch.weights)) for batch in feed.epoch(0)]
+    return Batches(items, images.mean, images.std, images.classes, f"{images.fingerprint}, augmented")
 
 
 if __name__ == "__main__":

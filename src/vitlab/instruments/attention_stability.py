@@ -58,8 +58,8 @@ def similarity(products: Tensor, windows: int, unit: Unit) -> Tensor:
     if unit == "row":
         both, clean, other = products
         return split_windows((both / (clean * other).sqrt()).mean(-1), windows).mean(1)
-    both, clean, other = products.unflatten(1, (-1, windows)).sum((2, 4))
-    return both / (clean * other).sqrt()
+    sums = products.reshape(3, -1, windows, *products.shape[2:]).sum((2, 4))
+    return sums[0] / (sums[1] * sums[2]).sqrt()
 
 
 class _Compare(ByImage):
@@ -237,4 +237,5 @@ def _shares(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
     bins = len(edges) - 1
     place = np.searchsorted(edges, values.clip(0.0, 1.0), side="right").clip(1, bins) - 1
     counts = np.bincount((place + bins * np.arange(len(values))[:, None]).ravel(), minlength=bins * len(values))
-    return counts.reshape(len(values), bins) / values.shape[1]
+    shares: np.ndarray = counts.reshape(len(values), bins) / values.shape[1]
+    return shares
