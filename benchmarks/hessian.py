@@ -149,7 +149,9 @@ def main() -> None:
         runs[f"vitlab, {together} at once"] = lambda together=together: measure(
             "hessian_spectrum", model, batches, l2="none", together=together
         )
-    seconds = timing.interleaved(runs, options.repeats, device=options.device)
+    for images, labels in batches[:1]:  # a whole run of each would take as long as a round
+        measure("hessian_spectrum", model, [(images, labels)], l2="none", limit=COUNT)
+    seconds = timing.interleaved(runs, options.repeats, device=options.device, warm=True)
     table = timing.ratios(seconds, "power iteration")
     timing.show(f"top {COUNT} of {len(batches)} mini-batches of {SIZE}", table)
     timing.write(options.json, {"model": options.model, **found, "time": table})

@@ -15,10 +15,13 @@ import torch
 
 
 def interleaved(
-    runs: Mapping[str, Callable[[], Any]], repeats: int = 5, inner: int = 1, device: str = "cpu"
+    runs: Mapping[str, Callable[[], Any]], repeats: int = 5, inner: int = 1, device: str = "cpu", warm: bool = False
 ) -> dict[str, list[float]]:
-    """Seconds of each run, `repeats` times in turn; one call of each warms up. No garbage is collected meanwhile."""
-    for run in runs.values():
+    """Seconds of each run, `repeats` times in turn; one call of each warms up, where they are not already `warm`.
+
+    No garbage is collected meanwhile.
+    """
+    for run in () if warm else runs.values():
         run()
     _wait(device)
     seconds: dict[str, list[float]] = {name: [] for name in runs}

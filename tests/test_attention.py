@@ -84,8 +84,9 @@ def test_statistics_are_streamed_and_do_not_depend_on_the_pieces(
     monkeypatch.setattr(attention, "_CHUNK", chunk)
     pieces = list(given_call.rows())
     assert len(pieces) == -(-7 // max(1, chunk // 30))
-    assert torch.allclose(torch.cat([rows for _, rows in pieces], 2), whole)
-    assert [i for rows, _ in pieces for i in range(rows.start, rows.stop)] == list(range(7))
+    assert torch.allclose(torch.cat([rows.weights for rows in pieces], 2), whole)
+    assert [i for rows in pieces for i in range(rows.place.start, rows.place.stop)] == list(range(7))
+    assert torch.allclose(sum(rows.received for rows in pieces), whole.sum(2), atol=1e-6)
     found = given_call.statistics(["entropy", "received"])
     assert torch.allclose(
         found["entropy"].double(), torch.from_numpy(scipy_entropy(whole.double().numpy(), axis=-1)), atol=1e-5

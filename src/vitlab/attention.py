@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -16,6 +17,24 @@ from vitlab.core.errors import unknown
 from vitlab.kernels import twin_products
 
 _CHUNK = 1 << 25  # elements of the map that exist at one time: 128 MiB in float32, all of DeiT-Ti's at batch 256
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of an attention map, and what several instruments want of them, which is made once.
+
+    Args:
+        place: which rows.
+        weights: (B, H, n, M).
+    """
+
+    place: slice
+    weights: Tensor
+
+    @cached_property
+    def received(self) -> Tensor:
+        """What each key receives from these rows: (B, H, M)."""
+        return self.weights.sum(-2)
 
 
 @dataclass(frozen=True)
@@ -54,23 +73,23 @@ class AttentionCall:
         batch, heads, rows, _ = like.shape
         return batch, heads, rows, like.shape[-1] if self.k is None else self.k.shape[-2]
 
-    def rows(self) -> Iterator[tuple[slice, Tensor]]:
-        """The map in pieces of rows: (rows, (B, H, n, M)), so that it need not exist at once."""
+    def rows(self) -> Iterator[Rows]:
+        """The map in pieces, so that it need not exist at once."""
         batch, heads, count, columns = self.shape
         step = max(1, _CHUNK // max(1, batch * heads * columns))
         pieces = [slice(start, min(start + step, count)) for start in range(0, count, step)]
         if self.weights is not None:
-            yield from ((piece, _full(self.weights[:, :, piece])) for piece in pieces)
+            yield from (Rows(piece, _full(self.weights[:, :, piece])) for piece in pieces)
             return
         keys = self._keys()
         for piece in pieces:
             logits = self._logits(piece, keys)
             if piece is pieces[-1]:
                 del keys
-            weights = logits.softmax(-1)
+            rows = Rows(piece, logits.softmax(-1))
             del logits
-            yield piece, weights
-            del weights  # before the next piece is made
+            yield rows
+            del rows  # before the next piece is made
 
     def statistics(self, names: Iterable[str]) -> dict[str, Tensor]:
         """Statistics of the map, streamed.
@@ -95,10 +114,10 @@ class AttentionCall:
                 return found
         pieces: dict[str, list[Tensor]] = {name: [] for name in wanted}
         total = 0
-        for _, weights in self.rows():
-            total += weights.shape[-2]
+        for rows in self.rows():
+            total += rows.weights.shape[-2]
             for name in wanted:
-                pieces[name].append(STATISTICS[name](weights))
+                pieces[name].append(STATISTICS[name](rows.weights))
         return found | {
             name: torch.cat(p, -1) if name in _PER_ROW else torch.stack(p).sum(0) / total for name, p in pieces.items()
         }

@@ -47,7 +47,6 @@ _ON_LEVELS = frozenset(("pixelate", "jpeg_compression"))  # the others work on f
 _CHUNK = {"cpu": 1 << 19, "cuda": 1 << 27}  # values at once: near the cache of a core; within a GPU's memory
 
 
-@torch.inference_mode(False)  # a caller's mode is not that of our threads, nor of the tensors that we keep
 def corrupt(
     images: Tensor,
     name: str,
@@ -81,6 +80,26 @@ def corrupt(
     >>> corrupt(images[1:], "fog", 3, indices=[1]).equal(both[1:])
     True
     """
+    return _corrupt(images, name, severity, seed, indices, parameters, _check_range)
+
+
+def corrupt_pixels(
+    images: Tensor, name: str, severity: int, *, seed: int = 0, indices: Sequence[int], parameters: Any = None
+) -> Tensor:
+    """`corrupt` for pixels that are known to lie in [0, 1]: it does not look, since a look waits for the device."""
+    return _corrupt(images, name, severity, seed, indices, parameters, lambda images: None)
+
+
+@torch.inference_mode(False)  # a caller's mode is not that of our threads, nor of the tensors that we keep
+def _corrupt(
+    images: Tensor,
+    name: str,
+    severity: int,
+    seed: int,
+    indices: Sequence[int] | Tensor | None,
+    parameters: ParameterSet | None,
+    look: Callable[[Tensor], None],
+) -> Tensor:
     if name not in _FUNCTIONS:
         raise unknown("corruption", name, CORRUPTIONS + EXTRA)
     _check(images)
@@ -89,7 +108,7 @@ def corrupt(
     random = Randomness.of(seed, name, severity, _indices(indices, len(batch)), batch.device)
     batch = batch.detach().as_subclass(Tensor)
     colours, alpha = (batch[:, :3], batch[:, 3:]) if batch.shape[1] == 4 else (batch, None)
-    result = _by_chunks(name, colours, random, arguments)
+    result = _by_chunks(name, colours, random, arguments, look)
     result = result if alpha is None else torch.cat([result, alpha], dim=1)
     return result.view(images.shape)
 
@@ -180,10 +199,13 @@ class Corruption(v2.Transform):
         return f"names={self.names}, severities={self.severities}, seed={self.seed}, parameters={self.parameter_set}"
 
 
-def _by_chunks(name: str, images: Tensor, random: Randomness, arguments: Sequence[float]) -> Tensor:
+def _by_chunks(
+    name: str, images: Tensor, random: Randomness, arguments: Sequence[float], look: Callable[[Tensor], None]
+) -> Tensor:
     """The corruption of a few images at a time: temporaries stay in the cache, memory does not grow with the batch."""
 
     def work(rows: slice) -> Tensor:
+        look(images[rows])
         extra = () if name in DETERMINISTIC else (random[rows],)
         return _on_chunk(name, images[rows].contiguous(), *extra, *arguments)
 
@@ -202,7 +224,6 @@ def _by_chunks(name: str, images: Tensor, random: Randomness, arguments: Sequenc
 
 def _on_chunk(name: str, images: Tensor, *arguments: Any) -> Tensor:
     """Images (B, C, h, w) as given to images as returned; those of `_ON_LEVELS` are of 8 bits in between."""
-    _check_range(images)
     if name not in _ON_LEVELS:
         pixels = images.float().div_(255) if images.dtype == torch.uint8 else images.float()
         return _to_type(_FUNCTIONS[name](pixels, *arguments), images.dtype)

@@ -66,7 +66,7 @@ class Randomness:
     def bits(self, *shape: int, stream: int = 0) -> Tensor:
         """(B, *shape) int32, all 32 bits random: a multiply-xorshift hash of the position, keyed by 64 bits."""
         keys = _mix_64(self.keys + np.uint64((stream + 1) * _GOLDEN_64 % 2**64))
-        low, high = torch.from_numpy(keys.view(np.int32).reshape(-1, 2).copy()).to(self.device).unbind(1)
+        low, high = _send(keys.view(np.int32).reshape(-1, 2).copy(), self.device).unbind(1)
         x = _positions(prod(shape), str(self.device)) + low[:, None]
         scratch = torch.empty_like(x)
         _fold(x, 16, scratch).mul_(0x7FEB352D).add_(high[:, None])
@@ -105,6 +105,12 @@ class Randomness:
         cells += rate.mul(255).add_(0.5).int().clamp_(0, 255).mul_(256)
         means = _poisson_table(most, str(self.device)).index_select(0, cells.view(-1)).view(rate.shape)
         return means.add_(draws.bitwise_and_(255).float(), alpha=1 / 256).add_(1 / 512).floor_()
+
+
+def _send(numbers: NDArray[np.int32], device: torch.device | str) -> Tensor:
+    """To a device; a GPU takes it from pinned memory when it comes to it, without being waited for."""
+    here = torch.from_numpy(numbers)
+    return here.pin_memory().to(device, non_blocking=True) if torch.device(device).type == "cuda" else here.to(device)
 
 
 @lru_cache(maxsize=8)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vitlab.attention import Rows
 from vitlab.core.anatomy import Anatomy, Block, TokenLayout
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
@@ -82,16 +83,16 @@ class Watch(RowSums):
         if not self._distances:
             raise VitlabError(f"{self.kind} needs positions, and all windows are padded; feed a size that they tile")
 
-    def sums(self, block: Block, rows: slice, weights: Tensor) -> tuple[Tensor, ...]:
+    def sums(self, block: Block, rows: Rows) -> tuple[Tensor, ...]:
         """-> (B, H)."""
-        layouts = _layouts(block)
+        layouts, weights, place = _layouts(block), rows.weights, rows.place
         if layouts not in self._distances:
             return (weights.sum((-1, -2)),)  # shows NaN weights; `result` leaves the layer empty
         distance = self._distances[layouts] = self._distances[layouts].to(weights)
         if self._renormalise:
-            first = max(layouts[0].prefix - rows.start, 0)  # rows of prefix tokens have no distance to scale
-            weights, rows = weights[:, :, first:], slice(rows.start + first, rows.stop)
-        return (total_distance(weights, distance[:, rows], layouts[1].prefix if self._renormalise else None),)
+            first = max(layouts[0].prefix - place.start, 0)  # rows of prefix tokens have no distance to scale
+            weights, place = weights[:, :, first:], slice(place.start + first, place.stop)
+        return (total_distance(weights, distance[:, place], layouts[1].prefix if self._renormalise else None),)
 
     def values(self, block: Block, *sums: Tensor) -> Tensor:
         """-> (B, H, 1)."""

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vitlab.attention import Rows
 from vitlab.core.anatomy import Anatomy, Block, TokenLayout
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
@@ -50,31 +51,36 @@ def head_similarity(gram: Tensor) -> Tensor:
     return gram / norms[..., None] / norms[..., None, :]
 
 
-def row_sums(weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Σ_i A_i and Σ_i A_i / |A_i|: all that the likeness to the mean row needs, and both add up over pieces of rows.
+def unit_rows(weights: Tensor) -> Tensor:
+    """Σ_i A_i / |A_i|, the sum of rows of length 1: with that of the rows, all that their likeness needs.
 
     Args:
         weights: (..., N, M)
 
     Returns:
-        Twice (..., M).
+        (..., M)
+
+    >>> unit_rows(torch.tensor([[3.0, 4.0], [0.0, 2.0]]))
+    tensor([0.6000, 1.8000])
     """
     inverse = torch.linalg.vector_norm(weights, dim=-1).clamp_min(_TINY).reciprocal()
-    return weights.sum(-2), (inverse[..., None, :] @ weights)[..., 0, :]
+    found: Tensor = inverse[..., None, :] @ weights
+    return found[..., 0, :]
 
 
 def row_similarity(total: Tensor, units: Tensor, rows: int | Tensor) -> Tensor:
     """(1/N) Σ_i cos(A_i, Ā) = (Σ_i A_i / |A_i|) · Ā / (N |Ā|).
 
     Args:
-        total, units: (..., M), of `row_sums`.
+        total: (..., M), the sum of the rows.
+        units: (..., M), of `unit_rows`.
         rows: N.
 
     Returns:
         (...): 1 where all rows are alike, 1/√N where they are disjoint and equally long.
 
-    >>> row_similarity(*row_sums(torch.eye(4)), 4), row_similarity(*row_sums(torch.full((4, 4), 0.25)), 4)
-    (tensor(0.5000), tensor(1.))
+    >>> [row_similarity(rows.sum(0), unit_rows(rows), 4) for rows in (torch.eye(4), torch.full((4, 4), 0.25))]
+    [tensor(0.5000), tensor(1.)]
     """
     length: Tensor = torch.linalg.vector_norm(total, dim=-1).clamp_min(_TINY)
     return (total * units).sum(-1) / length / rows
@@ -100,20 +106,21 @@ class Watch(RowSums):
                 apart = cells_apart(*layouts)
                 self._near[layouts] = None if apart is None else torch.stack((apart == 0, apart <= 1))
 
-    def sums(self, block: Block, rows: slice, weights: Tensor) -> tuple[Tensor, ...]:
+    def sums(self, block: Block, rows: Rows) -> tuple[Tensor, ...]:
         """-> how many rows (B·T, 1), gram (B, H, H), two sums of rows (B·T, H, M), two masses (B, H)."""
-        windows = _layouts(block)[0].windows
+        windows, weights = _layouts(block)[0].windows, rows.weights
         near = self._near[_layouts(block)]
         cut = weights if self._tau == 0 else weights * (weights >= self._tau / weights.shape[-1])
         flat = by_image(cut, windows)
         count = weights.new_full((len(weights), 1), weights.shape[-2])
-        found = (count, flat @ flat.mT, *row_sums(cut))
+        received = rows.received if self._tau == 0 else cut.sum(-2)
+        found = (count, flat @ flat.mT, received, unit_rows(cut))
         if near is None:
             return found
         near = self._near[_layouts(block)] = near.to(weights)
         whole = flat if self._tau == 0 else by_image(weights, windows)
         # One product for each mask: a matrix of two columns takes seven times as long.
-        return *found, *(whole @ mask[:, rows].flatten() for mask in near)
+        return *found, *(whole @ mask[:, rows.place].flatten() for mask in near)
 
     def values(self, block: Block, *sums: Tensor) -> Tensor:
         """-> (B, H, 3 + H): mass on itself, mass on the neighbourhood, likeness of rows, likeness to each head."""

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vitlab.attention import AttentionCall, entropy
+from vitlab.attention import AttentionCall, Rows, entropy
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.measurement import Card, Measurement
 from vitlab.instruments.observation import Observer, Result, attention_blocks, observe, table
@@ -74,32 +74,30 @@ class Watch(Observer):
         self._keys: dict[str, int] = {}
         self._device = torch.device("cpu")
 
-    def rows(self, block: Block, call: AttentionCall, rows: slice, weights: Tensor) -> None:
+    def rows(self, block: Block, call: AttentionCall, rows: Rows) -> None:
         """(B, H, n, M) -> entropies (B, H, n)."""
         if block.name not in self._entropies:
             return
-        found = entropy(weights)
-        self._keys[block.name], self._device = weights.shape[-1], weights.device
+        found = entropy(rows.weights)
+        self._keys[block.name], self._device = rows.weights.shape[-1], found.device
         self._entropies.put(block.name, found)
-        if rows.start == 0 and call.queries.prefix:
+        if rows.place.start == 0 and call.queries.prefix:
             self._class_rows.put(block.name, found[:, :, 0].clone())
 
     def result(self, anatomy: Anatomy) -> Result:
         """Mean and tails by layer and head."""
-        rows = [_by_head(self._entropies.take(block.name), self._device) for block in self._blocks]
-        means = fetch([row.mean(1) for row in rows])
+        centre, low, high = zip(*map(self._summary, self._blocks), strict=True)
+        means = fetch(centre)
         for block, each in zip(self._blocks, means, strict=True):
             refuse_nan(self.kind, block.name, each)
         limits = np.array([bound(self._keys[block.name]) for block in self._blocks])
         mean = table(means)
-        tails = zip(*(quantiles(row, (0.15, 0.85)) for row in rows), strict=True)
-        p15, p85 = (table(tail) for tail in tails)
         values = {
             "mean": mean,
-            "p15": p15,
-            "p85": p85,
+            "p15": table(low),
+            "p85": table(high),
             "class_row": table(
-                [self._class_row(block, len(row)) for block, row in zip(self._blocks, rows, strict=True)]
+                [self._class_row(block, len(each)) for block, each in zip(self._blocks, means, strict=True)]
             ),
             "normalised": mean / limits[:, None],
             "bound": limits,
@@ -108,14 +106,18 @@ class Watch(Observer):
         axes = {"layer": tuple(block.name for block in self._blocks), "head": tuple(range(mean.shape[1]))}
         return Result(values, dims, axes)
 
+    def _summary(self, block: Block) -> list[Tensor]:
+        """Mean, 15th and 85th percentile of a layer's heads, three times (H,)."""
+        pieces = [piece.to(self._device) for piece in self._entropies.take(block.name)]
+        if len({piece.shape for piece in pieces}) == 1:
+            rows = torch.stack(pieces).permute(2, 0, 1, 3).flatten(1)  # (H, R)
+        else:
+            rows = torch.cat([piece.transpose(0, 1).flatten(1) for piece in pieces], 1)
+        return [rows.mean(1), *quantiles(rows, (0.15, 0.85))]
+
     def _class_row(self, block: Block, heads: int) -> Tensor:
         found = self._class_rows.take(block.name)
         return torch.cat(fetch(found)).mean(0) if found else torch.full((heads,), float("nan"))
-
-
-def _by_head(pieces: Sequence[Tensor], device: torch.device) -> Tensor:
-    """Pieces (B, H, n) of any B and n -> (H, R), where they are sorted fastest."""
-    return torch.cat([piece.to(device).transpose(0, 1).flatten(1) for piece in pieces], 1)
 
 
 def measure(model: nn.Module, batches: Iterable[Any]) -> Measurement:

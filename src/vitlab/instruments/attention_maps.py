@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vitlab.attention import AttentionCall
+from vitlab.attention import AttentionCall, Rows
 from vitlab.core.anatomy import Anatomy, Block, TokenLayout
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Card, Measurement
@@ -97,10 +97,10 @@ class _Keep(Observer):
         self._blocks = _chosen_blocks(attention_blocks(anatomy, self.kind), self._layers)
         self._pieces: dict[str, list[Tensor]] = {block.name: [] for block in self._blocks}
 
-    def rows(self, block: Block, call: AttentionCall, rows: slice, weights: Tensor) -> None:
+    def rows(self, block: Block, call: AttentionCall, rows: Rows) -> None:
         """A piece of a map."""
         if block.name in self._pieces:
-            self._pieces[block.name].append(weights.cpu())
+            self._pieces[block.name].append(rows.weights.cpu())
 
     def result(self, anatomy: Anatomy) -> Result:
         """The maps, and the grids by which to draw them."""

@@ -20,7 +20,7 @@ from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.batches import Batches
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Card, Measurement
-from vitlab.corruptions import corrupt
+from vitlab.corruptions.apply import corrupt_pixels
 from vitlab.corruptions.noise import gaussian_noise
 from vitlab.corruptions.randomness import Randomness
 from vitlab.instruments.attention_entropy import quantiles
@@ -199,7 +199,7 @@ def _spoiler(
         level = sigma
         return lambda x, indices: gaussian_noise(x, Randomness.of(seed, "gaussian_noise", 0, indices, x.device), level)
     if isinstance(corruption, str):
-        return lambda x, indices: corrupt(x, corruption, severity, seed=seed, indices=list(indices))
+        return lambda x, indices: corrupt_pixels(x, corruption, severity, seed=seed, indices=indices)
     if not callable(corruption):
         raise VitlabError(f"corruption is a name or a function of pixels, not {type(corruption).__name__}")
     return lambda x, indices: corruption(x)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.adapters import describe
-from vitlab.attention import AttentionCall
+from vitlab.attention import AttentionCall, Rows
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.errors import VitlabError
 from vitlab.core.ledger import passed
@@ -52,8 +52,8 @@ class Observer:
     def call(self, block: Block, call: AttentionCall) -> None:
         """One attention call of a block, where `attention` is `calls`."""
 
-    def rows(self, block: Block, call: AttentionCall, rows: slice, weights: Tensor) -> None:
-        """Some rows of an attention map: weights is (B, H, n, M), windows folded into the batch."""
+    def rows(self, block: Block, call: AttentionCall, rows: Rows) -> None:
+        """Some rows of an attention map, windows folded into the batch."""
 
     def feature(self, block: Block, feature: Feature) -> None:
         """Tokens that passed one of `places`."""
@@ -123,10 +123,10 @@ def _listen(model: nn.Module, observers: Sequence[Observer], size: tuple[int, in
     def show_map(call: AttentionCall) -> None:
         for observer in of_calls:
             observer.call(blocks[call.block], call)
-        for rows, weights in call.rows() if of_rows else ():
+        for rows in call.rows() if of_rows else ():
             for observer in of_rows:
-                observer.rows(blocks[call.block], call, rows, weights)
-            del weights  # before the next piece is made
+                observer.rows(blocks[call.block], call, rows)
+            del rows  # before the next piece is made
 
     def show_feature(feature: Feature) -> None:
         with _unobserved():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from vitlab.attention import AttentionCall
+from vitlab.attention import AttentionCall, Rows
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.errors import VitlabError
 from vitlab.instruments.observation import Observer, attention_blocks
@@ -51,20 +51,20 @@ class RowSums(ByImage):
         super().begin(anatomy)
         self._maps: list[tuple[Block, tuple[Tensor, ...]]] = []
 
-    def sums(self, block: Block, rows: slice, weights: Tensor) -> tuple[Tensor, ...]:
-        """Sums over the rows of a piece, weights (B·T, H, n, M); the first axis of each is of images or windows."""
+    def sums(self, block: Block, rows: Rows) -> tuple[Tensor, ...]:
+        """Sums over the rows of a piece; the first axis of each is of images or of windows."""
         raise NotImplementedError
 
     def values(self, block: Block, *sums: Tensor) -> Tensor:
         """Totals over all rows of a map -> (B, H, k)."""
         raise NotImplementedError
 
-    def rows(self, block: Block, call: AttentionCall, rows: slice, weights: Tensor) -> None:
+    def rows(self, block: Block, call: AttentionCall, rows: Rows) -> None:
         """One piece of a map."""
         if block.name not in self.shelf:
             return
-        sums = self.sums(block, rows, weights)
-        if rows.start:
+        sums = self.sums(block, rows)
+        if rows.place.start:
             sums = tuple(a + b for a, b in zip(self._maps.pop()[1], sums, strict=True))
         self._maps.append((block, sums))
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-_ROOM = 32 << 20  # bytes on the device: each move waits for it
+_ROOM = 64 << 20  # bytes on the device: each move waits for it
 
 
 class Shelf:

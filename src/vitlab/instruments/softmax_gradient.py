@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vitlab.attention import AttentionCall, entropy
+from vitlab.attention import AttentionCall, Rows, entropy
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
@@ -110,16 +110,16 @@ class Watch(RowSums):
         self._scale: dict[str, float] = {}
         self._keys: dict[str, int] = {}
 
-    def rows(self, block: Block, call: AttentionCall, rows: slice, weights: Tensor) -> None:
+    def rows(self, block: Block, call: AttentionCall, rows: Rows) -> None:
         """Notes λ beside the rows; a model that hands over its own weights does not tell it."""
         self._scale[block.name] = float("nan") if call.q is None else call.scale
-        self._keys[block.name] = weights.shape[-1]
-        super().rows(block, call, rows, weights)
+        self._keys[block.name] = rows.weights.shape[-1]
+        super().rows(block, call, rows)
 
-    def sums(self, block: Block, rows: slice, weights: Tensor) -> tuple[Tensor, ...]:
+    def sums(self, block: Block, rows: Rows) -> tuple[Tensor, ...]:
         """-> (B·T, H, 6 + 2 bins): count, sums of norm, entropy, squares and product; norms and counts in bins."""
-        norm, dense = nuclear_norm(weights).double(), entropy(weights).double()
-        share = dense / np.log(max(weights.shape[-1], 2))
+        norm, dense = nuclear_norm(rows.weights).double(), entropy(rows.weights).double()
+        share = dense / np.log(max(rows.weights.shape[-1], 2))
         where = (share.nan_to_num(0.0) * self._bins).long().clamp(0, self._bins - 1)
         empty = torch.zeros((*norm.shape[:2], self._bins), dtype=norm.dtype, device=norm.device)
         ones = torch.ones_like(norm)

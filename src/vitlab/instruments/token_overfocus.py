@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vitlab.attention import Rows
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
@@ -77,9 +78,9 @@ class Watch(RowSums):
         self.settings = {"shares": list(shares)}
         self._shares = tuple(shares)
 
-    def sums(self, block: Block, rows: slice, weights: Tensor) -> tuple[Tensor, ...]:
+    def sums(self, block: Block, rows: Rows) -> tuple[Tensor, ...]:
         """-> (B·T, H, M)."""
-        return (weights.sum(-2),)
+        return (rows.received,)
 
     def values(self, block: Block, *sums: Tensor) -> Tensor:
         """-> (B, H + 1, k): the columns of all windows side by side; the last row is the map averaged over heads."""

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Card, Measurement
-from vitlab.corruptions import CORRUPTIONS, EXTRA, corrupt
+from vitlab.corruptions import CORRUPTIONS, EXTRA
+from vitlab.corruptions.apply import corrupt_pixels
 from vitlab.corruptions.integers import integer
 from vitlab.corruptions.parameters import ParameterSet, choose_set
 from vitlab.stress_tests.baselines import Baseline, choose, resolve
@@ -132,7 +133,7 @@ def _against(
 
 def _strain(name: str, severity: int, seed: int, parameters: ParameterSet | None) -> Strain:
     def strain(batch: Batch) -> Tensor:
-        found = corrupt(batch.pixels, name, severity, seed=seed, indices=batch.indices, parameters=parameters)
+        found = corrupt_pixels(batch.pixels, name, severity, seed=seed, indices=batch.indices, parameters=parameters)
         return found.clamp(0, 1)
 
     return strain
