@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -74,13 +75,18 @@ def _as_fitted(model: nn.Module, block: Block) -> Block:
 
 def _adapter(model: nn.Module) -> ModuleType:
     """The adapter that knows the nearest class of the model, or the generic reading of the module tree."""
-    names = [f"{kind.__module__}.{kind.__qualname__}" for kind in type(model).__mro__]
-    adapters = [importlib.import_module(name) for name in adapter_modules()]
-    for name in names:
-        for adapter in adapters:
-            if name in adapter.CLASSES:
-                return adapter
+    for kind in type(model).__mro__:
+        adapter = _known().get(f"{kind.__module__}.{kind.__qualname__}")
+        if adapter is not None:
+            return adapter
     return importlib.import_module("vitlab.adapters.generic")
+
+
+@cache
+def _known() -> dict[str, ModuleType]:
+    """The adapter of each class that one knows; of two, the first."""
+    adapters = [importlib.import_module(name) for name in adapter_modules()]
+    return {name: adapter for adapter in reversed(adapters) for name in adapter.CLASSES}
 
 
 def _inputs(adapter: ModuleType, model: nn.Module, size: tuple[int, int]) -> Mapping[str, Tensor]:

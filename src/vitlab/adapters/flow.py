@@ -53,7 +53,8 @@ class Flow:
                 handle = module.register_forward_hook(self._visit(path), with_kwargs=True)
                 stack.callback(handle.remove)
             try:
-                model.eval()
+                if any(module.training for module in model.modules()):
+                    model.eval()
                 model(*positional, **keywords)
             finally:
                 for module, attributes in before:

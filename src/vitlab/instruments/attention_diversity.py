@@ -169,14 +169,14 @@ def measure(model: nn.Module, batches: Iterable[Any], *, tau: float = 0.0) -> Me
     return observe(model, batches, [Watch(tau)])[0]
 
 
-def _between(similarity: Tensor) -> float:
+def _between(similarity: np.ndarray) -> float:
     heads = len(similarity)
     return float("nan") if heads == 1 else float((similarity.sum() - similarity.trace()) / (heads * (heads - 1)))
 
 
-def _square(similarity: Tensor, width: int) -> np.ndarray:
+def _square(similarity: np.ndarray, width: int) -> np.ndarray:
     missing = width - len(similarity)
-    return np.pad(similarity.numpy(), (0, missing), constant_values=np.nan)
+    return np.pad(similarity, (0, missing), constant_values=np.nan)
 
 
 def _layouts(block: Block) -> tuple[TokenLayout, TokenLayout]:

@@ -86,8 +86,7 @@ class Watch(Observer):
 
     def result(self, anatomy: Anatomy) -> Result:
         """Mean and tails by layer and head."""
-        centre, low, high = zip(*map(self._summary, self._blocks), strict=True)
-        means = fetch(centre)
+        means, low, high = (fetch(each) for each in zip(*map(self._summary, self._blocks), strict=True))
         for block, each in zip(self._blocks, means, strict=True):
             refuse_nan(self.kind, block.name, each)
         limits = np.array([bound(self._keys[block.name]) for block in self._blocks])
@@ -115,9 +114,9 @@ class Watch(Observer):
             rows = torch.cat([piece.transpose(0, 1).flatten(1) for piece in pieces], 1)
         return [rows.mean(1), *quantiles(rows, (0.15, 0.85))]
 
-    def _class_row(self, block: Block, heads: int) -> Tensor:
+    def _class_row(self, block: Block, heads: int) -> np.ndarray:
         found = self._class_rows.take(block.name)
-        return torch.cat(fetch(found)).mean(0) if found else torch.full((heads,), float("nan"))
+        return np.concatenate(fetch(found)).mean(0) if found else np.full(heads, np.nan)
 
 
 def measure(model: nn.Module, batches: Iterable[Any]) -> Measurement:

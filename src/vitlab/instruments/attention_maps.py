@@ -129,7 +129,7 @@ class _Keep(Observer):
                 f"the windows of {block.name} are padded and cannot be put back; feed a size that they tile"
             )
         found = torch.cat(self._pieces[block.name], 2)
-        refuse_nan(self.kind, block.name, found)
+        refuse_nan(self.kind, block.name, found.numpy())
         heads: list[Any] = ["mean"]
         if self._heads == "mean":
             found = found.mean(1, keepdim=True)

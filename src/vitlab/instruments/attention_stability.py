@@ -23,7 +23,6 @@ from vitlab.core.measurement import Card, Measurement
 from vitlab.corruptions.apply import corrupt_pixels
 from vitlab.corruptions.noise import gaussian_noise
 from vitlab.corruptions.randomness import Randomness
-from vitlab.instruments.attention_entropy import quantiles
 from vitlab.instruments.observation import Result, observe, table
 from vitlab.instruments.predictions import device_of
 from vitlab.instruments.row_sums import ByImage, split_windows
@@ -84,19 +83,17 @@ class _Compare(ByImage):
     def result(self, anatomy: Anatomy) -> Result:
         """Distributions over images."""
         layers = [found[..., 0].T for found in self.found()]  # (H, images)
-        edges = np.linspace(0.0, 1.0, self._bins + 1)
-        histograms = [_shares(layer.numpy(), edges) for layer in layers]
+        histograms = [_shares(layer, self._bins) for layer in layers]
         heads = max(len(layer) for layer in layers)
-        everything = np.concatenate([layer.numpy().ravel() for layer in layers])
-        tails = [quantiles(layer, QUANTILES) for layer in layers]
+        tails = [np.quantile(layer, QUANTILES, axis=1) for layer in layers]
         values = {
             "mean": table([layer.mean(1) for layer in layers]),
             "quantiles": np.stack([table(each) for each in zip(*tails, strict=True)]),
             "histogram": np.stack(
                 [np.pad(h, ((0, heads - len(h)), (0, 0)), constant_values=np.nan) for h in histograms]
             ),
-            "distribution": _shares(everything[None], edges)[0],
-            "overall": np.array(everything.mean()),
+            "distribution": np.concatenate(histograms).mean(0),
+            "overall": np.array(np.concatenate(layers).mean()),
         }
         dims: dict[str, tuple[str, ...]] = {
             "mean": ("layer", "head"),
@@ -105,7 +102,7 @@ class _Compare(ByImage):
             "distribution": ("similarity",),
             "overall": (),
         }
-        centres = tuple(float(centre) for centre in (edges[:-1] + edges[1:]) / 2)
+        centres = tuple((i + 0.5) / self._bins for i in range(self._bins))
         return Result(values, dims, {**self.axes(heads), "quantile": QUANTILES, "similarity": centres})
 
 
@@ -232,10 +229,9 @@ def _normalisation(
     )
 
 
-def _shares(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
+def _shares(values: np.ndarray, bins: int) -> np.ndarray:
     """(H, images) -> the share of images in each bin, (H, bins); rounding may push a cosine just past 1."""
-    bins = len(edges) - 1
-    place = np.searchsorted(edges, values.clip(0.0, 1.0), side="right").clip(1, bins) - 1
+    place = (values * bins).astype(np.int64).clip(0, bins - 1)
     counts = np.bincount((place + bins * np.arange(len(values))[:, None]).ravel(), minlength=bins * len(values))
     shares: np.ndarray = counts.reshape(len(values), bins) / values.shape[1]
     return shares

@@ -123,9 +123,7 @@ class Watch(ResidualStream):
         grids = self.grids()
         values = {
             "amplitude": table(rows),
-            "frequency": table(
-                [torch.tensor(frequencies((int(h), int(w)), self._nyquist), dtype=torch.float64) for h, w in grids]
-            ),
+            "frequency": table([np.array(frequencies((int(h), int(w)), self._nyquist)) for h, w in grids]),
             "high": high,
             "change": changes(high, steps),
             "grid": grids,

@@ -56,7 +56,7 @@ class Watch(ResidualStream):
 
     def result(self, anatomy: Anatomy) -> Result:
         """By place, and what each step adds."""
-        variance = np.array([float(row) for row in self.found()])
+        variance = np.concatenate(self.found())
         steps = list(self.steps())
         values = {"variance": variance, "change": changes(variance, steps), "grid": self.grids()}
         axes = {"place": self.labels(), "step": tuple(name for name, _, _ in steps), "side": ("h", "w")}

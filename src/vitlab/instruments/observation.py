@@ -20,7 +20,6 @@ from vitlab.core.ledger import passed
 from vitlab.core.measurement import Measurement
 from vitlab.core.provenance import provenance
 from vitlab.evaluation import evaluation
-from vitlab.instruments.shelf import fetch
 from vitlab.recording import Feature, record
 
 
@@ -106,11 +105,10 @@ def attention_blocks(anatomy: Anatomy, kind: str) -> list[Block]:
     return blocks
 
 
-def table(rows: Sequence[Tensor]) -> np.ndarray:
+def table(rows: Sequence[np.ndarray]) -> np.ndarray:
     """Rows of different lengths (layers with different numbers of heads) as one array, filled with NaN."""
     width = max(len(row) for row in rows)
-    here = [row.double().numpy() for row in fetch(rows)]
-    return np.stack([np.pad(row, (0, width - len(row)), constant_values=np.nan) for row in here])
+    return np.stack([np.pad(row, (0, width - len(row)), constant_values=np.nan) for row in rows])
 
 
 def _listen(model: nn.Module, observers: Sequence[Observer], size: tuple[int, int], stack: ExitStack) -> Anatomy:

@@ -66,15 +66,14 @@ class ResidualStream(Observer):
         self._last = (tokens, version, value)  # held, so that no other tensor can take its place in memory
         return value
 
-    def found(self) -> list[Tensor]:
-        """For each tap the mean over all images, (k,) in float64 on the CPU."""
+    def found(self) -> list[np.ndarray]:
+        """For each tap the mean over all images, (k,)."""
         self._last = None
         means = []
         stacks = fetch([torch.stack([value for _, value in self._found[b.name, place]]) for b, place in self.taps])
         for (block, place), values in zip(self.taps, stacks, strict=True):
-            weights = torch.tensor([count for count, _ in self._found[block.name, place]], dtype=torch.float64)
-            mean = (values.double() * weights[:, None]).sum(0) / weights.sum()
-            if not bool(mean.isfinite().all()):
+            mean = np.average(values, axis=0, weights=[count for count, _ in self._found[block.name, place]])
+            if not np.isfinite(mean).all():
                 raise VitlabError(
                     f"{self.kind}: features at {place} of {block.name} are not finite; "
                     "check the model's weights and the images for NaN"

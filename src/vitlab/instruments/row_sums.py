@@ -5,6 +5,7 @@ Shape legend: B images, T windows, H heads, N query tokens, n of them in a piece
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,6 +14,8 @@ from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.errors import VitlabError
 from vitlab.instruments.observation import Observer, attention_blocks
 from vitlab.instruments.shelf import Shelf, fetch
+
+_TOGETHER = 6  # maps whose sums are kept until they are read
 
 
 class ByImage(Observer):
@@ -23,11 +26,11 @@ class ByImage(Observer):
         self.blocks = attention_blocks(anatomy, self.kind)
         self.shelf = Shelf(block.name for block in self.blocks)
 
-    def found(self) -> list[Tensor]:
-        """For each block what was kept, all images together: (images, H, k), in float64 on the CPU."""
+    def found(self) -> list[np.ndarray]:
+        """For each block what was kept, all images together: (images, H, k)."""
         kept = [self.shelf.take(block.name) for block in self.blocks]
         each = iter(fetch([part for parts in kept for part in parts]))
-        layers = [torch.cat([next(each) for _ in parts]).double() for parts in kept]
+        layers = [np.concatenate([next(each) for _ in parts]) for parts in kept]
         for block, values in zip(self.blocks, layers, strict=True):
             refuse_nan(self.kind, block.name, values)
         return layers
@@ -63,13 +66,15 @@ class RowSums(ByImage):
         """One piece of a map."""
         if block.name not in self.shelf:
             return
+        if len(self._maps) == _TOGETHER and rows.place.start == 0:
+            self.after()
         sums = self.sums(block, rows)
         if rows.place.start:
             sums = tuple(a + b for a, b in zip(self._maps.pop()[1], sums, strict=True))
         self._maps.append((block, sums))
 
     def after(self) -> None:
-        """The maps of a batch are complete."""
+        """The maps of a batch are complete, or so many of them that their sums take room."""
         alike: dict[object, list[tuple[Block, tuple[Tensor, ...]]]] = {}
         for block, sums in self._maps:
             shapes = tuple(total.shape for total in sums)
@@ -82,9 +87,9 @@ class RowSums(ByImage):
                 self.shelf.put(block.name, each)
 
 
-def refuse_nan(kind: str, layer: str, values: Tensor) -> None:
+def refuse_nan(kind: str, layer: str, values: np.ndarray) -> None:
     """An error where attention is not a number: no instrument may average that away."""
-    if values.isnan().any():
+    if np.isnan(values).any():
         raise VitlabError(
             f"{kind}: attention in {layer} is not a number; check the model's weights and the images for NaN"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -58,17 +59,18 @@ class Shelf:
         self._away, self._held = [], 0
 
 
-def fetch(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Tensors of any shapes, of one type, on the CPU: those of a device in one trip, since each trip waits for it.
+def fetch(tensors: Sequence[Tensor]) -> list[np.ndarray]:
+    """Tensors of any shapes, of one type, as arrays of float64: those of a device in one trip, which waits for it.
 
-    >>> [tensor.tolist() for tensor in fetch([torch.ones(1, 2), torch.zeros(1)])]
+    What is left to do with some thousand numbers is numpy's: torch would wake all its threads for it.
+
+    >>> [array.tolist() for array in fetch([torch.ones(1, 2), torch.zeros(1)])]
     [[[1.0, 1.0]], [0.0]]
     """
     away = [tensor for tensor in tensors if tensor.device.type != "cpu"]
-    if not away:
-        return list(tensors)
-    parts = iter(_split(torch.cat([tensor.reshape(-1) for tensor in away]).cpu(), away))
-    return [tensor if tensor.device.type == "cpu" else next(parts).reshape(tensor.shape) for tensor in tensors]
+    parts = iter(_split(torch.cat([tensor.reshape(-1) for tensor in away]).cpu(), away) if away else ())
+    here = [tensor if tensor.device.type == "cpu" else next(parts).reshape(tensor.shape) for tensor in tensors]
+    return [tensor.numpy().astype(np.float64) for tensor in here]
 
 
 def _split(line: Tensor, like: Sequence[Tensor]) -> Sequence[Tensor]:

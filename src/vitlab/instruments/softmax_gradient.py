@@ -160,9 +160,9 @@ class Watch(RowSums):
         axes = {**self.axes(mean.shape[1]), "entropy share": shares, "x1": tuple(x.tolist()), "x2": tuple(x.tolist())}
         return Result(values, dims, axes)
 
-    def _by_entropy(self, layer: Tensor) -> np.ndarray:
+    def _by_entropy(self, layer: np.ndarray) -> np.ndarray:
         norms, counts = layer[:, 6:].sum(0).reshape(2, -1)
-        return torch.where(counts > 0, norms / counts, float("nan")).numpy()
+        return np.where(counts > 0, norms / np.maximum(counts, 1), np.nan)
 
 
 def measure(model: nn.Module, batches: Iterable[Any], *, bins: int = 20) -> Measurement:
@@ -186,9 +186,9 @@ def measure(model: nn.Module, batches: Iterable[Any], *, bins: int = 20) -> Meas
     return observe(model, batches, [Watch(bins)])[0]
 
 
-def _correlation(layer: Tensor) -> Tensor:
+def _correlation(layer: np.ndarray) -> np.ndarray:
     """Pearson's, from sums (H, ≥ 6); NaN where one of the two does not vary."""
     count, norm, dense, norm2, dense2, both = layer[:, :6].T
     covariance = both / count - norm * dense / count**2
     variances = (norm2 / count - (norm / count) ** 2) * (dense2 / count - (dense / count) ** 2)
-    return torch.where(variances > 1e-24, covariance / variances.clamp_min(1e-24).sqrt(), float("nan"))
+    return np.where(variances > 1e-24, covariance / np.sqrt(np.maximum(variances, 1e-24)), np.nan)

@@ -5,8 +5,8 @@ Shape legend: T windows, N query tokens and M key tokens of one window (prefix t
 
 from __future__ import annotations
 
+import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from vitlab.core.anatomy import TokenLayout
@@ -49,7 +49,7 @@ def distances(queries: TokenLayout, keys: TokenLayout) -> Tensor | None:
              [0.0000, 0.5000, 0.0000]]])
     """
     places = _places(queries, keys)
-    return None if places is None else _with_prefix((places[0] - places[1]).abs().sum(-1), queries, keys, 0.0)
+    return None if places is None else _with_prefix(np.abs(places[0] - places[1]).sum(-1), queries, keys, 0.0)
 
 
 def cells_apart(queries: TokenLayout, keys: TokenLayout) -> Tensor | None:
@@ -69,18 +69,19 @@ def cells_apart(queries: TokenLayout, keys: TokenLayout) -> Tensor | None:
     places = _places(queries, keys)
     if places is None:
         return None
-    coarser = torch.tensor([min(sides) for sides in zip(queries.grid, keys.grid, strict=True)])
-    rows, columns = ((place * coarser).floor() for place in places)
-    return _with_prefix((rows - columns).abs().amax(-1), queries, keys, float("inf"))
+    coarser = np.array([min(sides) for sides in zip(queries.grid, keys.grid, strict=True)], dtype=np.float32)
+    rows, columns = (np.floor(place * coarser) for place in places)
+    return _with_prefix(np.abs(rows - columns).max(-1), queries, keys, float("inf"))
 
 
-def _places(queries: TokenLayout, keys: TokenLayout) -> tuple[Tensor, Tensor] | None:
+def _places(queries: TokenLayout, keys: TokenLayout) -> tuple[np.ndarray, np.ndarray] | None:
     """Positions that broadcast against each other: (T, n, 1, 2) and (T, 1, m, 2)."""
     rows, columns = positions(queries), positions(keys)
     if rows is None or columns is None or queries.windows != keys.windows:
         return None
-    return rows[:, :, None], columns[:, None]
+    return rows.numpy()[:, :, None], columns.numpy()[:, None]
 
 
-def _with_prefix(pairs: Tensor, queries: TokenLayout, keys: TokenLayout, value: float) -> Tensor:
-    return F.pad(pairs, (keys.prefix, 0, queries.prefix, 0), value=value)
+def _with_prefix(pairs: np.ndarray, queries: TokenLayout, keys: TokenLayout, value: float) -> Tensor:
+    front = ((0, 0), (queries.prefix, 0), (keys.prefix, 0))
+    return torch.from_numpy(np.pad(pairs, front, constant_values=value))
