@@ -149,12 +149,11 @@ def main() -> None:
         runs[f"vitlab, {together} at once"] = lambda together=together: measure(
             "hessian_spectrum", model, batches, l2="none", together=together
         )
-    for images, labels in batches[:1]:  # a whole run of each would take as long as a round
-        measure("hessian_spectrum", model, [(images, labels)], l2="none", limit=COUNT)
+    measure("hessian_spectrum", model, batches[:1], l2="none", limit=COUNT)  # a whole run would take as long as a round
     seconds = timing.interleaved(runs, options.repeats, device=options.device, warm=True)
     table = timing.ratios(seconds, "power iteration")
     timing.show(f"top {COUNT} of {len(batches)} mini-batches of {SIZE}", table)
-    timing.write(options.json, {"model": options.model, **found, "time": table})
+    timing.write(options.json, {"model": options.model, **found, "time": table, "rounds": options.repeats})
 
 
 if __name__ == "__main__":

@@ -13,18 +13,14 @@ import argparse
 import os
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import vitlab
 from vitlab import zoo
 from vitlab.core.batches import Batches
-from vitlab.data.catalogue import open_data
-from vitlab.data.workers import Workers
 from vitlab.instruments import measure_together
 from vitlab.laboratory import batches_for
-from vitlab.recipes.deit_imagenet import deit_imagenet
 
 ONE_PASS = (
     "attention_entropy",
@@ -74,7 +70,7 @@ def main() -> None:
         print(f"{name} on {count} images: {time.monotonic() - start:.0f} s", flush=True)
     start = time.monotonic()
     count = options.images if options.all else min(AUGMENTED, options.images)
-    vitlab.measure("hessian_spectrum", model, augmented(model, options.data, count)).save(
+    vitlab.measure("hessian_spectrum", model, batches_for(model, options.data, count, augmented=True)).save(
         options.out / "hessian_spectrum"
     )
     print(f"hessian_spectrum on {count} augmented images: {time.monotonic() - start:.0f} s", flush=True)
@@ -99,15 +95,6 @@ def first(batches: Batches, count: int) -> Batches:
             kept.append((images[:left], labels[:left]))
             left -= len(images)
     return Batches(kept, batches.mean, batches.std, batches.classes, batches.fingerprint)
-
-
-def augmented(model: Any, data: str, count: int) -> Batches:
-    """Test images as DeiT's training would show them, mixed with each other: what HDVW takes Hessians on."""
-    images = open_data(data, image_size=vitlab.describe(model).input_size).test.subset(range(count))
-    settings = replace(deit_imagenet().augment, repeats=1)
-    feed = Workers(images, images, vitlab.describe(model).input_size, settings, batch_size=16, processes=0)
-    items = [(batch.images, (batch.labels, batch.partners, batch.weights)) for batch in feed.epoch(0)]
-    return Batches(items, images.mean, images.std, images.classes, f"{images.fingerprint}, augmented")
 
 
 if __name__ == "__main__":

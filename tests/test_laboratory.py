@@ -84,8 +84,8 @@ def test_kill_9_loses_no_finished_corruption(tmp_path: Path, monkeypatch: pytest
         done.append((name, severity))
         return corrupt(images, name, severity, **settings)
 
-    corrupt = corruptions.corrupt
-    monkeypatch.setattr(corruptions, "corrupt", counted)
+    corrupt = corruptions.corrupt_pixels
+    monkeypatch.setattr(corruptions, "corrupt_pixels", counted)
     (path,) = laboratory.stress([TINY], ["corruptions"], tmp_path / "killed", data=FEW, images=4, show=False)
     assert len(done) == len(set(done)) == 76 - finished  # the untouched images were among the first steps
     (whole,) = laboratory.stress([TINY], ["corruptions"], tmp_path / "whole", data=FEW, images=4, show=False)
@@ -93,6 +93,34 @@ def test_kill_9_loses_no_finished_corruption(tmp_path: Path, monkeypatch: pytest
     for name, value in expected.values.items():
         np.testing.assert_array_equal(found.values[name], value, err_msg=name)
     assert sorted(file.suffix for file in path.parent.iterdir()) == [".json", ".npz"], "steps are gone"
+
+
+def test_train_fit_is_given_both_sets(tmp_path: Path) -> None:
+    data = "scenes(train=48, test=16)"
+    (path,) = laboratory.measure([TINY], ["train_fit"], tmp_path, data=data, images=16, show=False)
+    found = Measurement.load(path)
+    model = vitlab.load(TINY, seed=0)
+    both = [laboratory.batches_for(model, data, 16, split=split) for split in ("train", "test")]
+    by_hand = vitlab.measure("train_fit", model, both[0], test=both[1])
+    assert {name: float(found.values[name]) for name in ("train_nll", "test_nll", "train_images")} == {
+        name: float(by_hand.values[name]) for name in ("train_nll", "test_nll", "train_images")
+    }
+    assert found.values["train_nll"] != found.values["test_nll"]
+    assert "train[:16]" in found.provenance["data"] and "test[:16]" in found.provenance["test_data"]
+
+
+def test_hessians_are_of_augmented_images(tmp_path: Path) -> None:
+    data = "scenes(train=1, test=20)"
+    (path,) = laboratory.measure([TINY], ["hessian_spectrum(count=1)"], tmp_path, data=data, images=20, show=False)
+    found = Measurement.load(path)
+    assert found.provenance["images"] == 16 and found.provenance["data"].endswith("augmented")
+    model = vitlab.load(TINY, seed=0)
+    clean, shown = (laboratory.batches_for(model, data, 20, augmented=augmented) for augmented in (False, True))
+    ((images, (labels, partners, share)),) = shown
+    assert images.shape == next(iter(clean))[0].shape and not torch.equal(images, next(iter(clean))[0])
+    assert labels.shape == partners.shape == share.shape == (16,) and bool((share < 1).any())
+    with pytest.raises(vitlab.VitlabError, match="2 images were asked for, but the train set .* has 1; ask for fewer"):
+        laboratory.batches_for(model, data, 2, split="train")
 
 
 # -- tests that eat images, files, or nothing -------------------------------------------------------------------------

@@ -108,10 +108,12 @@ class AttentionCall:
                 raise unknown("attention statistic", name, STATISTICS)
         found = {}
         if "twins" in wanted and self.q is not None and self.k is not None and twin_products.supports(self.q):
-            found["twins"] = twin_products.fused(self.q, self.k, self.scale, self.bias)
-            wanted.remove("twins")
-            if not wanted:
-                return found
+            twins = twin_products.fused(self.q, self.k, self.scale, self.bias)
+            if twins is not None:
+                found["twins"] = twins
+                wanted.remove("twins")
+        if not wanted:
+            return found
         pieces: dict[str, list[Tensor]] = {name: [] for name in wanted}
         total = 0
         for rows in self.rows():

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -32,6 +32,7 @@ from vitlab.data.resident import Resident
 from vitlab.data.workers import Workers
 from vitlab.instruments import measure as measure_one
 from vitlab.progress import Bar
+from vitlab.recipes.deit_imagenet import deit_imagenet
 from vitlab.stress_tests import stress as stress_one
 
 
@@ -84,7 +85,7 @@ def examine(
         raise VitlabError(f"{count} images cannot be cut into repeats={repeats} parts; ask for 1 to {count}")
     where = _device(device)
     tests = [_test(kind, text) for text in names]
-    jobs = [(test, part) for test in tests for part in range(1, repeats + 1) if part == 1 or test.eats == "images"]
+    jobs = [(test, part) for test in tests for part in range(1, repeats + 1) if part == 1 or test.of_images]
     stock = cache(partial(inventory, besides=out))
     with Bar(len(models) * len(jobs), show=show) as bar:
         for text in models:
@@ -103,9 +104,10 @@ stress = partial(examine, Kind("stress test", plugins.stress_tests, stress_one))
 
 @dataclass(frozen=True)
 class _Test:
-    """One instrument or stress test with its settings, and what it is measured on: images, files, or nothing.
+    """One instrument or stress test with its settings, and what it is measured on.
 
-    `counts` is the setting, if any, by which it takes so many of the files.
+    That is test `images`, the same as training would show them (`augmented`), training images beside them (`both`),
+    `files`, or `nothing`. `counts` is the setting, if any, by which it takes so many of the files.
     """
 
     name: str
@@ -113,6 +115,10 @@ class _Test:
     run: Callable[..., Measurement]
     eats: str
     counts: str = ""
+
+    @property
+    def of_images(self) -> bool:
+        return self.eats in ("images", "augmented", "both")
 
     @property
     def stem(self) -> str:
@@ -133,7 +139,9 @@ def _test(kind: Kind, text: str) -> _Test:
     takes = inspect.signature(module.measure).parameters
     batches = takes.get("batches")
     looks_at_none = batches is not None and batches.default == ()
-    eats = "files" if "files" in module.CARD.needs else "nothing" if looks_at_none else "images"
+    special = {"files": "files", "augmented": "augmented", "test set": "both"}
+    eats = next((special[need] for need in module.CARD.needs if need in special), "images")
+    eats = "nothing" if looks_at_none and eats == "images" else eats
     counts = next((key for key in ("images", "videos") if key in takes), "") if eats == "files" else ""
     return _Test(name, settings, kind.run, eats, counts)
 
@@ -160,8 +168,19 @@ class _Subject:
 
     @cached_property
     def parts(self) -> list[Batches]:
+        return self._parts()
+
+    @cached_property
+    def augmented(self) -> list[Batches]:
+        return self._parts(augmented=True)
+
+    @cached_property
+    def training(self) -> list[Batches]:
+        return self._parts(split="train")
+
+    def _parts(self, **how: Any) -> list[Batches]:
         count = _IMAGES if self.images is None else self.images
-        return parts_for(self.model, self.data, count, self.repeats, self.root)
+        return parts_for(self.model, self.data, count, self.repeats, self.root, **how)
 
     def settings(self, test: _Test) -> dict[str, Any]:
         """Those of the test; one on files is also told how many of them, where the user said so."""
@@ -175,7 +194,8 @@ class _Subject:
         if test.eats == "files":
             folder = _folder(test.name, self.root)
             return folder, f"files in {folder.resolve()} {self.stock(folder)}"
-        return self.parts[part - 1], self.parts[part - 1].fingerprint
+        parts = self.parts if test.eats == "images" else self.augmented if test.eats == "augmented" else self.training
+        return parts[part - 1], parts[part - 1].fingerprint
 
 
 def _settle(subject: _Subject, test: _Test, part: int, folder: Path, watch: Watch) -> Path:
@@ -183,12 +203,13 @@ def _settle(subject: _Subject, test: _Test, part: int, folder: Path, watch: Watc
     food, fingerprint = subject.food(test, part)
     settings = subject.settings(test)
     identity = _digest(subject.text, subject.weights, subject.device, test.name, repr(settings), fingerprint)
-    repeated = subject.repeats > 1 and test.eats == "images"
+    repeated = subject.repeats > 1 and test.of_images
+    beside = {"test": subject.parts[part - 1]} if test.eats == "both" else {}
     stem = folder / (f"{test.stem}.part{part}of{subject.repeats}" if repeated else test.stem)
     steps = stem.with_name(f"{stem.name}.{identity}.steps")
     if not _has(stem, identity):
         with ledger(steps, watch):
-            found = test.run(test.name, subject.model, food, subject=subject.text, **settings)
+            found = test.run(test.name, subject.model, food, subject=subject.text, **beside, **settings)
         about = {**found.provenance, "identity": identity, **({"part": [part, subject.repeats]} if repeated else {})}
         replace(found, settings={**found.settings, **settings}, provenance=about).save(stem)
     shutil.rmtree(steps, ignore_errors=True)
@@ -213,7 +234,9 @@ def _folder(name: str, root: Path | None) -> Path:
     return folder
 
 
-def batches_for(model: nn.Module, data: str, images: int, root: Path | None = None, batch_size: int = 16) -> Batches:
+def batches_for(
+    model: nn.Module, data: str, images: int, root: Path | None = None, batch_size: int = 16, **how: Any
+) -> Batches:
     """The first test images of a data set, at the model's own size and in its own normalisation.
 
     Args:
@@ -222,28 +245,55 @@ def batches_for(model: nn.Module, data: str, images: int, root: Path | None = No
         images: how many.
         root: the folder that holds the data sets.
         batch_size: of the batches.
+        how: `split` and `augmented`, as in `parts_for`.
     """
-    return parts_for(model, data, images, 1, root, batch_size)[0]
+    return parts_for(model, data, images, 1, root, batch_size, **how)[0]
 
 
 def parts_for(
-    model: nn.Module, data: str, images: int, repeats: int, root: Path | None = None, batch_size: int = 16
+    model: nn.Module,
+    data: str,
+    images: int,
+    repeats: int,
+    root: Path | None = None,
+    batch_size: int = 16,
+    *,
+    split: Literal["test", "train"] = "test",
+    augmented: bool = False,
 ) -> list[Batches]:
-    """The first test images, as in `batches_for`, dealt out like cards into parts that have no image in common."""
+    """The first test images, as in `batches_for`, dealt out like cards into parts that have no image in common.
+
+    Of the training set instead with `split="train"`. `augmented` shows them as DeiT's training does, mixed with each
+    other, in whole batches.
+    """
     if images < 1:
         raise VitlabError(f"images={images}: at least one image is needed")
     size = describe(model).input_size
-    test = open_data(data, root=root, image_size=size).test
-    if len(test) < images:
+    opened = open_data(data, root=root, image_size=size)
+    chosen_from = opened.test if split == "test" else opened.train
+    if chosen_from is None:
+        raise VitlabError(f"{data!r} has no training images; give data that has a training set")
+    if len(chosen_from) < images:
         raise VitlabError(
-            f"{images} images were asked for, but the test set of {data!r} has {len(test)}; ask for fewer"
+            f"{images} images were asked for, but the {split} set of {data!r} has {len(chosen_from)}; ask for fewer"
         )
     parts = []
     for first in range(repeats):
-        chosen = _normalised(model, test.subset(range(first, images, repeats)))
+        chosen = _normalised(model, chosen_from.subset(range(first, images, repeats)))
         cut = f":{images}" if repeats == 1 else f"{first}:{images}:{repeats}"
-        parts.append(_batches(chosen, size, batch_size, f"{data} test[{cut}] {chosen.fingerprint}"))
+        fingerprint = f"{data} {split}[{cut}] {chosen.fingerprint}"
+        if augmented:
+            parts.append(_augmented(chosen, size, batch_size, f"{fingerprint}, augmented"))
+        else:
+            parts.append(_batches(chosen, size, batch_size, fingerprint))
     return parts
+
+
+def _augmented(chosen: ImageSet, size: tuple[int, int], batch_size: int, fingerprint: str) -> Batches:
+    settings = replace(deit_imagenet().augment, repeats=1)
+    feed = Workers(chosen, chosen, size, settings, batch_size=min(batch_size, len(chosen)), processes=0)
+    items = [(batch.images, (batch.labels, batch.partners, batch.weights)) for batch in feed.epoch(0)]
+    return Batches(items, chosen.mean, chosen.std, chosen.classes, fingerprint)
 
 
 def _batches(chosen: ImageSet, size: tuple[int, int], batch_size: int, fingerprint: str) -> Batches:

@@ -139,6 +139,8 @@ def record(
             "recorded gradients cannot pass gradient checkpointing (its second forward would not see the recorder); "
             "switch it off with model.set_grad_checkpointing(False) or model.gradient_checkpointing_disable()"
         )
+    if anatomy is not None and input_size is not None:
+        raise VitlabError("record got both anatomy and input_size; the anatomy says its size already")
     anatomy = anatomy or describe(inner, input_size)
     chosen = list(anatomy.blocks) if blocks is None else [anatomy.block(name) for name in blocks]
     tape = Tape(what, anatomy, places)

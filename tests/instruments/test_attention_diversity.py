@@ -16,7 +16,7 @@ def cosine(a, b):
 @pytest.mark.parametrize("tau", [0.0, 1.0])
 @pytest.mark.parametrize("case", ATTENTION, ids=lambda case: case.family)
 def test_heads_and_rows(case, tau):
-    """Heads against dense maps, pair by pair; rows against the loss, which has a test of its own."""
+    """Heads against dense maps, pair by pair; rows by loops, one row after the other."""
     model, images = sharp(case), pictures(case)
     found = vitlab.measure("attention_diversity", model, [images], tau=tau).values
     for i, (weights, queries, keys) in enumerate(maps(model, images).values()):
@@ -31,8 +31,38 @@ def test_heads_and_rows(case, tau):
         else:
             assert np.isnan(found["head_similarity"][i])
         for head in range(heads):
-            loss = attention_diversification([weights[:, head : head + 1]], tau=tau)
-            assert found["row_similarity"][i, head] == pytest.approx(loss.item(), rel=1e-4)
+            alike = np.mean([likeness(image[head], tau, "paper") for image in weights])
+            assert found["row_similarity"][i, head] == pytest.approx(alike, rel=1e-4)
+
+
+@pytest.mark.parametrize("form", ["paper", "released"])
+@pytest.mark.parametrize("tau", [0.0, 0.9, 1.9])  # at 1 and 2 a head that sees one key of M stands on the edge
+@pytest.mark.parametrize("case", ATTENTION, ids=lambda case: case.family)
+def test_the_mean_map_is_what_the_loss_lowers(case, tau, form):
+    """By loops, and against the loss itself, layer by layer."""
+    model, images = sharp(case), pictures(case)
+    found = vitlab.measure("attention_diversity", model, [images], tau=tau, form=form)
+    assert found.settings == {"tau": tau, "form": form}
+    for i, (weights, _, _) in enumerate(maps(model, images).values()):
+        alike = np.mean([likeness(image, tau, form) for image in weights.mean(1)])
+        assert found.values["row_similarity_of_mean"][i] == pytest.approx(alike, rel=1e-4, abs=1e-6)
+        loss = attention_diversification([weights], tau=tau, form=form)
+        assert found.values["row_similarity_of_mean"][i] == pytest.approx(loss.item(), rel=1e-4, abs=1e-6)
+        for head in range(weights.shape[1]):
+            alike = np.mean([likeness(image[head], tau, form) for image in weights])
+            assert found.values["row_similarity"][i, head] == pytest.approx(alike, rel=1e-4, abs=1e-6)
+
+
+def likeness(rows, tau, form):
+    """(N, M) -> the mean cosine of a row and the mean row, by TAPADL's Eqs. 1 and 2 or by its released code."""
+    threshold = tau / rows.shape[1]
+
+    def cut(row):
+        return torch.where(row >= threshold if form == "paper" else row > threshold, row, 0.0)
+
+    mean = torch.stack([cut(row) for row in rows]).mean(0) if form == "paper" else cut(rows.mean(0))
+    lengths = [max(float(cut(row).norm() * mean.norm()), 1e-12) for row in rows]
+    return float(np.mean([float(cut(row) @ mean) / length for row, length in zip(rows, lengths, strict=True)]))
 
 
 @pytest.mark.parametrize("case", ATTENTION, ids=lambda case: case.family)

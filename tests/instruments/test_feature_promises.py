@@ -47,7 +47,7 @@ def test_leaves_the_model_as_found_after_an_error(name):
     model = case.model().train()
     before = state(model)
     with pytest.raises(vitlab.VitlabError if name in LABELS else (RuntimeError, AssertionError)):
-        run(name, model, [*items(case), (torch.zeros(4, 5, 8, 8), labels(4))])
+        run(name, model, [*items(case), (torch.zeros(4, 5, *case.size), labels(4))])
     assert state(model) == before
 
 

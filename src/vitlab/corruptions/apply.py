@@ -84,7 +84,13 @@ def corrupt(
 
 
 def corrupt_pixels(
-    images: Tensor, name: str, severity: int, *, seed: int = 0, indices: Sequence[int], parameters: Any = None
+    images: Tensor,
+    name: str,
+    severity: int,
+    *,
+    seed: int = 0,
+    indices: Sequence[int],
+    parameters: ParameterSet | None = None,
 ) -> Tensor:
     """`corrupt` for pixels that are known to lie in [0, 1]: it does not look, since a look waits for the device."""
     return _corrupt(images, name, severity, seed, indices, parameters, lambda images: None)

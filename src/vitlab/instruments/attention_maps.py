@@ -98,8 +98,10 @@ class _Keep(Observer):
         self._pieces: dict[str, list[Tensor]] = {block.name: [] for block in self._blocks}
 
     def rows(self, block: Block, call: AttentionCall, rows: Rows) -> None:
-        """A piece of a map."""
+        """A piece of a map; of a block that runs more than once, the last map stays."""
         if block.name in self._pieces:
+            if rows.place.start == 0:
+                self._pieces[block.name].clear()
             self._pieces[block.name].append(rows.weights.cpu())
 
     def result(self, anatomy: Anatomy) -> Result:

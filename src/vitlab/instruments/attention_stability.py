@@ -7,6 +7,7 @@ Shape legend: B batch, T windows, H heads, N query tokens, M key tokens.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args
@@ -83,6 +84,7 @@ class _Compare(ByImage):
     def result(self, anatomy: Anatomy) -> Result:
         """Distributions over images."""
         layers = [found[..., 0].T for found in self.found()]  # (H, images)
+        everything = np.concatenate([layer.ravel() for layer in layers])
         histograms = [_shares(layer, self._bins) for layer in layers]
         heads = max(len(layer) for layer in layers)
         tails = [np.quantile(layer, QUANTILES, axis=1) for layer in layers]
@@ -92,8 +94,8 @@ class _Compare(ByImage):
             "histogram": np.stack(
                 [np.pad(h, ((0, heads - len(h)), (0, 0)), constant_values=np.nan) for h in histograms]
             ),
-            "distribution": np.concatenate(histograms).mean(0),
-            "overall": np.array(np.concatenate(layers).mean()),
+            "distribution": _shares(everything[None], self._bins)[0],
+            "overall": np.array(everything.mean()),
         }
         dims: dict[str, tuple[str, ...]] = {
             "mean": ("layer", "head"),
@@ -173,7 +175,7 @@ def _twins(
             half = half.to(device)
             pixels = half.float() * scale + shift
             bounds.append(torch.stack(torch.aminmax(pixels)))
-            if start == 0:  # the others are looked at in the end, since each look waits for the device
+            if start == 0 or device.type == "cpu":  # other looks wait for the device, and come in the end
                 _check(bounds)
             pixels = spoil(pixels.clamp(0, 1), range(start, start + len(half))).float()
             pair = torch.cat((half, ((pixels - shift) / scale).to(half.dtype)))
@@ -206,6 +208,8 @@ def _check(bounds: Sequence[Tensor]) -> None:
     """An error where pixels, the smallest and largest of each batch, leave [0, 1]; no batches are another's error."""
     low, high = torch.stack(list(bounds)).unbind(1) if bounds else torch.tensor([[0.0], [1.0]])
     least, most = float(low.min()), float(high.max())
+    if math.isnan(least + most):
+        raise VitlabError("attention_stability: some pixels are not a number; check the images for NaN")
     if not (least >= -0.01 and most <= 1.01):
         raise VitlabError(
             f"images * std + mean run from {least:.3g} to {most:.3g}, not 0 to 1; give their own mean= and std="

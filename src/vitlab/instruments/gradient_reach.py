@@ -136,6 +136,11 @@ def _gradients(model: nn.Module, term: str, items: list[tuple[Tensor, Tensor]]) 
         for images, targets in items:
             logits = model(images.to(device))
             logits = getattr(logits, "logits", logits)
+            if not targets.is_floating_point() and not 0 <= int(targets.min()) <= int(targets.max()) < logits.shape[1]:
+                raise VitlabError(
+                    f"gradient_reach got labels {int(targets.min())} to {int(targets.max())}; "
+                    f"the model has classes 0 to {logits.shape[1] - 1}"
+                )
             loss = F.cross_entropy(logits.double(), targets.to(device), reduction="sum") / count
             if not torch.isfinite(loss):
                 raise VitlabError(

@@ -43,8 +43,8 @@ from vitlab.instruments.weight_loss import (
 CARD = Card(
     title="Largest eigenvalues of the loss Hessian, negative and positive",
     paper="HDVW Figs. 1c, 4, 6, 7b, 12c, C.3–C.7, F.1b",
-    cost="15 to 30 products with the Hessian per mini-batch, each about 6 forwards",
-    needs=("labels",),
+    cost="15 to 40 products with the Hessian per mini-batch, each about 6 forwards",
+    needs=("labels", "augmented"),
 )
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]

@@ -39,7 +39,7 @@ CARD = Card(
     title="Loss on a filter-normalised plane through the weights",
     paper="HDVW Figs. 1a, C.4a, C.7b",
     cost="441 forwards (21 × 21 points)",
-    needs=("labels",),
+    needs=("labels", "augmented"),
 )
 
 Normalisation = Literal["released", "filter"]

@@ -75,20 +75,22 @@ def observe(model: nn.Module, batches: Iterable[Any], observers: Sequence[Observ
     items = iter(batches)
     images = _images(next(items, None), device)
     size, count = (int(images.shape[-2]), int(images.shape[-1])), 0
+    end = object()
     with evaluation(model), ExitStack() as stack:
         anatomy = _listen(model, observers, size, stack)
         for observer in observers:
             observer.begin(anatomy)
         while True:
             model(images)
-            for observer in observers:
-                observer.after()
+            with _unobserved():
+                for observer in observers:
+                    observer.after()
             count += len(images)
             passed(f"{count} images", total)
-            item = next(items, None)
-            if item is None:
+            item = next(items, end)
+            if item is end:
                 break
-            images = _images(item, device)
+            images = _images(item, device, size)
     about = provenance(device=str(device), images=count, data=getattr(batches, "fingerprint", ""))
     found = [(observer, observer.result(anatomy)) for observer in observers]
     return [
@@ -119,12 +121,13 @@ def _listen(model: nn.Module, observers: Sequence[Observer], size: tuple[int, in
     places = tuple(dict.fromkeys(place for observer in observers for place in observer.places))
 
     def show_map(call: AttentionCall) -> None:
-        for observer in of_calls:
-            observer.call(blocks[call.block], call)
-        for rows in call.rows() if of_rows else ():
-            for observer in of_rows:
-                observer.rows(blocks[call.block], call, rows)
-            del rows  # before the next piece is made
+        with _unobserved():
+            for observer in of_calls:
+                observer.call(blocks[call.block], call)
+            for rows in call.rows() if of_rows else ():
+                for observer in of_rows:
+                    observer.rows(blocks[call.block], call, rows)
+                del rows  # before the next piece is made
 
     def show_feature(feature: Feature) -> None:
         with _unobserved():
@@ -144,8 +147,11 @@ def _unobserved() -> AbstractContextManager[None]:
     return nullcontext() if torch.compiler.is_compiling() else torch._C.DisableTorchFunction()
 
 
-def _images(item: Any, device: torch.device) -> Tensor:
+def _images(item: Any, device: torch.device, size: tuple[int, int] | None = None) -> Tensor:
     images = item[0] if isinstance(item, (tuple, list)) else item
     if not isinstance(images, Tensor) or images.ndim != 4 or not len(images):
         raise VitlabError("an instrument needs batches of images of shape (B, C, h, w), and at least one image")
+    if size is not None and tuple(images.shape[-2:]) != size:
+        given, first = ("x".join(map(str, sides)) for sides in (images.shape[-2:], size))
+        raise VitlabError(f"a batch of {given} images came after one of {first}; measure other sizes apart")
     return images.to(device)

@@ -1,4 +1,4 @@
-"""Observers that keep some numbers of every image and head, also of those that add up over the rows of a map.
+"""Observers that keep a few numbers of every image and head; `RowSums` for those that add up over the rows of a map.
 
 Shape legend: B images, T windows, H heads, N query tokens, n of them in a piece, M key tokens, k numbers.
 """
@@ -89,7 +89,7 @@ class RowSums(ByImage):
 
 def refuse_nan(kind: str, layer: str, values: np.ndarray) -> None:
     """An error where attention is not a number: no instrument may average that away."""
-    if np.isnan(values).any():
+    if not np.isfinite(values).all():
         raise VitlabError(
             f"{kind}: attention in {layer} is not a number; check the model's weights and the images for NaN"
         )

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_ROOM = 64 << 20  # bytes on the device: each move waits for it
+_ROOM = 16 << 20  # bytes on the device, and of a piece of pinned memory, which comes in powers of two
 
 
 class Shelf:
@@ -24,36 +24,35 @@ class Shelf:
         self._tensors: dict[str, list[Tensor]] = {name: [] for name in names}
         self._away: list[tuple[list[Tensor], int]] = []  # where those stand that are on the device
         self._held = 0
-        self._flying = False
+        self._arrived: torch.cuda.Event | None = None  # of what was last sent to main memory
 
     def __contains__(self, name: str) -> bool:
         """Whether there is room for this name."""
         return name in self._tensors
 
     def put(self, name: str, tensor: Tensor) -> None:
-        """One more; when the device holds too much, all of it moves."""
+        """One more; where the device would hold too much, what it holds moves first."""
         row = self._tensors[name]
+        if tensor.device.type != "cpu":
+            if self._away and self._held + tensor.nbytes > _ROOM:
+                self._move()
+            self._away.append((row, len(row)))
+            self._held += tensor.nbytes
         row.append(tensor)
-        if tensor.device.type == "cpu":
-            return
-        self._away.append((row, len(row) - 1))
-        self._held += tensor.nbytes
-        if self._held > _ROOM:
-            self._move()
 
     def take(self, name: str) -> list[Tensor]:
         """All that came, each where it is now."""
-        if self._flying:
-            torch.cuda.synchronize()
-            self._flying = False
+        if self._arrived is not None:
+            self._arrived.synchronize()
         return list(self._tensors[name])
 
     def _move(self) -> None:
         """To main memory, in one trip that nobody waits for where the memory is pinned."""
         tensors = [row[i] for row, i in self._away]
         line = torch.cat([tensor.reshape(-1) for tensor in tensors])
-        self._flying = line.is_cuda
         here = torch.empty_like(line, device="cpu", pin_memory=line.is_cuda).copy_(line, non_blocking=line.is_cuda)
+        if line.is_cuda:
+            self._arrived = torch.cuda.current_stream(line.device).record_event()
         for (row, i), tensor, part in zip(self._away, tensors, _split(here, tensors), strict=True):
             row[i] = part.reshape(tensor.shape)
         self._away, self._held = [], 0

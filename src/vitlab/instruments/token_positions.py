@@ -33,7 +33,8 @@ def positions(layout: TokenLayout) -> Tensor | None:
     if layout.permutation == () or (layout.windows > 1 and (layout.permutation is None or layout.prefix)):
         return None
     h, w = layout.grid
-    index = torch.arange(h * w) if layout.permutation is None else torch.tensor(layout.permutation)
+    with torch.device("cpu"):  # whatever the default is
+        index = torch.arange(h * w) if layout.permutation is None else torch.tensor(layout.permutation)
     centres = torch.stack(((index // w + 0.5) / h, (index % w + 0.5) / w), -1)
     return centres.reshape(layout.windows, -1, 2)
 

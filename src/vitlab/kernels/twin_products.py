@@ -14,10 +14,11 @@ Shape legend: B pairs, H heads, N query tokens, M key tokens, d head channels.
 
 from __future__ import annotations
 
+import warnings
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor
-
-from vitlab.core.errors import VitlabError
 
 try:
     import triton
@@ -26,6 +27,7 @@ except ImportError:  # it comes with torch's builds for CUDA, and with no others
     triton = None
 
 
+_FAILED: set[tuple[torch.device, int]] = set()
 _TILES = ((128, 128, 8), (64, 64, 4), (32, 64, 2), (16, 32, 2))  # queries, keys, warps: the fastest first
 
 
@@ -56,12 +58,13 @@ def supports(q: Tensor) -> bool:
         and q.dtype in (torch.float32, torch.bfloat16, torch.float16)
         and q.shape[-1] <= 256
         and torch.cuda.get_device_capability(q.device) >= (8, 0)
-        and not (torch.is_grad_enabled() and q.requires_grad)
+        and not torch.is_grad_enabled()
+        and (q.device, q.shape[-1]) not in _FAILED
     )
 
 
-def fused(q: Tensor, k: Tensor, scale: float, bias: Tensor | None = None) -> Tensor:
-    """`plain(softmax(q kᵀ · scale + bias))` without the map.
+def fused(q: Tensor, k: Tensor, scale: float, bias: Tensor | None = None) -> Tensor | None:
+    """`plain(softmax(q kᵀ · scale + bias))` without the map; None where Triton cannot run here, and never again then.
 
     Args:
         q: (2B, H, N, d).
@@ -81,16 +84,21 @@ def fused(q: Tensor, k: Tensor, scale: float, bias: Tensor | None = None) -> Ten
     for tall, wide, warps in _TILES[0 if rows > 64 else 1 :]:
         grid = (twice // 2 * heads * triton.cdiv(rows, tall),)
         try:
-            _products[grid](
-                q, k, q if bias is None else bias, found,
-                *q.stride(), *k.stride(), *((0, 0, 0, 0) if bias is None else bias.stride()),
-                found.stride(0), twice // 2, heads, heads // k.shape[1], rows, columns, channels, scale,
-                BIASED=bias is not None, TALL=tall, WIDE=wide, DEEP=deep, num_warps=warps, num_stages=1,
-            )  # fmt: skip
+            with torch.cuda.device(q.device) if q.is_cuda else nullcontext():
+                _products[grid](
+                    q, k, q if bias is None else bias, found,
+                    *q.stride(), *k.stride(), *((0, 0, 0, 0) if bias is None else bias.stride()),
+                    found.stride(0), twice // 2, heads, heads // k.shape[1], rows, columns, channels, scale,
+                    BIASED=bias is not None, TALL=tall, WIDE=wide, DEEP=deep, num_warps=warps, num_stages=1,
+                )  # fmt: skip
+            return found
         except triton.runtime.errors.OutOfResources:  # a GPU with less shared memory, or more channels
             continue
-        return found
-    raise VitlabError(f"no tile of twin_products fits this GPU with {channels} channels")
+        except Exception as error:  # Triton needs a C compiler, for one, and many machines have none
+            warnings.warn(f"twin_products takes the plain road, since Triton fails here: {error}", stacklevel=2)
+            break
+    _FAILED.add((q.device, channels))
+    return None
 
 
 if triton is not None:
@@ -105,9 +113,9 @@ if triton is not None:
         """Some rows of one head of one pair."""
         blocks = tl.cdiv(N, TALL)
         map = tl.program_id(0) // blocks
-        first, h = (map // heads).to(tl.int64), map % heads
+        first, h = (map // heads).to(tl.int64), (map % heads).to(tl.int64)
         second = first + pairs
-        rows = tl.program_id(0) % blocks * TALL + tl.arange(0, TALL)
+        rows = (tl.program_id(0) % blocks).to(tl.int64) * TALL + tl.arange(0, TALL)
         deep = tl.arange(0, DEEP)
         given = (rows[:, None] < N) & (deep[None, :] < d)
         at_q = h * q_h + rows[:, None] * q_n + deep[None, :] * q_d
