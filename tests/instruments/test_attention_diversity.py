@@ -41,16 +41,19 @@ def test_heads_and_rows(case, tau):
 def test_the_mean_map_is_what_the_loss_lowers(case, tau, form):
     """By loops, and against the loss itself, layer by layer."""
     model, images = sharp(case), pictures(case)
-    found = vitlab.measure("attention_diversity", model, [images], tau=tau, form=form)
-    assert found.settings == {"tau": tau, "form": form}
+    each, mean = (
+        vitlab.measure("attention_diversity", model, [images], tau=tau, form=form, heads=heads)
+        for heads in ("each", "mean")
+    )
+    assert mean.settings == {"tau": tau, "form": form, "heads": "mean"} and mean.axes["head"] == (0,)
     for i, (weights, _, _) in enumerate(maps(model, images).values()):
         alike = np.mean([likeness(image, tau, form) for image in weights.mean(1)])
-        assert found.values["row_similarity_of_mean"][i] == pytest.approx(alike, rel=1e-4, abs=1e-6)
+        assert mean.values["row_similarity"][i, 0] == pytest.approx(alike, rel=1e-4, abs=1e-6)
         loss = attention_diversification([weights], tau=tau, form=form)
-        assert found.values["row_similarity_of_mean"][i] == pytest.approx(loss.item(), rel=1e-4, abs=1e-6)
+        assert mean.values["row_similarity"][i, 0] == pytest.approx(loss.item(), rel=1e-4, abs=1e-6)
         for head in range(weights.shape[1]):
             alike = np.mean([likeness(image[head], tau, form) for image in weights])
-            assert found.values["row_similarity"][i, head] == pytest.approx(alike, rel=1e-4, abs=1e-6)
+            assert each.values["row_similarity"][i, head] == pytest.approx(alike, rel=1e-4, abs=1e-6)
 
 
 def likeness(rows, tau, form):

@@ -32,6 +32,7 @@ CARD = Card(
 )
 
 Form = Literal["paper", "released"]
+Heads = Literal["each", "mean"]
 _TINY = 1e-8  # a row in which nothing passes the threshold counts as 0, as in the diversification loss
 
 
@@ -92,13 +93,15 @@ class Watch(RowSums):
 
     kind = "attention_diversity"
 
-    def __init__(self, tau: float = 0.0, form: Form = "paper") -> None:
+    def __init__(self, tau: float = 0.0, form: Form = "paper", heads: Heads = "each") -> None:
         if tau < 0:
             raise VitlabError(f"{self.kind} got tau={tau}; expected at least 0, in multiples of uniform attention")
         if form not in get_args(Form):
             raise unknown(f"form of {self.kind}", form, get_args(Form))
-        self.settings = {"tau": tau, "form": form}
-        self._tau, self._form = tau, form
+        if heads not in get_args(Heads):
+            raise unknown(f"heads of {self.kind}", heads, get_args(Heads))
+        self.settings = {"tau": tau, "form": form, "heads": heads}
+        self._tau, self._form, self._heads = tau, form, heads
         self._near: dict[tuple[TokenLayout, TokenLayout], Tensor | None] = {}
 
     def begin(self, anatomy: Anatomy) -> None:
@@ -110,19 +113,16 @@ class Watch(RowSums):
                 self._near[layouts] = None if apart is None else torch.stack((apart == 0, apart <= 1))
 
     def sums(self, block: Block, rows: Rows) -> tuple[Tensor, ...]:
-        """-> how many rows (B·T, 1), gram (B, H, H), sums of rows and of unit rows (B·T, H + 1, M), two masses (B, H).
-
-        The last of the H + 1 is the map averaged over heads.
-        """
+        """-> how many rows (B·T, 1), gram (B, H, H), sums of rows and of unit rows (B·T, H, M), two masses (B, H)."""
+        if self._heads == "mean":
+            rows = Rows(rows.place, rows.weights.mean(1, keepdim=True))
         windows, weights = _layouts(block)[0].windows, rows.weights
         near = self._near[_layouts(block)]
-        cut, mean = self._cut(weights), self._cut(weights.mean(1, keepdim=True))
+        cut = self._cut(weights)
         flat = by_image(cut, windows)
         count = weights.new_full((len(weights), 1), weights.shape[-2])
-        whole = self._tau == 0 or self._form == "released"
-        heads = rows.received if whole else cut.sum(-2)
-        total = torch.cat((heads, heads.mean(1, keepdim=True) if whole else mean.sum(-2)), 1)
-        found = (count, flat @ flat.mT, total, torch.cat((unit_rows(cut), unit_rows(mean)), 1))
+        total = rows.received if self._tau == 0 or self._form == "released" else cut.sum(-2)
+        found = (count, flat @ flat.mT, total, unit_rows(cut))
         if near is None:
             return found
         near = self._near[_layouts(block)] = near.to(weights)
@@ -138,26 +138,24 @@ class Watch(RowSums):
         return weights * (weights >= threshold if self._form == "paper" else weights > threshold)
 
     def values(self, block: Block, *sums: Tensor) -> Tensor:
-        """-> (B, H, 4 + H): two masses, likeness of rows by head and in the mean map, likeness to each head."""
+        """-> (B, H, 3 + H): mass on itself, mass on the neighbourhood, likeness of rows, likeness to each head."""
         count, gram, total, units, *masses = sums
         queries = _layouts(block)[0]
         if self._form == "released":
             total = self._cut(total / count[..., None])
         rows = split_windows(row_similarity(total, units, count), queries.windows).mean(1)
-        heads, of_mean = rows[:, :-1], rows[:, -1:].expand_as(rows[:, :-1])
-        masses = [mass / (queries.tokens - queries.prefix) for mass in masses] or [torch.zeros_like(heads)] * 2
-        return torch.cat((torch.stack((*masses, heads, of_mean), -1), head_similarity(gram)), -1)
+        masses = [mass / (queries.tokens - queries.prefix) for mass in masses] or [torch.zeros_like(rows)] * 2
+        return torch.cat((torch.stack((*masses, rows), -1), head_similarity(gram)), -1)
 
     def result(self, anatomy: Anatomy) -> Result:
         """Means over images."""
-        layers = [found.mean(0) for found in self.found()]  # (H, 4 + H)
+        layers = [found.mean(0) for found in self.found()]  # (H, 3 + H)
         width = max(len(layer) for layer in layers)
         known = np.array([np.nan if self._near[_layouts(block)] is None else 1.0 for block in self.blocks])[:, None]
         values = {
-            "head_similarity": np.array([_between(layer[:, 4:]) for layer in layers]),
-            "head_pairs": np.stack([_square(layer[:, 4:], width) for layer in layers]),
+            "head_similarity": np.array([_between(layer[:, 3:]) for layer in layers]),
+            "head_pairs": np.stack([_square(layer[:, 3:], width) for layer in layers]),
             "row_similarity": table([layer[:, 2] for layer in layers]),
-            "row_similarity_of_mean": np.array([layer[0, 3] for layer in layers]),
             "self_mass": known * table([layer[:, 0] for layer in layers]),
             "neighbourhood_mass": known * table([layer[:, 1] for layer in layers]),
         }
@@ -165,7 +163,9 @@ class Watch(RowSums):
         return Result(values, dims, {**self.axes(width), "other head": tuple(range(width))})
 
 
-def measure(model: nn.Module, batches: Iterable[Any], *, tau: float = 0.0, form: Form = "paper") -> Measurement:
+def measure(
+    model: nn.Module, batches: Iterable[Any], *, tau: float = 0.0, form: Form = "paper", heads: Heads = "each"
+) -> Measurement:
     """Likeness of heads and of rows, and the mass near the diagonal, by layer and head.
 
     All rows and columns count for the likenesses, prefix tokens included; only spatial ones for the masses. A windowed
@@ -180,15 +180,16 @@ def measure(model: nn.Module, batches: Iterable[Any], *, tau: float = 0.0, form:
             ours.
         form: where tau is above 0, `"paper"`, or `"released"`: there the mean row is taken before the threshold and
             then cut itself, and an entry must be larger than tau / M.
+        heads: `"each"` head is a map of its own; `"mean"` averages them first, as the released loss does: with it and
+            tau = 2, `row_similarity` is what training with ADL lowers.
 
     Returns:
         Means over images: `head_similarity` (layer), the mean over pairs of different heads, NaN where there is one;
-        `head_pairs` (layer, head, other head); `row_similarity` (layer, head), and `row_similarity_of_mean` (layer), of
-        the map averaged over heads, which is what the released loss lowers; `self_mass` and `neighbourhood_mass`
+        `head_pairs` (layer, head, other head); `row_similarity` (layer, head); `self_mass` and `neighbourhood_mass`
         (layer, head), the mass on the token itself and on the 3×3 tokens around it, itself included, counted in cells
         of the coarser grid where queries and keys have different ones; NaN where windows are padded.
     """
-    return observe(model, batches, [Watch(tau, form)])[0]
+    return observe(model, batches, [Watch(tau, form, heads)])[0]
 
 
 def _between(similarity: np.ndarray) -> float:

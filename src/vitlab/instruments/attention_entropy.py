@@ -30,6 +30,9 @@ CARD = Card(
 )
 
 
+_SORTED = 1 << 22  # numbers at a time: a sort takes several times the room of what it sorts
+
+
 def bound(keys: int) -> float:
     """The largest entropy that a row over that many keys can have.
 
@@ -108,10 +111,9 @@ class Watch(Observer):
     def _summary(self, block: Block) -> list[Tensor]:
         """Mean, 15th and 85th percentile of a layer's heads, three times (H,)."""
         pieces = [piece.to(self._device, non_blocking=True) for piece in self._entropies.take(block.name)]
-        heads = zip(*(piece.transpose(0, 1).flatten(1) for piece in pieces), strict=True)
-        rows = [torch.cat(head) for head in heads]  # a sort takes four times the room of what it sorts
-        found = [torch.stack((row.mean().double(), *quantiles(row, (0.15, 0.85)))) for row in rows]
-        return list(torch.stack(found, 1))
+        rows = torch.cat([piece.transpose(0, 1).flatten(1) for piece in pieces], 1)  # (H, R)
+        few = torch.split(rows, max(1, _SORTED // rows.shape[1]))
+        return [rows.mean(1), *map(torch.cat, zip(*(quantiles(heads, (0.15, 0.85)) for heads in few), strict=True))]
 
     def _class_row(self, block: Block, heads: int) -> np.ndarray:
         found = self._class_rows.take(block.name)

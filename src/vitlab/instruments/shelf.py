@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_ROOM = 16 << 20  # bytes on the device, and of a piece of pinned memory, which comes in powers of two
+_ROOM = 32 << 20  # bytes on the device, and of a piece of pinned memory, which comes in powers of two
 
 
 class Shelf:

@@ -33,7 +33,6 @@ _VALUES = {
     "attention_diversity": {
         "head_similarity": "likeness of two heads",
         "row_similarity": "likeness of rows to their mean",
-        "row_similarity_of_mean": "the same in the map averaged over heads",
         "self_mass": "share of attention on the token itself",
         "neighbourhood_mass": "share of attention on the 3×3 tokens around",
     },
