@@ -23,6 +23,7 @@ ROWS = [
     {"training", "instruments", "stress_tests"},
     {"zoo"},
     {"recording", "surgery", "evaluation"},
+    {"listening"},
     {"attention", "tokens"},
     {"adapters"},
     {"models"},
