@@ -176,7 +176,7 @@ def _twins(
             pixels = half.float() * scale + shift
             bounds.append(torch.stack(torch.aminmax(pixels)))
             if start == 0 or device.type == "cpu":  # other looks wait for the device, and come in the end
-                _check(bounds)
+                _check(bounds[-1:])
             pixels = spoil(pixels.clamp(0, 1), range(start, start + len(half))).float()
             pair = torch.cat((half, ((pixels - shift) / scale).to(half.dtype)))
             start += len(half)

@@ -15,13 +15,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from timm.layers import Attention, DropPath, Mlp
 from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from vitlab.core.errors import unknown
+from vitlab.models._imagenet import imagenet_cfg
 
 __all__ = ["ExtraBlockVisionTransformer"]
 
@@ -98,15 +98,7 @@ class ExtraBlockVisionTransformer(VisionTransformer):
         self.feature_info.append({**self.feature_info[-1], "module": f"blocks.{len(self.blocks) - 1}"})
 
 
-def _cfg() -> dict[str, Any]:
-    return {
-        "num_classes": 1000, "input_size": (3, 224, 224), "pool_size": None, "crop_pct": 0.9,
-        "interpolation": "bicubic", "mean": IMAGENET_DEFAULT_MEAN, "std": IMAGENET_DEFAULT_STD,
-        "first_conv": "patch_embed.proj", "classifier": "head",
-    }  # fmt: skip
-
-
-default_cfgs = generate_default_cfgs({name: _cfg() for name in PAPER})
+default_cfgs = generate_default_cfgs({name: imagenet_cfg() for name in PAPER})
 
 
 def _create(name: str, pretrained: bool, **settings: Any) -> ExtraBlockVisionTransformer:

@@ -27,7 +27,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from timm.layers import Attention, DropPath, LayerNorm, LayerNorm2d, to_2tuple, trunc_normal_
 from timm.models import build_model_with_cfg, checkpoint, generate_default_cfgs, register_model
 from timm.models._features import feature_take_indices
@@ -36,6 +35,7 @@ from timm.models.xcit import LPI, Xcit
 from torch import Tensor, nn
 
 from vitlab.core.errors import VitlabError
+from vitlab.models._imagenet import imagenet_cfg
 
 __all__ = ["FullyAttentionalNetwork"]
 
@@ -310,23 +310,11 @@ class FullyAttentionalNetwork(Xcit):
         return take
 
 
-def _cfg(first_convolution: str) -> dict[str, Any]:
-    return {
-        "num_classes": 1000,
-        "input_size": (3, 224, 224),
-        "pool_size": None,
-        "crop_pct": 1.0,
-        "interpolation": "bicubic",
-        "mean": IMAGENET_DEFAULT_MEAN,
-        "std": IMAGENET_DEFAULT_STD,
-        "first_conv": first_convolution,
-        "classifier": "head",
-    }
-
-
 default_cfgs = generate_default_cfgs(
     {
-        f"{name}.untrained": _cfg("patch_embed.stem.0" if name.endswith("hybrid") else "patch_embed.proj.0.0")
+        f"{name}.untrained": imagenet_cfg(
+            "patch_embed.stem.0" if name.endswith("hybrid") else "patch_embed.proj.0.0", crop_pct=1.0
+        )
         for name in PAPER
     }
 )

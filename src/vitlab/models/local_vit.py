@@ -24,13 +24,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from timm.layers import SEModule
 from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
 from timm.models._features import feature_take_indices
 from timm.models._manipulate import checkpoint
 from timm.models.vision_transformer import Block, VisionTransformer
 from torch import Tensor, nn
+
+from vitlab.models._imagenet import imagenet_cfg
 
 __all__ = ["LocalVisionTransformer"]
 
@@ -143,15 +144,7 @@ class LocalVisionTransformer(VisionTransformer):
         return taken if intermediates_only else (self.norm(x), taken)
 
 
-def _cfg() -> dict[str, Any]:
-    return {
-        "num_classes": 1000, "input_size": (3, 224, 224), "pool_size": None, "crop_pct": 0.9,
-        "interpolation": "bicubic", "mean": IMAGENET_DEFAULT_MEAN, "std": IMAGENET_DEFAULT_STD,
-        "first_conv": "patch_embed.proj", "classifier": "head",
-    }  # fmt: skip
-
-
-default_cfgs = generate_default_cfgs({name: _cfg() for name in PAPER})
+default_cfgs = generate_default_cfgs({name: imagenet_cfg() for name in PAPER})
 
 
 def _create(name: str, pretrained: bool, **settings: Any) -> LocalVisionTransformer:

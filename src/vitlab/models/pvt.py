@@ -23,13 +23,14 @@ from functools import partial
 from typing import Any
 
 import torch
-from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from timm.layers import PatchEmbed, calculate_drop_path_rates, resample_abs_pos_embed, to_2tuple, trunc_normal_
 from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
 from timm.models._features import feature_take_indices
 from timm.models._manipulate import checkpoint
 from timm.models.twins import Block
 from torch import Tensor, nn
+
+from vitlab.models._imagenet import imagenet_cfg
 
 __all__ = ["PyramidVisionTransformer"]
 
@@ -245,15 +246,7 @@ class PyramidVisionTransformer(nn.Module):
         return self.forward_head(self.forward_features(x))
 
 
-def _cfg() -> dict[str, Any]:
-    return {
-        "num_classes": 1000, "input_size": (3, 224, 224), "pool_size": None, "crop_pct": 0.9,
-        "interpolation": "bicubic", "mean": IMAGENET_DEFAULT_MEAN, "std": IMAGENET_DEFAULT_STD,
-        "first_conv": "stages.0.patch_embed.proj", "classifier": "head",
-    }  # fmt: skip
-
-
-default_cfgs = generate_default_cfgs({name: _cfg() for name in PAPER})
+default_cfgs = generate_default_cfgs({name: imagenet_cfg("stages.0.patch_embed.proj") for name in PAPER})
 
 
 def _create(name: str, pretrained: bool, **settings: Any) -> PyramidVisionTransformer:

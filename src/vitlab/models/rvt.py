@@ -29,13 +29,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from timm.layers import Attention, DropPath, Mlp, to_2tuple, trunc_normal_
 from timm.models import build_model_with_cfg, checkpoint, generate_default_cfgs, register_model
 from timm.models._features import feature_take_indices
 from torch import Tensor, nn
 
 from vitlab.core.errors import VitlabError
+from vitlab.models._imagenet import imagenet_cfg
 
 __all__ = ["RobustVisionTransformer"]
 
@@ -436,22 +436,7 @@ def checkpoint_filter_fn(state_dict: dict[str, Tensor], model: nn.Module) -> dic
     return fitted
 
 
-def _cfg(**settings: Any) -> dict[str, Any]:
-    return {
-        "num_classes": 1000,
-        "input_size": (3, 224, 224),
-        "pool_size": None,
-        "crop_pct": 0.9,
-        "interpolation": "bicubic",
-        "mean": IMAGENET_DEFAULT_MEAN,
-        "std": IMAGENET_DEFAULT_STD,
-        "first_conv": "patch_embed.conv",
-        "classifier": "head",
-        **settings,
-    }
-
-
-default_cfgs = generate_default_cfgs({f"{name}.untrained": _cfg() for name in PAPER})
+default_cfgs = generate_default_cfgs({f"{name}.untrained": imagenet_cfg("patch_embed.conv") for name in PAPER})
 
 
 def _create(variant: str, pretrained: bool, given: dict[str, Any], **defaults: Any) -> nn.Module:

@@ -25,12 +25,13 @@ from functools import partial
 from typing import Any
 
 import torch
-from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from timm.layers import Mlp, to_2tuple, trunc_normal_
 from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from vitlab.models._imagenet import imagenet_cfg
 
 __all__ = ["TokensToTokenVisionTransformer"]
 
@@ -177,15 +178,7 @@ class TokensToTokenVisionTransformer(VisionTransformer):
             self.pos_embed.copy_(sinusoid_table(*self.pos_embed.shape[1:]))
 
 
-default_cfgs = generate_default_cfgs(
-    {
-        "t2t_vit_t_24": {
-            "num_classes": 1000, "input_size": (3, 224, 224), "pool_size": None, "crop_pct": 0.9,
-            "interpolation": "bicubic", "mean": IMAGENET_DEFAULT_MEAN, "std": IMAGENET_DEFAULT_STD,
-            "first_conv": "patch_embed.layer1.attn.qkv", "classifier": "head",
-        }
-    }
-)  # fmt: skip
+default_cfgs = generate_default_cfgs({"t2t_vit_t_24": imagenet_cfg("patch_embed.layer1.attn.qkv")})
 
 
 @register_model
