@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import vitlab
 from vitlab import laboratory, zoo
@@ -107,20 +109,49 @@ def test_train_fit_is_given_both_sets(tmp_path: Path) -> None:
     }
     assert found.values["train_nll"] != found.values["test_nll"]
     assert "train[:16]" in found.provenance["data"] and "test[:16]" in found.provenance["test_data"]
+    assert list(laboratory.measure([TINY], ["train_fit"], tmp_path, data=data, images=16, show=False)) == [path]
+    other = "scenes(train=48, test=17)"
+    (again,) = laboratory.measure([TINY], ["train_fit"], tmp_path, data=other, images=16, show=False)
+    assert Measurement.load(again).provenance["test_data"] != found.provenance["test_data"], "another test set"
+    with pytest.raises(vitlab.VitlabError, match="takes its test set from --data"):
+        list(laboratory.measure([TINY], ["train_fit(test=1)"], tmp_path, data=data, images=16, show=False))
 
 
 def test_hessians_are_of_augmented_images(tmp_path: Path) -> None:
     data = "scenes(train=1, test=20)"
     (path,) = laboratory.measure([TINY], ["hessian_spectrum(count=1)"], tmp_path, data=data, images=20, show=False)
     found = Measurement.load(path)
-    assert found.provenance["images"] == 16 and found.provenance["data"].endswith("augmented")
-    model = vitlab.load(TINY, seed=0)
+    assert found.provenance["images"] == 16 and "augmented" in found.provenance["data"]
+    model, before = vitlab.load(TINY, seed=0), (torch.get_rng_state(), random.getstate(), np.random.get_state()[1])
     clean, shown = (laboratory.batches_for(model, data, 20, augmented=augmented) for augmented in (False, True))
-    ((images, (labels, partners, share)),) = shown
+    assert torch.equal(torch.get_rng_state(), before[0]) and random.getstate() == before[1]
+    assert (np.random.get_state()[1] == before[2]).all()
+    (images, (labels, partners, share)), (rest, _) = shown
     assert images.shape == next(iter(clean))[0].shape and not torch.equal(images, next(iter(clean))[0])
-    assert labels.shape == partners.shape == share.shape == (16,) and bool((share < 1).any())
+    assert labels.shape == partners.shape == share.shape == (16,) and len(rest) == 4, "none is lost"
+    first, second = laboratory.parts_for(model, data, 20, 2, augmented=True)
+    assert not torch.equal(next(iter(first))[1][2], next(iter(second))[1][2]), "every part is drawn by itself"
+    with pytest.raises(vitlab.VitlabError, match="no split 'val'; there are: test, train"):
+        laboratory.batches_for(model, data, 2, split="val")
     with pytest.raises(vitlab.VitlabError, match="2 images were asked for, but the train set .* has 1; ask for fewer"):
         laboratory.batches_for(model, data, 2, split="train")
+
+
+def test_few_images_are_of_all_classes_and_broken_ones_do_no_harm(tmp_path: Path) -> None:
+    """Folders list class after class: the first images would be all of one."""
+    for split in ("train", "test"):
+        for name in "abcd":
+            folder = tmp_path / "data" / split / name
+            folder.mkdir(parents=True)
+            for i in range(4):
+                Image.new("RGB", (40, 40), (60 * i, 40, 90)).save(folder / f"{i}.png")
+    (tmp_path / "data" / "test" / "b" / "1.png").write_bytes(b"no picture")
+    data, model = f"folder(path={str(tmp_path / 'data')!r})", vitlab.load(TINY, seed=0)
+    for split in ("train", "test"):
+        labels = torch.cat([labels for _, labels in laboratory.batches_for(model, data, 8, split=split)])
+        assert sorted(set(labels.tolist())) == [0, 1, 2, 3]
+    ((images, (labels, _, _)),) = laboratory.batches_for(model, data, 16, augmented=True)
+    assert len(images) == 16 and int(labels.min()) == 0
 
 
 # -- tests that eat images, files, or nothing -------------------------------------------------------------------------
@@ -285,7 +316,8 @@ def test_repeats_share_no_image_and_miss_none(
     mean, std = (torch.tensor(each).view(-1, 1, 1) for each in (batches[0].mean, batches[0].std))
     shown = [torch.cat([x for x, _ in part]) * std + mean for part in batches]
     for number, part in enumerate(shown):
-        expected = test.images[number:images:repeats].float() / 255
+        places = [place * len(test) // images for place in range(number, images, repeats)]
+        expected = test.images[places].float() / 255
         torch.testing.assert_close(part, expected, rtol=0, atol=1e-5)
     assert sum(map(len, shown)) == images and len({part.fingerprint for part in batches}) == repeats
     parts = [Measurement.load(path).provenance.get("part") for path in paths]

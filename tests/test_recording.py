@@ -227,3 +227,18 @@ def test_a_forward_that_raises_does_not_confuse_the_next(images: Tensor) -> None
 def test_mistakes(settings: dict[str, object], message: str) -> None:
     with pytest.raises(vitlab.VitlabError, match=message), vitlab.record(plain_model(), **settings):
         pass
+
+
+def test_a_known_anatomy_is_not_made_again(images: Tensor) -> None:
+    model = plain_model()
+    anatomy = vitlab.describe(model)
+    forwards = []
+    model.register_forward_hook(lambda *_: forwards.append(1))
+    with vitlab.record(model, "attention", anatomy=anatomy) as tape:
+        model(images)
+    assert len(forwards) == 1 and tape.anatomy is anatomy
+    with (
+        pytest.raises(vitlab.VitlabError, match="both anatomy and input_size"),
+        vitlab.record(model, anatomy=anatomy, input_size=224),
+    ):
+        pass

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import nn
@@ -26,7 +26,7 @@ from vitlab.core.expressions import parse_call
 from vitlab.core.ledger import Watch, ledger
 from vitlab.core.measurement import Measurement
 from vitlab.data.catalogue import open_data
-from vitlab.data.images import ImageArray, ImageSet
+from vitlab.data.images import ImageArray, ImageFiles, ImageSet
 from vitlab.data.inventory import inventory
 from vitlab.data.resident import Resident
 from vitlab.data.workers import Workers
@@ -67,10 +67,11 @@ def examine(
         models: model expressions.
         names: instruments or stress tests, each perhaps with settings: `lesion(images=32)`.
         out: the folder for measurements.
-        data: a data expression; its test images are taken.
+        data: a data expression; its test images are taken, and what the card of a test asks for beside or instead:
+            training images, or test images under DeiT's augmentation.
         root: the folder that holds the data sets, or the files that a stress test asks for.
-        images: how many test images, 64 by default; of each set, or how many videos, where a test reads files of its
-            own: all by default.
+        images: how many images of each set, 64 by default, at even distances; or how many videos, where a test reads
+            files of its own: all by default.
         repeats: cut the images into so many parts and measure on each by itself, which tells how sure the numbers are.
         device: `cpu` or `cuda`; by default CUDA where there is one. Random numbers are those of the device.
         show: whether to show a progress bar.
@@ -97,6 +98,7 @@ def examine(
 
 
 _IMAGES = 64
+Split = Literal["test", "train"]
 
 measure = partial(examine, Kind("instrument", plugins.instruments, measure_one))
 stress = partial(examine, Kind("stress test", plugins.stress_tests, stress_one))
@@ -106,14 +108,14 @@ stress = partial(examine, Kind("stress test", plugins.stress_tests, stress_one))
 class _Test:
     """One instrument or stress test with its settings, and what it is measured on.
 
-    That is test `images`, the same as training would show them (`augmented`), training images beside them (`both`),
+    That is test `images`, the same under DeiT's augmentation (`augmented`), training images and test images (`both`),
     `files`, or `nothing`. `counts` is the setting, if any, by which it takes so many of the files.
     """
 
     name: str
     settings: Mapping[str, Any]
     run: Callable[..., Measurement]
-    eats: str
+    eats: Literal["images", "augmented", "both", "files", "nothing"]
     counts: str = ""
 
     @property
@@ -123,6 +125,10 @@ class _Test:
     @property
     def stem(self) -> str:
         return f"{self.name}-{_digest(repr(self.settings))[:6]}" if self.settings else self.name
+
+
+#: What a test is measured on, by what its card says that it needs; else on test images.
+_FOOD: dict[str, Any] = {"files": "files", "augmented": "augmented", "test set": "both"}
 
 
 def _test(kind: Kind, text: str) -> _Test:
@@ -139,9 +145,11 @@ def _test(kind: Kind, text: str) -> _Test:
     takes = inspect.signature(module.measure).parameters
     batches = takes.get("batches")
     looks_at_none = batches is not None and batches.default == ()
-    special = {"files": "files", "augmented": "augmented", "test set": "both"}
-    eats = next((special[need] for need in module.CARD.needs if need in special), "images")
-    eats = "nothing" if looks_at_none and eats == "images" else eats
+    eats: Any = next(
+        (_FOOD[need] for need in module.CARD.needs if need in _FOOD), "nothing" if looks_at_none else "images"
+    )
+    if eats == "both" and "test" in settings:
+        raise VitlabError(f"{name} takes its test set from --data; leave test= away")
     counts = next((key for key in ("images", "videos") if key in takes), "") if eats == "files" else ""
     return _Test(name, settings, kind.run, eats, counts)
 
@@ -171,10 +179,6 @@ class _Subject:
         return self._parts()
 
     @cached_property
-    def augmented(self) -> list[Batches]:
-        return self._parts(augmented=True)
-
-    @cached_property
     def training(self) -> list[Batches]:
         return self._parts(split="train")
 
@@ -187,24 +191,29 @@ class _Subject:
         asked = {test.counts: self.images} if test.counts and self.images is not None else {}
         return {**asked, **test.settings}
 
-    def food(self, test: _Test, part: int) -> tuple[Batches | Path | tuple[()], str]:
-        """What the test is measured on, and its fingerprint."""
+    def food(self, test: _Test, part: int) -> tuple[Batches | Path | tuple[()], dict[str, Batches], str]:
+        """What the test is measured on, what it gets beside that, and the fingerprint of both."""
         if test.eats == "nothing":
-            return (), "nothing"
+            return (), {}, "nothing"
         if test.eats == "files":
             folder = _folder(test.name, self.root)
-            return folder, f"files in {folder.resolve()} {self.stock(folder)}"
-        parts = self.parts if test.eats == "images" else self.augmented if test.eats == "augmented" else self.training
-        return parts[part - 1], parts[part - 1].fingerprint
+            return folder, {}, f"files in {folder.resolve()} {self.stock(folder)}"
+        if test.eats == "augmented":
+            shown = self._parts(batch_size=test.settings.get("batch_size", 16), augmented=True)[part - 1]
+            return shown, {}, shown.fingerprint
+        tested = self.parts[part - 1]
+        if test.eats == "images":
+            return tested, {}, tested.fingerprint
+        trained = self.training[part - 1]
+        return trained, {"test": tested}, f"{trained.fingerprint}; {tested.fingerprint}"
 
 
 def _settle(subject: _Subject, test: _Test, part: int, folder: Path, watch: Watch) -> Path:
     """The path of the measurement, which is made unless it is there; its finished steps lie beside it until then."""
-    food, fingerprint = subject.food(test, part)
+    food, beside, fingerprint = subject.food(test, part)
     settings = subject.settings(test)
     identity = _digest(subject.text, subject.weights, subject.device, test.name, repr(settings), fingerprint)
     repeated = subject.repeats > 1 and test.of_images
-    beside = {"test": subject.parts[part - 1]} if test.eats == "both" else {}
     stem = folder / (f"{test.stem}.part{part}of{subject.repeats}" if repeated else test.stem)
     steps = stem.with_name(f"{stem.name}.{identity}.steps")
     if not _has(stem, identity):
@@ -235,9 +244,18 @@ def _folder(name: str, root: Path | None) -> Path:
 
 
 def batches_for(
-    model: nn.Module, data: str, images: int, root: Path | None = None, batch_size: int = 16, **how: Any
+    model: nn.Module,
+    data: str,
+    images: int,
+    root: Path | None = None,
+    batch_size: int = 16,
+    *,
+    split: Split = "test",
+    augmented: bool = False,
 ) -> Batches:
-    """The first test images of a data set, at the model's own size and in its own normalisation.
+    """Test images of a data set, at the model's own size and in its own normalisation.
+
+    They are taken at even distances: the first of many a set are all of one class.
 
     Args:
         model: its pretrained configuration says mean and std; a model without one gets those of the data.
@@ -245,9 +263,11 @@ def batches_for(
         images: how many.
         root: the folder that holds the data sets.
         batch_size: of the batches.
-        how: `split` and `augmented`, as in `parts_for`.
+        split: `test`, or `train` for training images.
+        augmented: show them under DeiT's augmentation, mixed with others of their batch; targets are then (labels,
+            partners, share).
     """
-    return parts_for(model, data, images, 1, root, batch_size, **how)[0]
+    return parts_for(model, data, images, 1, root, batch_size, split=split, augmented=augmented)[0]
 
 
 def parts_for(
@@ -258,14 +278,12 @@ def parts_for(
     root: Path | None = None,
     batch_size: int = 16,
     *,
-    split: Literal["test", "train"] = "test",
+    split: Split = "test",
     augmented: bool = False,
 ) -> list[Batches]:
-    """The first test images, as in `batches_for`, dealt out like cards into parts that have no image in common.
-
-    Of the training set instead with `split="train"`. `augmented` shows them as DeiT's training does, mixed with each
-    other, in whole batches.
-    """
+    """The images of `batches_for`, dealt out like cards into parts that have no image in common."""
+    if split not in get_args(Split):
+        raise unknown("split", split, get_args(Split))
     if images < 1:
         raise VitlabError(f"images={images}: at least one image is needed")
     size = describe(model).input_size
@@ -279,21 +297,30 @@ def parts_for(
         )
     parts = []
     for first in range(repeats):
-        chosen = _normalised(model, chosen_from.subset(range(first, images, repeats)))
+        places = [place * len(chosen_from) // images for place in range(first, images, repeats)]
+        chosen = _normalised(model, chosen_from.subset(places))
         cut = f":{images}" if repeats == 1 else f"{first}:{images}:{repeats}"
         fingerprint = f"{data} {split}[{cut}] {chosen.fingerprint}"
         if augmented:
-            parts.append(_augmented(chosen, size, batch_size, f"{fingerprint}, augmented"))
+            parts.append(_augmented(chosen, size, batch_size, first, fingerprint))
         else:
             parts.append(_batches(chosen, size, batch_size, fingerprint))
     return parts
 
 
-def _augmented(chosen: ImageSet, size: tuple[int, int], batch_size: int, fingerprint: str) -> Batches:
+def _augmented(chosen: ImageSet, size: tuple[int, int], batch_size: int, seed: int, fingerprint: str) -> Batches:
+    """Batch by batch, each an epoch of its own: the last, short one is not lost."""
+    if isinstance(chosen, ImageFiles):
+        chosen = replace(chosen, on_broken="replace")
     settings = replace(deit_imagenet().augment, repeats=1)
-    feed = Workers(chosen, chosen, size, settings, batch_size=min(batch_size, len(chosen)), processes=0)
-    items = [(batch.images, (batch.labels, batch.partners, batch.weights)) for batch in feed.epoch(0)]
-    return Batches(items, chosen.mean, chosen.std, chosen.classes, fingerprint)
+    items = []
+    for start in range(0, len(chosen), batch_size):
+        few = chosen.subset(range(start, min(start + batch_size, len(chosen))))
+        feed = Workers(few, few, size, settings, batch_size=len(few), seed=seed, processes=0)
+        (batch,) = feed.epoch(start)
+        items.append((batch.images, (batch.labels, batch.partners, batch.weights)))
+    about = f"{fingerprint}, augmented: {settings}, batches of {batch_size}, seed {seed}"
+    return Batches(items, chosen.mean, chosen.std, chosen.classes, about)
 
 
 def _batches(chosen: ImageSet, size: tuple[int, int], batch_size: int, fingerprint: str) -> Batches:

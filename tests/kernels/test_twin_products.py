@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 
 import pytest
 import torch
 
 from vitlab.attention import AttentionCall
 from vitlab.core.anatomy import TokenLayout
+from vitlab.kernels import twin_products
 from vitlab.kernels.twin_products import fused, plain, supports
 
 #: pairs, heads, key heads, queries, keys, channels, bias
@@ -91,6 +93,22 @@ def test_a_row_that_may_look_nowhere_is_no_number():
     layout = TokenLayout((1, 4))
     found = AttentionCall("a block", layout, layout, q=q, k=k, bias=hidden).statistics(["twins"])["twins"]
     assert found[0, 0, 0].isnan().tolist() == [False, False, True, False]
+
+
+def test_where_triton_fails_the_plain_road_is_taken(monkeypatch):
+    """On CPU tensors the compiled kernel cannot run, as on a GPU without a compiler."""
+    pytest.importorskip("triton")
+    monkeypatch.setattr(twin_products, "_FAILED", set())
+    q, k, _ = operands(1, 1, 1, 4, 4, 8, "none")
+    monkeypatch.setattr(twin_products, "supports", lambda q: (q.device, q.shape[-1]) not in twin_products._FAILED)
+    layout = TokenLayout((1, 4))
+    call = AttentionCall("a block", layout, layout, q=q, k=k, scale=0.3)
+    with pytest.warns(UserWarning, match="without the fused kernel, since Triton fails here"):
+        found = call.statistics(["twins"])["twins"]
+    assert torch.allclose(found.double(), exact(q, k, 0.3, None), rtol=1e-4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(call.statistics(["twins"])["twins"], found), "it is not tried again"
 
 
 if __name__ == "__main__":

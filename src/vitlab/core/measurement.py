@@ -25,7 +25,8 @@ class Card:
         title: what it measures, in a few words.
         paper: the figures and tables it stands for.
         cost: what it costs, in forwards.
-        needs: what a model must have, for example `attention`.
+        needs: what it takes, of a model (`attention`) or of the data (`labels`). Three words tell `vitlab measure` what
+            to feed it: `augmented` images, a `test set` beside training images, `files` instead of images.
         higher_is_better: None where neither is.
     """
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,7 +111,10 @@ class Workers:
     def _loader(self, images: _Seeded, plan: list[list[tuple[int, int]]]) -> Iterator[tuple[Tensor, Tensor]]:
         processes = min(os.cpu_count() or 1, 8) if self.processes < 0 else self.processes
         on_cuda = self.device.type == "cuda"
-        loader: DataLoader[Any] = DataLoader(images, batch_sampler=plan, num_workers=processes, pin_memory=on_cuda)
+        own = torch.Generator()  # else the loader draws from the caller's
+        loader: DataLoader[Any] = DataLoader(
+            images, batch_sampler=plan, num_workers=processes, pin_memory=on_cuda, generator=own
+        )
         for pixels, labels in loader:
             yield pixels.to(self.device, non_blocking=on_cuda), labels.to(self.device, non_blocking=on_cuda)
 
@@ -127,12 +131,24 @@ class _Seeded(Dataset[tuple[Tensor, int]]):
     def __getitem__(self, item: tuple[int, int]) -> tuple[Tensor, int]:
         place, index = item
         stream = host_random("transform", self.seed, self.epoch, place)
-        numbers = stream.integers(2**31, size=3).tolist()
-        random.seed(numbers[0])
-        np.random.seed(numbers[1])  # timm draws from all three
-        torch.manual_seed(numbers[2])
-        image, label = self.images[index]
-        return self.transform(image), label
+        with _drawing(*stream.integers(2**31, size=3).tolist()):
+            image, label = self.images[index]
+            return self.transform(image), label
+
+
+@contextmanager
+def _drawing(*seeds: int) -> Iterator[None]:
+    """Random numbers from these seeds, and then from where they were: timm draws from all three generators."""
+    python, numpy, torchs = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    random.seed(seeds[0])
+    np.random.seed(seeds[1])
+    torch.default_generator.manual_seed(seeds[2])
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        torch.set_rng_state(torchs)
 
 
 def training_transform(

@@ -19,7 +19,7 @@ from vitlab.attention import AttentionCall, Rows, entropy
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.measurement import Card, Measurement
 from vitlab.instruments.observation import Observer, Result, attention_blocks, observe, table
-from vitlab.instruments.row_sums import refuse_nan
+from vitlab.instruments.row_sums import refuse_not_finite
 from vitlab.instruments.shelf import Shelf, fetch
 
 CARD = Card(
@@ -91,7 +91,7 @@ class Watch(Observer):
         """Mean and tails by layer and head."""
         means, low, high = (fetch(each) for each in zip(*map(self._summary, self._blocks), strict=True))
         for block, each in zip(self._blocks, means, strict=True):
-            refuse_nan(self.kind, block.name, each)
+            refuse_not_finite(self.kind, block.name, each)
         limits = np.array([bound(self._keys[block.name]) for block in self._blocks])
         mean = table(means)
         values = {

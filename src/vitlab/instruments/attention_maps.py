@@ -17,7 +17,7 @@ from vitlab.core.anatomy import Anatomy, Block, TokenLayout
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Card, Measurement
 from vitlab.instruments.observation import Observer, Result, attention_blocks, observe
-from vitlab.instruments.row_sums import refuse_nan, split_windows
+from vitlab.instruments.row_sums import refuse_not_finite, split_windows
 from vitlab.instruments.token_positions import positions
 from vitlab.tokens import orders
 
@@ -75,7 +75,7 @@ def whole_map(weights: Tensor, queries: TokenLayout, keys: TokenLayout) -> Tenso
         return weights
     split = split_windows(weights, queries.windows).transpose(1, 2)  # (I, H, T, n, m)
     dense = weights.new_zeros(*split.shape[:4], queries.windows, split.shape[4])
-    each = torch.arange(queries.windows)
+    each = torch.arange(queries.windows, device=weights.device)
     dense[:, :, each, :, each] = split.movedim(2, 0)  # the diagonal of windows: (T, I, H, n, m)
     rows, columns = (orders(layout, weights.device)[1] for layout in (queries, keys))
     return dense.flatten(4, 5).flatten(2, 3)[:, :, rows][:, :, :, columns]
@@ -131,7 +131,7 @@ class _Keep(Observer):
                 f"the windows of {block.name} are padded and cannot be put back; feed a size that they tile"
             )
         found = torch.cat(self._pieces[block.name], 2)
-        refuse_nan(self.kind, block.name, found.numpy())
+        refuse_not_finite(self.kind, block.name, found.numpy())
         heads: list[Any] = ["mean"]
         if self._heads == "mean":
             found = found.mean(1, keepdim=True)

@@ -30,6 +30,7 @@ from vitlab.core.anatomy import SEAMS, Anatomy, Block
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
+from vitlab.instruments.weight_loss import soft_targets
 from vitlab.surgery import restore, retrofit
 
 CARD = Card(
@@ -124,7 +125,7 @@ def measure(
     return Measurement("gradient_reach", type(model).__name__, values, dims, axes, settings, about)
 
 
-def _gradients(model: nn.Module, term: str, items: list[tuple[Tensor, Tensor]]) -> Gradients:
+def _gradients(model: nn.Module, term: str, items: list[tuple[Tensor, Any]]) -> Gradients:
     """The gradient of the mean loss over all images, by the weight's name."""
     for part in model.modules():
         if isinstance(part, BroadcastTerm):
@@ -136,12 +137,10 @@ def _gradients(model: nn.Module, term: str, items: list[tuple[Tensor, Tensor]]) 
         for images, targets in items:
             logits = model(images.to(device))
             logits = getattr(logits, "logits", logits)
-            if not targets.is_floating_point() and not 0 <= int(targets.min()) <= int(targets.max()) < logits.shape[1]:
-                raise VitlabError(
-                    f"gradient_reach got labels {int(targets.min())} to {int(targets.max())}; "
-                    f"the model has classes 0 to {logits.shape[1] - 1}"
-                )
-            loss = F.cross_entropy(logits.double(), targets.to(device), reduction="sum") / count
+            truth = soft_targets(targets, logits.shape[1]).to(device, torch.float64)
+            if len(truth) != len(images):
+                raise VitlabError(f"gradient_reach: a batch has {len(images)} images but {len(truth)} targets")
+            loss = F.cross_entropy(logits.double(), truth, reduction="sum") / count
             if not torch.isfinite(loss):
                 raise VitlabError(
                     "gradient_reach: the loss is not finite; check the model's weights and the images for NaN"
@@ -176,13 +175,8 @@ def _check(seams: Sequence[str], anatomy: Anatomy) -> None:
             )
 
 
-def _item(item: Any) -> tuple[Tensor, Tensor]:
-    if (
-        not isinstance(item, (tuple, list))
-        or len(item) < 2
-        or not isinstance(item[0], Tensor)
-        or not isinstance(item[1], Tensor)
-    ):
+def _item(item: Any) -> tuple[Tensor, Any]:
+    if not isinstance(item, (tuple, list)) or len(item) < 2 or not isinstance(item[0], Tensor):
         raise VitlabError("gradient_reach needs batches of (images, targets): the loss needs targets")
     if item[0].ndim != 4 or not len(item[0]):
         raise VitlabError("gradient_reach needs images of shape (B, C, h, w), and at least one image")

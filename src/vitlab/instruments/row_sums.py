@@ -32,7 +32,7 @@ class ByImage(Observer):
         each = iter(fetch([part for parts in kept for part in parts]))
         layers = [np.concatenate([next(each) for _ in parts]) for parts in kept]
         for block, values in zip(self.blocks, layers, strict=True):
-            refuse_nan(self.kind, block.name, values)
+            refuse_not_finite(self.kind, block.name, values)
         return layers
 
     def axes(self, heads: int) -> dict[str, tuple[object, ...]]:
@@ -87,8 +87,8 @@ class RowSums(ByImage):
                 self.shelf.put(block.name, each)
 
 
-def refuse_nan(kind: str, layer: str, values: np.ndarray) -> None:
-    """An error where attention is not a number: no instrument may average that away."""
+def refuse_not_finite(kind: str, layer: str, values: np.ndarray) -> None:
+    """An error where attention is no number or infinite: no instrument may average that away."""
     if not np.isfinite(values).all():
         raise VitlabError(
             f"{kind}: attention in {layer} is not a number; check the model's weights and the images for NaN"

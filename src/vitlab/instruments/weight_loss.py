@@ -41,7 +41,7 @@ def soft_targets(targets: Any, classes: int) -> Tensor:
         labels, partners, share = targets
         own, other = soft_targets(labels, classes), soft_targets(partners, classes)
         return torch.lerp(other, own, torch.as_tensor(share, dtype=own.dtype, device=own.device).reshape(-1, 1))
-    if not isinstance(targets, Tensor) or targets.ndim not in (1, 2):
+    if not isinstance(targets, Tensor) or targets.ndim not in (1, 2) or not len(targets):
         raise VitlabError("targets must be class indices (B,), probabilities (B, C) or (labels, partners, share)")
     if targets.ndim == 2 and targets.is_floating_point() and targets.shape[1] == classes:
         return targets.float()
@@ -148,7 +148,10 @@ def cut(pairs: Iterable[Pair], size: int, count: int | None = None) -> Iterator[
             if made == count:
                 return
     if not made:
-        raise VitlabError(f"mini-batches of {size} images were asked for, but no batch has more than {largest}")
+        raise VitlabError(
+            f"mini-batches of {size} images were asked for, but no batch has more than {largest}; "
+            "give larger batches (more images, or fewer repeats), or a smaller batch_size="
+        )
     if count is not None and made < count:
         raise VitlabError(f"{count} mini-batches of {size} images were asked for, but the batches hold only {made}")
 

@@ -50,7 +50,7 @@ def plain(weights: Tensor) -> Tensor:
 
 
 def supports(q: Tensor) -> bool:
-    """Whether `fused` takes these queries: float32 or less, on an NVIDIA GPU with TF32."""
+    """Whether `fused` takes these queries: float32 or less, on an NVIDIA GPU with TF32, if it never failed."""
     return (
         triton is not None
         and q.is_cuda
@@ -64,7 +64,7 @@ def supports(q: Tensor) -> bool:
 
 
 def fused(q: Tensor, k: Tensor, scale: float, bias: Tensor | None = None) -> Tensor | None:
-    """`plain(softmax(q kᵀ · scale + bias))` without the map; None where Triton cannot run here, and never again then.
+    """`plain(softmax(q kᵀ · scale + bias))` without the map; None where Triton cannot run here.
 
     Args:
         q: (2B, H, N, d).
@@ -81,6 +81,7 @@ def fused(q: Tensor, k: Tensor, scale: float, bias: Tensor | None = None) -> Ten
     if bias is not None:
         bias = bias.expand(twice, heads, rows, columns)
     deep = max(16, triton.next_power_of_2(channels))
+    why: Exception | None = None
     for tall, wide, warps in _TILES[0 if rows > 64 else 1 :]:
         grid = (twice // 2 * heads * triton.cdiv(rows, tall),)
         try:
@@ -92,11 +93,12 @@ def fused(q: Tensor, k: Tensor, scale: float, bias: Tensor | None = None) -> Ten
                     BIASED=bias is not None, TALL=tall, WIDE=wide, DEEP=deep, num_warps=warps, num_stages=1,
                 )  # fmt: skip
             return found
-        except triton.runtime.errors.OutOfResources:  # a GPU with less shared memory, or more channels
-            continue
+        except triton.runtime.errors.OutOfResources as error:  # a GPU with less shared memory, or more channels
+            why = error
         except Exception as error:  # Triton needs a C compiler, for one, and many machines have none
-            warnings.warn(f"twin_products takes the plain road, since Triton fails here: {error}", stacklevel=2)
+            why = error
             break
+    warnings.warn(f"attention is compared without the fused kernel, since Triton fails here: {why}", stacklevel=2)
     _FAILED.add((q.device, channels))
     return None
 
