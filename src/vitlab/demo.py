@@ -12,6 +12,7 @@ import numpy as np
 from torch import nn
 
 from vitlab import zoo
+from vitlab.core import plugins
 from vitlab.core.errors import VitlabError
 from vitlab.core.ledger import Watch, ledger
 from vitlab.core.measurement import Measurement
@@ -96,7 +97,8 @@ def measured(kind: str, model: nn.Module, subject: str, data: str, most: int, fo
     except VitlabError:
         pass  # not all are there yet
     use: Callable[..., Measurement] = stress if kind in STRESS else measure
-    parts = parts_for(model, data, min(images, most), count, batch_size=64) if images else [None]
+    augmented = kind not in STRESS and "augmented" in plugins.card(plugins.instruments()[kind]).get("needs", ())
+    parts = parts_for(model, data, min(images, most), count, batch_size=64, augmented=augmented) if images else [None]
     for index, (stem, part) in enumerate(zip(stems, parts, strict=True)):
         made = use(kind, model, part, subject=subject, **settings)
         replace(made, provenance={**made.provenance, "part": [index + 1, count]}).save(stem)
