@@ -19,8 +19,8 @@ from typing import Any
 import vitlab
 from vitlab import zoo
 from vitlab.core.batches import Batches
+from vitlab.feeding import batches_for
 from vitlab.instruments import measure_together
-from vitlab.laboratory import batches_for
 
 ONE_PASS = (
     "attention_entropy",

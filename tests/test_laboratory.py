@@ -16,10 +16,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 import vitlab
-from vitlab import laboratory, zoo
+from vitlab import feeding, laboratory, zoo
 from vitlab.core.ledger import step
 from vitlab.core.measurement import Card, Measurement
 from vitlab.data.catalogue import open_data
@@ -102,7 +101,7 @@ def test_train_fit_is_given_both_sets(tmp_path: Path) -> None:
     (path,) = laboratory.measure([TINY], ["train_fit"], tmp_path, data=data, images=16, show=False)
     found = Measurement.load(path)
     model = vitlab.load(TINY, seed=0)
-    both = [laboratory.batches_for(model, data, 16, split=split) for split in ("train", "test")]
+    both = [feeding.batches_for(model, data, 16, split=split) for split in ("train", "test")]
     by_hand = vitlab.measure("train_fit", model, both[0], test=both[1])
     assert {name: float(found.values[name]) for name in ("train_nll", "test_nll", "train_images")} == {
         name: float(by_hand.values[name]) for name in ("train_nll", "test_nll", "train_images")
@@ -123,35 +122,14 @@ def test_hessians_are_of_augmented_images(tmp_path: Path) -> None:
     found = Measurement.load(path)
     assert found.provenance["images"] == 16 and "augmented" in found.provenance["data"]
     model, before = vitlab.load(TINY, seed=0), (torch.get_rng_state(), random.getstate(), np.random.get_state()[1])
-    clean, shown = (laboratory.batches_for(model, data, 20, augmented=augmented) for augmented in (False, True))
+    clean, shown = (feeding.batches_for(model, data, 20, augmented=augmented) for augmented in (False, True))
     assert torch.equal(torch.get_rng_state(), before[0]) and random.getstate() == before[1]
     assert (np.random.get_state()[1] == before[2]).all()
     (images, (labels, partners, share)), (rest, _) = shown
     assert images.shape == next(iter(clean))[0].shape and not torch.equal(images, next(iter(clean))[0])
     assert labels.shape == partners.shape == share.shape == (16,) and len(rest) == 4, "none is lost"
-    first, second = laboratory.parts_for(model, data, 20, 2, augmented=True)
+    first, second = feeding.parts_for(model, data, 20, 2, augmented=True)
     assert not torch.equal(next(iter(first))[1][2], next(iter(second))[1][2]), "every part is drawn by itself"
-    with pytest.raises(vitlab.VitlabError, match="no split 'val'; there are: test, train"):
-        laboratory.batches_for(model, data, 2, split="val")
-    with pytest.raises(vitlab.VitlabError, match="2 images were asked for, but the train set .* has 1; ask for fewer"):
-        laboratory.batches_for(model, data, 2, split="train")
-
-
-def test_few_images_are_of_all_classes_and_broken_ones_do_no_harm(tmp_path: Path) -> None:
-    """Folders list class after class: the first images would be all of one."""
-    for split in ("train", "test"):
-        for name in "abcd":
-            folder = tmp_path / "data" / split / name
-            folder.mkdir(parents=True)
-            for i in range(4):
-                Image.new("RGB", (40, 40), (60 * i, 40, 90)).save(folder / f"{i}.png")
-    (tmp_path / "data" / "test" / "b" / "1.png").write_bytes(b"no picture")
-    data, model = f"folder(path={str(tmp_path / 'data')!r})", vitlab.load(TINY, seed=0)
-    for split in ("train", "test"):
-        labels = torch.cat([labels for _, labels in laboratory.batches_for(model, data, 8, split=split)])
-        assert sorted(set(labels.tolist())) == [0, 1, 2, 3]
-    ((images, (labels, _, _)),) = laboratory.batches_for(model, data, 16, augmented=True)
-    assert len(images) == 16 and int(labels.min()) == 0
 
 
 # -- tests that eat images, files, or nothing -------------------------------------------------------------------------
@@ -260,7 +238,7 @@ def test_nothing_to_measure_with_is_a_mistake(verb, tmp_path: Path) -> None:
 
 def test_what_looks_at_no_images_opens_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, fed = fake(monkeypatch, (), batches=())
-    monkeypatch.setattr(laboratory, "open_data", None)
+    monkeypatch.setattr(feeding, "open_data", None)
     (path,) = laboratory.examine(kind, [TINY], ["probe"], tmp_path, repeats=2, show=False)
     assert fed == [(), "first", "second"] and path.name == "probe.json"
     fitted = f"{TINY} | ScaledContextBroadcast"

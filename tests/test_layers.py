@@ -21,7 +21,7 @@ ROWS = [
     {"demo", "explore", "experiments", "listing", "laboratory", "sizes", "progress", "completion", "exits"},
     {"tasks"},
     {"training", "instruments", "stress_tests"},
-    {"zoo"},
+    {"zoo", "feeding"},
     {"recording", "surgery", "evaluation"},
     {"listening"},
     {"attention", "tokens"},

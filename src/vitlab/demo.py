@@ -19,8 +19,8 @@ from vitlab.core.measurement import Measurement
 from vitlab.core.provenance import provenance
 from vitlab.core.statistics import proportion_interval
 from vitlab.core.store import Run
+from vitlab.feeding import parts_for
 from vitlab.instruments import measure
-from vitlab.laboratory import parts_for
 from vitlab.progress import Bar
 from vitlab.recipes.quick import quick
 from vitlab.reporting import report
