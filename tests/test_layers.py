@@ -22,6 +22,7 @@ ROWS = [
     {"tasks"},
     {"training", "instruments", "stress_tests"},
     {"zoo", "feeding"},
+    {"preprocessing"},
     {"recording", "surgery", "evaluation"},
     {"listening"},
     {"attention", "tokens"},
@@ -37,7 +38,7 @@ RANK = {name: len(ROWS) - i for i, row in enumerate(ROWS) for name in row}
 #: Who may name the model classes of other libraries.
 MODEL_CLASSES = {"adapters", "zoo", "models", "tasks"}
 TIMM_PIECES = ("timm.data", "timm.optim", "timm.scheduler", "timm.utils")
-MAY_USE_PIECES = MODEL_CLASSES | {"data", "training", "stress_tests"}
+MAY_USE_PIECES = MODEL_CLASSES | {"preprocessing", "data", "training", "stress_tests"}
 TORCH_FREE = {"core", "reporting", "recipes"}
 TORCH_ONLY = {"modules", "losses"}
 

@@ -18,6 +18,22 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no r
 Root = Annotated[Path | None, typer.Option(help="Folder of the data sets; else VITLAB_DATA.")]
 Models = Annotated[list[str], typer.Argument(help="Model expressions.", autocompletion=completion.models)]
 Data = Annotated[str, typer.Option(help="A data expression, for example scenes or imagenet.")]
+TestData = Annotated[
+    str | None,
+    typer.Option("--data", help="A data expression or a folder; default: the data of the run, else scenes."),
+]
+Preprocess = Annotated[
+    str,
+    typer.Option("--preprocessing", help="Replaces the model's, for example crop=1.0,interpolation='bilinear'."),
+]
+Classes = Annotated[
+    Path | None,
+    typer.Option("--classes", help="File with the names of the model's outputs, or JSON from class to output."),
+]
+AugmentName = Annotated[
+    str | None,
+    typer.Option("--augment", help="Augmentation of training images: a recipe, weak or none; default: the run's own."),
+]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; by default CUDA where there is one.")]
 Images = Annotated[
     int | None,
@@ -101,17 +117,21 @@ def measure(
         str,
         typer.Option("--with", help="Instruments, separated by commas.", autocompletion=completion.instruments),
     ] = "attention_entropy",
-    data: Data = "scenes",
+    data: TestData = None,
     root: Root = None,
     images: Images = None,
     repeats: Repeats = 1,
     device: Device = None,
+    preprocessing: Preprocess = "",
+    classes: Classes = None,
+    augment: AugmentName = None,
     out: Measurements = Path("runs/measure"),
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Measure models with instruments; writes one JSON + npz each, and goes on where it stopped."""
-    what = {"data": data, "root": root, "images": images, "repeats": repeats, "device": device}
+    what = {"data": data, "root": root, "images": images, "repeats": repeats, "device": device, "augment": augment}
+    what |= _prepared(preprocessing, classes)
     _examine("measure", models, with_, out, as_json, quiet, what)
 
 
@@ -122,18 +142,30 @@ def stress(
         str,
         typer.Option("--with", help="Stress tests, separated by commas.", autocompletion=completion.stress_tests),
     ] = "corruptions",
-    data: Data = "scenes",
+    data: TestData = None,
     root: Root = None,
     images: Images = None,
     repeats: Repeats = 1,
     device: Device = None,
+    preprocessing: Preprocess = "",
+    classes: Classes = None,
     out: Measurements = Path("runs/stress"),
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Put models under stress tests; writes one JSON + npz each, and goes on where it stopped."""
     what = {"data": data, "root": root, "images": images, "repeats": repeats, "device": device}
+    what |= _prepared(preprocessing, classes)
     _examine("stress", models, with_, out, as_json, quiet, what)
+
+
+def _prepared(preprocessing: str, classes: Path | None) -> dict[str, Any]:
+    """The options on preprocessing and labels, read."""
+    from vitlab.core.expressions import parse_call
+    from vitlab.preprocessing.labels import read_classes
+
+    _, fields = parse_call(f"preprocessing({preprocessing})")
+    return {"preprocessing": fields, "classes": None if classes is None else read_classes(classes)}
 
 
 def _examine(

@@ -17,10 +17,12 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.ledger import Watch, ledger
 from vitlab.core.measurement import Measurement
 from vitlab.core.provenance import provenance
+from vitlab.core.recipe import Recipe
 from vitlab.core.statistics import proportion_interval
 from vitlab.core.store import Run
 from vitlab.feeding import parts_for
 from vitlab.instruments import measure
+from vitlab.laboratory import augmentation
 from vitlab.progress import Bar
 from vitlab.recipes.quick import quick
 from vitlab.reporting import report
@@ -83,12 +85,12 @@ def run(out: Path, epochs: int = 6, images: int = 1280, *, show: bool = True) ->
             found[-1].save(folder / "measurements" / "training")
             for kind in MEASURED:
                 with bar.piece(f"{kind} of {name}") as watch, ledger(folder / "steps" / kind, watch):
-                    found += measured(kind, model, name, recipe.data, images // 3, folder / "measurements")
+                    found += measured(kind, model, name, recipe, images // 3, folder / "measurements")
     page = report(found, out / "report.html", title="A small ViT: plain, with CB, and with TAP and ADL")
     return page, sentences(found, images // 3)
 
 
-def measured(kind: str, model: nn.Module, subject: str, data: str, most: int, folder: Path) -> list[Measurement]:
+def measured(kind: str, model: nn.Module, subject: str, recipe: Recipe, most: int, folder: Path) -> list[Measurement]:
     """The measurements of one kind, one for each part of the images; those that are stored are not made again."""
     settings, images, count = MEASURED[kind]
     stems = [folder / f"{kind}.part{part}of{count}" for part in range(1, count + 1)]
@@ -98,7 +100,8 @@ def measured(kind: str, model: nn.Module, subject: str, data: str, most: int, fo
         pass  # not all are there yet
     use: Callable[..., Measurement] = stress if kind in STRESS else measure
     augmented = kind not in STRESS and "augmented" in plugins.card(plugins.instruments()[kind]).get("needs", ())
-    parts = parts_for(model, data, min(images, most), count, batch_size=64, augmented=augmented) if images else [None]
+    how: dict[str, Any] = {"augmentation": augmentation(None, recipe), "split": "train"} if augmented else {}
+    parts = parts_for(model, recipe.data, min(images, most), count, batch_size=64, **how) if images else [None]
     for index, (stem, part) in enumerate(zip(stems, parts, strict=True)):
         made = use(kind, model, part, subject=subject, **settings)
         replace(made, provenance={**made.provenance, "part": [index + 1, count]}).save(stem)

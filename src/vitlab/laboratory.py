@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import os
 import re
 import shutil
@@ -20,14 +21,18 @@ from torch import nn
 from vitlab import zoo
 from vitlab.core import plugins
 from vitlab.core.batches import Batches
+from vitlab.core.code_version import code_version
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_call
 from vitlab.core.ledger import Watch, ledger
 from vitlab.core.measurement import Measurement
+from vitlab.core.recipe import Augment, Recipe
 from vitlab.data.inventory import inventory
-from vitlab.feeding import parts_for
+from vitlab.feeding import Augmentation, NoTrainingImagesError, Split, parts_for
 from vitlab.instruments import measure as measure_one
+from vitlab.preprocessing.description import check_names
 from vitlab.progress import Bar
+from vitlab.recipes.deit_imagenet import deit_imagenet
 from vitlab.stress_tests import stress as stress_one
 
 
@@ -46,53 +51,64 @@ def examine(
     names: Sequence[str],
     out: Path,
     *,
-    data: str = "scenes",
+    data: str | None = None,
     root: Path | None = None,
     images: int | None = None,
     repeats: int = 1,
     device: str | None = None,
+    preprocessing: Mapping[str, Any] | None = None,
+    classes: Mapping[str, Any] | Sequence[str] | None = None,
+    augment: str | None = None,
     show: bool = True,
 ) -> Iterator[Path]:
-    """Measure each model with each instrument, or under each stress test; what a folder already holds is left alone.
+    """Measure each model with each instrument or stress test; measurements that the folder already holds are kept.
 
-    A measurement that was interrupted goes on at its next step (`core/ledger.py`).
+    A measurement that was interrupted resumes at its next step (`core/ledger.py`). All settings are checked before data
+    and models are opened.
 
     Args:
         kind: instruments or stress tests; `measure` and `stress` are this function with the one or the other.
         models: model expressions.
         names: instruments or stress tests, each perhaps with settings: `lesion(images=32)`.
         out: the folder for measurements.
-        data: a data expression; its test images are taken, and what the card of a test asks for beside or instead:
-            training images, or test images under DeiT's augmentation.
+        data: a data expression; by default the data that a run was trained on, else `scenes`. Its test images are used,
+            and training images where the card of a test asks for them.
         root: the folder that holds the data sets, or the files that a stress test asks for.
-        images: how many images of each set, 64 by default, at even distances; or how many videos, where a test reads
+        images: how many images of each set, by default 64, at even distances; or how many videos, where a test reads
             files of its own: all by default.
-        repeats: cut the images into so many parts and measure on each by itself, which tells how sure the numbers are.
+        repeats: split the images into this many disjoint parts; gives error bars.
         device: `cpu` or `cuda`; by default CUDA where there is one. Random numbers are those of the device.
+        preprocessing: fields of `Preprocessing` that replace the model's own.
+        classes: which output each class is, where names do not tell: see `match_labels`.
+        augment: augmentation of training images, for tests that use them: the name of a recipe, `weak` (crop and flip)
+            or `none`; by default the one of the recipe that trained the model, else DeiT's.
         show: whether to show a progress bar.
 
     Yields:
         The path of each measurement, as it is ready.
     """
-    count = _IMAGES if images is None else images
     if not names:
         raise VitlabError(f"no {kind.name} was named; give --with, of: {', '.join(kind.known())}")
-    if not 1 <= repeats <= max(count, 1):
-        raise VitlabError(f"{count} images cannot be cut into repeats={repeats} parts; ask for 1 to {count}")
+    if images is not None and images < 1:
+        raise VitlabError(f"images={images}: at least one image is needed")
+    if repeats < 1 or (images is not None and repeats > images):
+        raise VitlabError(f"{images or 'the'} images cannot be split into repeats={repeats} parts; ask for 1 or more")
+    check_names(preprocessing or {})
     where = _device(device)
     tests = [_test(kind, text) for text in names]
     jobs = [(test, part) for test in tests for part in range(1, repeats + 1) if part == 1 or test.of_images]
     stock = cache(partial(inventory, besides=out))
     with Bar(len(models) * len(jobs), show=show) as bar:
         for text in models:
-            subject = _Subject(text, data, root, images, repeats, where, stock)
+            recipe = zoo.recipe_of(text)
+            source = data or (recipe.data if recipe else "scenes")
+            shown = augmentation(augment, recipe)
+            subject = _Subject(text, source, root, images, repeats, where, stock, preprocessing, classes, shown)
             for test, part in jobs:
                 with bar.piece(f"{test.name} of {text}") as watch:
                     path = _settle(subject, test, part, out / _slug(text), watch)
                 yield path
 
-
-_IMAGES = 64
 
 measure = partial(examine, Kind("instrument", plugins.instruments, measure_one))
 stress = partial(examine, Kind("stress test", plugins.stress_tests, stress_one))
@@ -102,8 +118,8 @@ stress = partial(examine, Kind("stress test", plugins.stress_tests, stress_one))
 class _Test:
     """One instrument or stress test with its settings, and what it is measured on.
 
-    That is test `images`, the same under DeiT's augmentation (`augmented`), training images and test images (`both`),
-    `files`, or `nothing`. `counts` is the setting, if any, by which it takes so many of the files.
+    That is test `images`, `augmented` training images, these and test images (`both`), `files`, or `nothing`. `counts`
+    is the setting, if any, that limits the number of files; `labelled` says whether labels are needed.
     """
 
     name: str
@@ -111,6 +127,9 @@ class _Test:
     run: Callable[..., Measurement]
     eats: Literal["images", "augmented", "both", "files", "nothing"]
     counts: str = ""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    module: str = ""
+    labelled: bool = False
 
     @property
     def of_images(self) -> bool:
@@ -137,15 +156,19 @@ def _test(kind: Kind, text: str) -> _Test:
             f" vitlab.stress({name!r}, model, batches)"
         )
     takes = inspect.signature(module.measure).parameters
+    for key in settings:
+        if key not in list(takes)[2:]:
+            raise unknown(f"setting of {name}", key, list(takes)[2:])
     batches = takes.get("batches")
     looks_at_none = batches is not None and batches.default == ()
     eats: Any = next(
         (_FOOD[need] for need in module.CARD.needs if need in _FOOD), "nothing" if looks_at_none else "images"
     )
     if eats == "both" and "test" in settings:
-        raise VitlabError(f"{name} takes its test set from --data; leave test= away")
+        raise VitlabError(f"{name} takes its test set from --data; omit test=")
     counts = next((key for key in ("images", "videos") if key in takes), "") if eats == "files" else ""
-    return _Test(name, settings, kind.run, eats, counts)
+    defaults = {key: item.default for key, item in list(takes.items())[2:] if item.default is not item.empty}
+    return _Test(name, settings, kind.run, eats, counts, defaults, known[name], "labels" in module.CARD.needs)
 
 
 @dataclass(frozen=True)
@@ -159,6 +182,9 @@ class _Subject:
     repeats: int
     device: str
     stock: Callable[[Path], str]
+    preprocessing: Mapping[str, Any] | None = None
+    classes: Mapping[str, Any] | Sequence[str] | None = None
+    augmentation: Augmentation | None = None
     made: dict[Any, list[Batches]] = field(default_factory=dict)
 
     @cached_property
@@ -169,17 +195,36 @@ class _Subject:
     def weights(self) -> str:
         return _digest(*(tensor.detach().cpu().numpy().tobytes() for tensor in self.model.state_dict().values()))
 
-    def parts(self, **how: Any) -> list[Batches]:
-        """The images, cut into parts; of each kind they are made once."""
-        key = tuple(sorted(how.items()))
+    def parts(self, *, augmented: bool = False, split: Split = "test", batch_size: int = 16) -> list[Batches]:
+        """The images, split into parts; those of each kind are made once."""
+        key = (augmented, split, batch_size)
         if key not in self.made:
-            count = _IMAGES if self.images is None else self.images
-            self.made[key] = parts_for(self.model, self.data, count, self.repeats, self.root, **how)
+            self.made[key] = parts_for(
+                self.model,
+                self.data,
+                self.images,
+                self.repeats,
+                self.root,
+                batch_size,
+                split=split,
+                augmentation=self.augmentation if augmented else None,
+                preprocessing=self.preprocessing,
+                classes=self.classes,
+            )
         return self.made[key]
 
+    def training_parts(self, batch_size: int = 16) -> list[Batches]:
+        """Augmented training images; test images where the data has no others."""
+        try:
+            return self.parts(augmented=True, split="train", batch_size=batch_size)
+        except NoTrainingImagesError:
+            return self.parts(augmented=True, batch_size=batch_size)
+
     def settings(self, test: _Test) -> dict[str, Any]:
-        """Those of the test; one on files is also told how many of them, where the user said so."""
+        """Those of the test; one on files also takes the number of files and the preprocessing that the user gave."""
         asked = {test.counts: self.images} if test.counts and self.images is not None else {}
+        if test.eats == "files" and self.preprocessing:
+            asked["preprocessing"] = dict(self.preprocessing)
         return {**asked, **test.settings}
 
     def food(self, test: _Test, part: int) -> tuple[Batches | Path | tuple[()], dict[str, Batches], str]:
@@ -190,20 +235,48 @@ class _Subject:
             folder = _folder(test.name, self.root)
             return folder, {}, f"files in {folder.resolve()} {self.stock(folder)}"
         if test.eats == "augmented":
-            shown = self.parts(batch_size=test.settings.get("batch_size", 16), augmented=True)[part - 1]
-            return shown, {}, shown.fingerprint
+            shown = self.training_parts(test.settings.get("batch_size", 16))[part - 1]
+            return shown, {}, _identity(shown)
         tested = self.parts()[part - 1]
         if test.eats == "images":
-            return tested, {}, tested.fingerprint
-        trained = self.parts(split="train")[part - 1]
-        return trained, {"test": tested}, f"{trained.fingerprint}; {tested.fingerprint}"
+            return tested, {}, _identity(tested)
+        trained = self.training_parts()[part - 1] if self.augmentation else self.parts(split="train")[part - 1]
+        return trained, {"test": tested}, f"{_identity(trained)}; {_identity(tested)}"
+
+
+def augmentation(name: str | None, recipe: Recipe | None) -> Augmentation | None:
+    """The augmentation of training images: by name, else that of the recipe that trained the model, else DeiT's.
+
+    >>> augmentation("weak", None).settings.mixup, augmentation("none", None), augmentation(None, None).smoothing
+    (0.0, None, 0.1)
+    """
+    if name == "none":
+        return None
+    if name == "weak":
+        small = recipe is not None and max(recipe.image_size) <= 64
+        return Augmentation(Augment(crop="pad" if small else "resized"), 0.0, "weak")
+    if name is not None:
+        named = plugins.recipe(name)
+        return Augmentation(named.augment, named.objective.smoothing, name)
+    if recipe is not None:
+        return Augmentation(recipe.augment, recipe.objective.smoothing, "the recipe that trained the model")
+    standard = deit_imagenet()
+    return Augmentation(standard.augment, standard.objective.smoothing, "deit_imagenet (default)")
+
+
+def _identity(batches: Batches) -> str:
+    """What a measurement depends on: the images, how they were prepared, and their labels."""
+    about = json.dumps({"preprocessing": batches.preprocessing, "labels": batches.labels}, sort_keys=True, default=str)
+    return f"{batches.fingerprint} {about}"
 
 
 def _settle(subject: _Subject, test: _Test, part: int, folder: Path, watch: Watch) -> Path:
     """The path of the measurement, which is made unless it is there; its finished steps lie beside it until then."""
     food, beside, fingerprint = subject.food(test, part)
     settings = subject.settings(test)
-    identity = _digest(subject.text, subject.weights, subject.device, test.name, repr(settings), fingerprint)
+    resolved = repr(sorted({**test.defaults, **settings}.items()))
+    version = code_version(test.module)
+    identity = _digest(subject.text, subject.weights, subject.device, test.name, resolved, fingerprint, version)
     repeated = subject.repeats > 1 and test.of_images
     stem = folder / (f"{test.stem}.part{part}of{subject.repeats}" if repeated else test.stem)
     steps = stem.with_name(f"{stem.name}.{identity}.steps")
@@ -211,7 +284,7 @@ def _settle(subject: _Subject, test: _Test, part: int, folder: Path, watch: Watc
         with ledger(steps, watch):
             found = test.run(test.name, subject.model, food, subject=subject.text, **beside, **settings)
         about = {**found.provenance, "identity": identity, **({"part": [part, subject.repeats]} if repeated else {})}
-        replace(found, settings={**found.settings, **settings}, provenance=about).save(stem)
+        replace(found, settings={**settings, **found.settings}, provenance=about).save(stem)
     shutil.rmtree(steps, ignore_errors=True)
     return stem.with_name(f"{stem.name}.json")
 

@@ -6,9 +6,11 @@ Weights are random unless the expression asks for others; nothing that a user ha
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,10 +19,13 @@ from torch import nn
 from vitlab.core import plugins
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import ModelExpression, parse_model
-from vitlab.core.store import read_tensors, write_tensors
+from vitlab.core.recipe import Recipe, stored_recipe
+from vitlab.core.store import read_about, read_tensors, write_tensors
+from vitlab.preprocessing import declare
+from vitlab.preprocessing.declaration import from_hugging_face, from_torchvision
 from vitlab.surgery import retrofit
 
-__all__ = ["builder_of", "load", "model_names", "save", "weights_of"]
+__all__ = ["builder_of", "load", "model_names", "recipe_of", "save", "weights_file", "weights_of"]
 
 
 def load(expression: str, *, seed: int | None = None) -> nn.Module:
@@ -50,12 +55,30 @@ def builder_of(expression: str) -> str:
     """The expression that builds the same model with random weights, without files or downloads."""
     parsed = parse_model(expression)
     if parsed.source == "file":
-        _, about = read_tensors(parsed.name)
+        about = read_about(weights_file(parsed.name))
         return " | ".join([_built_by(parsed.name, about), *map(str, parsed.parts)])
     settings = {key: value for key, value in parsed.settings.items() if key not in ("weights", "pretrained")}
     if parsed.source == "timm" and "." in parsed.name:
         settings["pretrained"] = False
     return str(replace(parsed, settings=settings))
+
+
+def recipe_of(expression: str) -> Recipe | None:
+    """The recipe that trained a model, where the expression names a file or run folder of vitlab."""
+    parsed = parse_model(expression)
+    file = parsed.name if parsed.source == "file" else parsed.settings.get("weights")
+    if not isinstance(file, str) or Path(file).suffix in (".pth", ".pt", ".bin"):
+        return None
+    about = read_about(weights_file(file))
+    return stored_recipe(about["recipe"]) if "recipe" in about else None
+
+
+def weights_file(path: str) -> str:
+    """The file that holds the weights: the path itself, or `model.safetensors` of a run folder."""
+    inside = Path(path) / "model.safetensors"
+    if Path(path).is_dir() and not inside.is_file():
+        raise VitlabError(f"the run folder {path} holds no model.safetensors; has its training finished?")
+    return str(inside) if inside.is_file() else path
 
 
 def weights_of(expression: str) -> str:
@@ -141,7 +164,13 @@ def _torchvision(name: str, settings: dict[str, Any]) -> nn.Module:
     if name not in names:
         raise _no_model("torchvision", name, names)
     weights = "DEFAULT" if settings.pop("pretrained", False) else None
-    return _wrapped(f"torchvision/{name}", lambda: torchvision.models.get_model(name, weights=weights, **settings))
+    model = _wrapped(f"torchvision/{name}", lambda: torchvision.models.get_model(name, weights=weights, **settings))
+    default: Any = getattr(torchvision.models.get_model_weights(name), "DEFAULT", None)
+    if default is not None:
+        categories = default.meta.get("categories", ())
+        own_head = settings.get("num_classes", len(categories)) != len(categories)
+        declare(model, **from_torchvision(default.transforms(), () if own_head else categories))
+    return model
 
 
 def _hugging_face(name: str, settings: dict[str, Any]) -> nn.Module:
@@ -162,10 +191,27 @@ def _hugging_face(name: str, settings: dict[str, Any]) -> nn.Module:
             return kind.from_pretrained(name, config=config, use_safetensors=True)
         return kind._from_config(config) if hasattr(kind, "_from_config") else kind.from_config(config)
 
-    return _wrapped(f"hf/{name}", build)
+    model: Any = _wrapped(f"hf/{name}", build)
+    processor = _image_processor(name)
+    if processor is not None:
+        declare(model, **from_hugging_face(processor, getattr(model.config, "id2label", None)))
+    return model
+
+
+def _image_processor(name: str) -> dict[str, Any] | None:
+    """The configuration of a model's image processor, from its folder or the hub; None where it has none."""
+    from transformers.utils import cached_file
+
+    for file in ("preprocessor_config.json", "processor_config.json"):
+        path = cached_file(name, file, _raise_exceptions_for_missing_entries=False)
+        if path is not None:
+            found: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+            return found
+    return None
 
 
 def _from_file(path: str, settings: dict[str, Any]) -> nn.Module:
+    path = weights_file(path)
     tensors, about = read_tensors(path)
     expression = _built_by(path, about)
     if settings:
@@ -174,10 +220,17 @@ def _from_file(path: str, settings: dict[str, Any]) -> nn.Module:
         )
     model: Any = load(expression)
     _fill(model, tensors, path)
-    if "mean" in about and "std" in about:  # what the weights were trained with, where everyone looks for it
-        own = {"mean": tuple(about["mean"]), "std": tuple(about["std"])}
-        model.pretrained_cfg = {**(getattr(model, "pretrained_cfg", None) or {}), **own}
+    _declare_as_trained(model, about, path)
     return model
+
+
+def _declare_as_trained(model: nn.Module, about: dict[str, Any], path: str) -> None:
+    """Declare the preprocessing that a file of ours was trained with; files of others say nothing."""
+    fields = dict(about.get("preprocessing") or {})
+    if not fields and "mean" in about and "std" in about:  # written by vitlab before it stored all of it
+        fields = {"mean": about["mean"], "std": about["std"]}
+    if fields:
+        declare(model, **{**fields, "classes": tuple(about.get("classes", ())), "source": f"training run {path}"})
 
 
 def _built_by(path: str, about: dict[str, Any]) -> str:
@@ -193,8 +246,9 @@ def _built_by(path: str, about: dict[str, Any]) -> str:
 
 
 def _load_weights(model: nn.Module, path: str) -> None:
-    tensors, _ = read_tensors(path)
+    tensors, about = read_tensors(path)
     _fill(model, tensors, path)
+    _declare_as_trained(model, about, path)
 
 
 def _fill(model: nn.Module, tensors: dict[str, Any], path: str) -> None:

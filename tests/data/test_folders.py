@@ -9,6 +9,7 @@ from PIL import Image
 
 from vitlab.core.errors import VitlabError
 from vitlab.data.folders import gather, natural, open_folder
+from vitlab.data.images import UNLABELLED
 
 
 def write(root, *paths):
@@ -89,7 +90,7 @@ def test_a_class_may_be_a_link_to_a_folder(tmp_path):
     ("paths", "options", "message"),
     [
         ((), {}, "no folder of a class"),
-        (("1.png", "2.png"), {}, "2 images lie directly"),
+        (("1.png", "2.png"), {"holdout": 0.5}, "have no labels to train on"),
         (("train/a/1.png",), {}, "nothing to test on"),
         (("train/1.png", "test/1.png"), {}, "no folder of a class"),
         (("train/a/1.png", "test/a/1.png"), {"holdout": 0.5}, "leave holdout out"),
@@ -117,3 +118,12 @@ def test_natural_order_is_that_of_the_numbers(values, shuffler: random.Random):
     names = [f"image {value}²" for value in sorted(values)]
     mixed = shuffler.sample(names, len(names))
     assert sorted(mixed, key=natural) == names
+
+
+def test_images_without_folders_of_classes_have_no_labels(tmp_path) -> None:
+    for name in ("10.png", "9.png"):
+        Image.new("RGB", (4, 4)).save(tmp_path / name)
+    data = open_folder(tmp_path)
+    assert data.classes == () and data.train is None
+    assert [data.test.path(i).name for i in range(2)] == ["9.png", "10.png"]
+    assert data.test.labels.tolist() == [UNLABELLED] * 2

@@ -17,7 +17,9 @@ from vitlab.data.images import DataSet, ImageArray
 from vitlab.data.mixing import draw_mixes, mix_images
 from vitlab.data.resident import Batch
 from vitlab.data.scenes import MEAN, STD, draw_scenes
-from vitlab.data.workers import Workers, evaluation_transform
+from vitlab.data.streaming import ImageStream
+from vitlab.data.workers import Workers
+from vitlab.preprocessing import Preprocessing
 
 FULL = Augment(crop="resized", randaugment="rand-m9-n2-mstd0.5-inc1", erasing=0.5, mixup=0.8, cutmix=1.0)
 UNMIXED = Augment(crop="resized", randaugment="rand-m9-n2-mstd0.5-inc1", erasing=0.5)
@@ -28,7 +30,7 @@ NAMES = tuple(map(str, range(40)))
 def workers(settings: Augment = FULL, count: int = 22, **others: object) -> Workers:
     scenes = draw_scenes(count, size=24)
     images = ImageArray(scenes.images, torch.arange(count), NAMES, MEAN, STD)
-    return Workers(images, images, (16, 20), settings, **{"batch_size": 4, "seed": 3, "processes": 0, **others})
+    return Workers(images, (16, 20), settings, **{"batch_size": 4, "seed": 3, "processes": 0, **others})
 
 
 def same(first: tuple[torch.Tensor, ...], second: tuple[torch.Tensor, ...]) -> bool:
@@ -97,34 +99,6 @@ def test_repeated_augmentation_shows_an_image_in_different_ways() -> None:
     assert torch.equal(still.images[0], still.images[1])
 
 
-@pytest.mark.parametrize(("width", "height"), [(40, 40), (60, 40), (40, 61), (10, 12)])
-def test_evaluation_is_resize_and_centre_crop_by_hand(width: int, height: int) -> None:
-    picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8))
-    shorter = round(28 / 0.875)
-    w, h = (shorter, int(shorter * height / width)) if width <= height else (int(shorter * width / height), shorter)
-    left, top = round((w - 28) / 2), round((h - 28) / 2)
-    cropped = picture.resize((w, h), Image.Resampling.BICUBIC).crop((left, top, left + 28, top + 28))
-    expected = (np.asarray(cropped) / 255 - MEAN) / STD
-    found = evaluation_transform((28, 28), MEAN, STD)(picture)
-    assert torch.allclose(found, torch.tensor(expected, dtype=torch.float32).permute(2, 0, 1), atol=1e-5)
-
-
-@pytest.mark.parametrize("size", [(16, 32), (32, 16), (14, 21)])
-def test_a_frame_that_is_not_square_is_filled_without_borders(size: tuple[int, int]) -> None:
-    for shape in ((40, 40), (30, 70), (70, 30)):
-        white = Image.new("RGB", shape, (255, 255, 255))
-        found = evaluation_transform(size, (0.0,) * 3, (1.0,) * 3)(white)
-        assert found.shape == (3, *size) and (found == 1).all()
-
-
-def test_ranks_share_the_evaluation_without_overlap() -> None:
-    shares = [torch.cat([y for _, y in workers(rank=r, world=2).evaluation()]) for r in (0, 1)]
-    assert sorted(torch.cat(shares).tolist()) == list(range(22))
-    images = torch.cat([x for x, _ in workers(processes=2).evaluation(batch_size=5)])
-    expected = evaluation_transform((16, 20), MEAN, STD)
-    assert all(torch.equal(image, expected(workers().test[i][0])) for i, image in enumerate(images))
-
-
 # -- files that cannot be read ----------------------------------------------------------------------------------------
 
 
@@ -141,11 +115,16 @@ def folder(root: Path) -> DataSet:
     return open_folder(root, mean=(0.0,) * 3, std=(1.0,) * 3)
 
 
+def evaluated(data: DataSet, processes: int, batch_size: int = 2) -> ImageStream:
+    how = Preprocessing((16, 16), (0.0,) * 3, (1.0,) * 3)
+    return ImageStream(data.test, how.transform(), how.mean, how.std, batch_size, range(2), processes=processes)
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("processes", [0, 2])
 def test_broken_files_are_skipped_in_training_and_left_out_of_evaluation(processes: int, tmp_path: Path) -> None:
     data = folder(tmp_path)
-    feed = Workers(data.to_train_on(), data.test, (16, 16), STILL, batch_size=2, processes=processes)
+    feed = Workers(data.to_train_on(), (16, 16), STILL, batch_size=2, processes=processes)
     batches = list(feed.epoch(0))
     greys = sorted(round(255 * float(image.mean())) for batch in batches for image in batch.images)
     assert greys == sorted([10, 50, 50, 70, 110, 150, 150, 170])  # the next good one stands in
@@ -154,7 +133,7 @@ def test_broken_files_are_skipped_in_training_and_left_out_of_evaluation(process
         for batch in batches
         for image, label in zip(batch.images, batch.labels, strict=True)
     )
-    tested = list(feed.evaluation())
+    tested = list(evaluated(data, processes))
     assert sorted(label for _, labels in tested for label in labels.tolist()) == [0] * 3 + [1] * 3
     greys = sorted(round(255 * float(image.mean())) for images, _ in tested for image in images)
     assert greys == [10, 50, 70, 110, 150, 170]
@@ -164,8 +143,7 @@ def test_broken_files_are_skipped_in_training_and_left_out_of_evaluation(process
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_batch_of_nothing_but_broken_files_is_left_out(tmp_path: Path) -> None:
     data = folder(tmp_path)
-    feed = Workers(data.to_train_on(), data.test, (16, 16), STILL, batch_size=1, processes=0)
-    assert [len(labels) for _, labels in feed.evaluation()] == [1] * 6
+    assert [len(labels) for _, labels in evaluated(data, 0, batch_size=1)] == [1] * 6
 
 
 def test_a_batch_that_does_not_divide_is_refused() -> None:

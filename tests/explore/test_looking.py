@@ -36,7 +36,7 @@ def pixels(shown: Exhibition, name: str = "0") -> Tensor:
 
 def fed(shown: Exhibition, pixels: Tensor) -> Tensor:
     subject = shown.subjects[0]
-    return F.normalize(pixels, subject.mean, subject.std)[None]
+    return F.normalize(pixels, subject.preprocessing.mean, subject.preprocessing.std)[None]
 
 
 def by_hand(model: torch.nn.Module, image: Tensor, layer: int) -> Tensor:
@@ -96,7 +96,7 @@ def test_corruption_then_occlusion_in_the_mean_colour(shown: Exhibition) -> None
     expected = foggy.clone()
     for row, column in ((0, 0), (1, 1)):  # cells 0 and 5 of 4 × 4, 8 pixels a side
         cell = expected[:, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8]
-        cell.copy_(torch.tensor(subject.mean).view(3, 1, 1).expand_as(cell))
+        cell.copy_(torch.tensor(subject.preprocessing.mean).view(3, 1, 1).expand_as(cell))
     np.testing.assert_allclose(picture(view), expected, atol=1.01 / 255)
     probability = subject.model(fed(shown, expected))[0].softmax(-1)
     np.testing.assert_allclose(view["predictions"][0]["probability"], probability.max(), atol=1e-5)

@@ -14,8 +14,7 @@ from timm.data import create_transform, resolve_data_config
 from cases.published import Colours
 from vitlab.data.images import ImageArray
 from vitlab.data.scenes import draw_scenes
-from vitlab.stress_tests.examination import examine, examinee, mean_over_sets, right
-from vitlab.stress_tests.showing import STORED, view_of
+from vitlab.stress_tests.examination import STORED, examine, examinee, mean_over_sets, right
 from vitlab.stress_tests.trial import mean_and_error
 
 
@@ -64,20 +63,22 @@ def test_images_are_shown_as_timm_shows_them(config) -> None:
     model = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1, embed_dim=12, num_heads=1)
     model.pretrained_cfg = {**model.pretrained_cfg, "input_size": (3, 32, 32), **config}
     picture = Image.fromarray(draw_scenes(1, (50, 41)).images[0].permute(1, 2, 0).numpy())
-    view = view_of(model, "test", {}, {}, {})
-    shown = view.transform()(picture).float() / 255
-    mean, std = (torch.tensor(each).view(3, 1, 1) for each in (view.mean, view.std))
+    how = examinee(model, "test", None, 1, 0).preprocessing
+    shown = how.transform()(picture).float() / 255
+    mean, std = (torch.tensor(each).view(3, 1, 1) for each in (how.mean, how.std))
     expected = create_transform(**resolve_data_config({}, model=model))(picture)
     torch.testing.assert_close((shown - mean) / std, expected)
 
 
-def test_who_decides_on_the_view() -> None:
+def test_who_decides_on_the_preprocessing() -> None:
     model = Colours(size=8, crop_pct=0.9)
-    assert view_of(model, "test", {}, {}, {"crop": 0.5}).crop == 0.9
-    assert view_of(model, "test", {}, STORED, {"crop": 0.5}).crop == 1
-    assert view_of(model, "test", {"crop": 0.7, "size": [4, 6]}, STORED, {}).crop == 0.7
-    assert view_of(torch.nn.Identity(), "test", {}, {}, {"size": 32}).size == (32, 32)
-    assert view_of(torch.nn.Identity(), "test", {}, {}, {}).size == (224, 224)
+
+    def crop(given=None, **others) -> float:
+        return examinee(model, "test", given, 1, 0, classes=None, **others).preprocessing.crop
+
+    assert crop(fallback={"crop": 0.5}) == 0.9
+    assert crop(ours=STORED, fallback={"crop": 0.5}) == 1
+    assert crop({"crop": 0.7, "size": [4, 6]}, ours=STORED) == 0.7
 
 
 def test_half_precision_and_wrappers() -> None:
@@ -93,7 +94,9 @@ def test_half_precision_and_wrappers() -> None:
             return self.head(images.mean((2, 3)))
 
     images = ImageArray(draw_scenes(4, 16).images, torch.zeros(4, dtype=torch.int64), ("a",) * 5)
-    who = examinee(torch.nn.DataParallel(Half()), "test", {"size": 16}, 3, 0, classes=None)
+    who = examinee(
+        torch.nn.DataParallel(Half()), "test", {"size": 16, "mean": (0.5,) * 3, "std": (0.5,) * 3}, 3, 0, classes=None
+    )
     answers, broken = examine(who, images, "scenes", 1)
     assert isinstance(who.model, Half) and who.classes == 5 and answers.shape == (1, 4) and broken == []
     assert set(right(answers, images.labels)[0]) <= {0.0, 1.0}

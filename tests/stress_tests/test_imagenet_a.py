@@ -52,7 +52,7 @@ def test_both_forms_of_the_argmax(tmp_path, below) -> None:
     assert told["argmax"] == {"accuracy_200": "200-way", "accuracy_1000": "1000-way"}
     assert told["images"] == 9 and told["partial"] is True and told["broken"] == 0
     assert set(told["missing_classes"]) == set(labels_200("a")) - set(SAYS) and told["missing_sets"] == []
-    assert found.settings["view"]["size"] == (8, 8) and found.settings["view"]["crop"] == 0.875
+    assert told["preprocessing"]["size"] == [8, 8] and told["preprocessing"]["crop"] == 0.875
 
 
 def test_a_whole_set_is_not_partial(tmp_path, monkeypatch) -> None:
@@ -119,17 +119,17 @@ def test_layouts_that_are_not_right(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"view": {"sizes": 8}}, "did you mean 'size'"),
-        ({"view": {"crop": 0}}, "crop is in"),
-        ({"view": {"mean": 0.5}}, "three numbers"),
-        ({"view": 224}, "give a dict"),
-        ({"view": {"interpolation": "cubic"}}, "interpolation one of"),
+        ({"preprocessing": {"sizes": 8}}, "did you mean 'size'"),
+        ({"preprocessing": {"crop": 0}}, "crop in"),
+        ({"preprocessing": {"mean": 0.5}}, "three numbers"),
+        ({"preprocessing": 224}, "expected a Preprocessing or a dict"),
+        ({"preprocessing": {"interpolation": "cubic"}}, "interpolation one of"),
         ({"images": 1}, "ask for 2 or more"),
         ({"images": 10}, "the set holds 9"),
         ({"batch_size": 0}, "batch_size=0"),
         ({"image": 3}, "did you mean 'images'"),
         ({"model": Colours(10)}, "1000 classes of ImageNet-1K; this one has 10"),
-        ({"model": torch.nn.Linear(3, 1000)}, r"does not run on 224x224 images .*give view="),
+        ({"model": torch.nn.Linear(3, 1000)}, r"does not run on 224x224 images .*give preprocessing="),
         ({"model": "timm/vit"}, "vitlab.load makes one"),
     ],
 )

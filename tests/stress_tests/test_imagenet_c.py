@@ -65,7 +65,7 @@ def test_mce_and_mean_accuracy_against_loops(benchmark) -> None:
     told = found.provenance
     assert told["images"] == 3 and told["missing_sets"] == [] and told["argmax"] == "1000-way"
     assert told["partial"] is True and len(told["missing_classes"]) == 998 and told["images_by_set"]["fog 3"] == 3
-    assert found.settings["view"]["crop"] == found.provenance["view"]["crop"] == 1
+    assert found.provenance["preprocessing"]["crop"] == 1
 
 
 def test_a_part_of_the_benchmark(benchmark) -> None:
@@ -127,9 +127,9 @@ def test_another_size_is_resized_not_cropped(tmp_path) -> None:
     for i in range(2):
         picture.save(folder / f"{i}.png")
     model = Colours(size=8, crop_pct=0.7)
-    found = stress(tmp_path, model, names="fog", severities=1, view={"interpolation": "box"})
+    found = stress(tmp_path, model, names="fog", severities=1, preprocessing={"interpolation": "box"})
     assert model.seen[-1] == (2, 3, 8, 8) and found.values["accuracy"] == 1
-    assert stress(tmp_path, names="fog", severities=1, view={"crop": 0.75}).values["accuracy"] == 0
+    assert stress(tmp_path, names="fog", severities=1, preprocessing={"crop": 0.75}).values["accuracy"] == 0
 
 
 @pytest.mark.parametrize(

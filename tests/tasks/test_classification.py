@@ -204,10 +204,9 @@ def test_accuracies_are_counted_as_a_loop_counts_them(classes: int, through: str
     feed: Any = batches(recipe, data, World())
     assert isinstance(feed, Resident)
     if through == "workers":
-        feed = Workers(data.train, data.test, (4, 4), batch_size=8, processes=0)
+        feed = Workers(data.train, (4, 4), batch_size=8, processes=0)
     total, first, five = 0.0, 0, 0
-    shown = list(feed.evaluation()) if through == "workers" else None
-    images = torch.cat([x for x, _ in shown]) if shown else (data.test.images / 255 - 0.5) / 0.5
+    images = (data.test.images / 255 - 0.5) / 0.5  # of the input size: neither resized nor cropped
     for image, label in zip(images, data.test.labels.tolist(), strict=True):
         logits = (image.flatten() @ model.direction).tolist()
         ranked = sorted(range(classes), key=lambda c: -logits[c])
@@ -226,7 +225,7 @@ def test_broken_images_are_not_counted(tmp_path: Path) -> None:
             Image.new("RGB", (8, 8), (250 * c,) * 3).save(tmp_path / str(c) / f"{i}.png")
     (tmp_path / "1/0.png").write_bytes(b"no picture")
     data = open_data(f"folder(path={str(tmp_path)!r})")
-    feed = Workers(data.test, data.test, (4, 4), batch_size=4, processes=0)
+    feed = Workers(data.test, (4, 4), batch_size=4, processes=0)
 
     def always_the_second(images: Tensor) -> Tensor:
         return torch.tensor([[0.0, 1.0]]).expand(len(images), 2)
@@ -241,7 +240,7 @@ def test_broken_images_are_not_counted(tmp_path: Path) -> None:
 def test_an_empty_test_set_is_an_error() -> None:
     data = data_of(8, 3)
     empty = dataclasses.replace(data, test=data.test.subset([]))
-    feed = Workers(data.train, empty.test, (4, 4), batch_size=4, processes=0)
+    feed = Workers(data.train, (4, 4), batch_size=4, processes=0)
     with pytest.raises(VitlabError, match="the test set is empty"):
         Accuracy(empty, feed, World(), Recipe("timm/x", "x"))(Fixed(3))
 

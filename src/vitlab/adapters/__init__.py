@@ -104,19 +104,27 @@ def blank_images(model: nn.Module, size: tuple[int, int]) -> Tensor:
     return torch.zeros(2, channels, *size, device=weight.device, dtype=weight.dtype)
 
 
-def _size(model: nn.Module, given: int | tuple[int, int] | None) -> tuple[int, int]:
-    """The given size, or what the model says of itself, or 224."""
+def built_size(model: nn.Module) -> tuple[int, int] | None:
+    """Height and width of the images that a model was built for; None where it takes any size or does not say."""
     config = getattr(model, "config", None)
     candidates: list[Any] = [
-        given,
         getattr(getattr(model, "patch_embed", None), "img_size", None),
         getattr(model, "img_size", None),
         getattr(model, "image_size", None),
         getattr(config, "image_size", None),
         getattr(getattr(config, "vision_config", None), "image_size", None),
-        (getattr(model, "pretrained_cfg", None) or {}).get("input_size"),
-        224,
     ]
-    value = next(candidate for candidate in candidates if candidate is not None)
+    value = next((candidate for candidate in candidates if candidate is not None), None)
+    return None if value is None else _pair(value)
+
+
+def _size(model: nn.Module, given: int | tuple[int, int] | None) -> tuple[int, int]:
+    """The given size, or what the model says of itself, or 224."""
+    if given is not None:
+        return _pair(given)
+    return built_size(model) or _pair((getattr(model, "pretrained_cfg", None) or {}).get("input_size") or 224)
+
+
+def _pair(value: Any) -> tuple[int, int]:
     h, w = (value, value) if isinstance(value, int) else tuple(value)[-2:]
     return int(h), int(w)

@@ -1,9 +1,9 @@
-"""Images as a model eats them, and the way back to pixels."""
+"""Images in a model's input format, and the way back to pixels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from vitlab.core.errors import VitlabError
@@ -13,13 +13,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Batches:
-    """Batches of (images, targets) that can be walked more than once.
+    """Batches of (images, targets) that can be iterated more than once.
 
     Args:
-        items: yields (images, targets); images are float32 exactly as the model eats them.
+        items: yields (images, targets); images are float32 in the model's input format, targets index its outputs.
         mean, std: of the normalisation, per channel: pixels = images * std + mean, in [0, 1].
-        classes: names of the classes.
+        classes: names of the classes that targets stand for.
         fingerprint: which data this is, for provenance.
+        preprocessing: how the images were prepared, for provenance.
+        labels: how the data's classes were matched with the model's outputs, for provenance.
+        no_labels: why targets cannot be used, where they cannot: instruments that need labels refuse with this.
     """
 
     items: Iterable[Any]
@@ -27,12 +30,32 @@ class Batches:
     std: tuple[float, ...]
     classes: Sequence[str] = ()
     fingerprint: str = ""
+    preprocessing: Mapping[str, Any] = field(default_factory=dict)
+    labels: str = ""
+    no_labels: str = ""
+
+    def record(self) -> dict[str, Any]:
+        """Preprocessing and labels as provenance has them; only what is known."""
+        known = {"preprocessing": dict(self.preprocessing), "labels": self.labels}
+        return {name: value for name, value in known.items() if value}
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.items)
 
     def __len__(self) -> int:
         return len(self.items)  # type: ignore[arg-type]
+
+
+def require_labels(batches: Any, name: str, needs: Sequence[str]) -> None:
+    """Refuse batches without usable labels where an instrument or stress test needs them.
+
+    Args:
+        batches: `Batches`, or anything else, which is left alone.
+        name: of the instrument or stress test.
+        needs: of its card.
+    """
+    if isinstance(batches, Batches) and batches.no_labels and {"labels", "targets"} & set(needs):
+        raise VitlabError(f"{name} needs labels: {batches.no_labels}")
 
 
 def again(batches: Iterable[Any], read: Callable[[Iterable[Any]], Iterator[T]]) -> Callable[[], Iterable[T]]:

@@ -199,3 +199,25 @@ def _fitting_tuple(values: Sequence[Any], kinds: tuple[Any, ...], key: str) -> t
         count = "any number" if many else len(kinds)
         raise VitlabError(f"{key}={tuple(values)!r} should be {count} of {kinds[0].__name__}")
     return tuple(kinds[0](value) for value in values)
+
+
+def stored_recipe(data: Mapping[str, Any]) -> Recipe:
+    """The recipe that JSON holds (`dataclasses.asdict`); settings that this version does not know are left out.
+
+    >>> stored_recipe({"model": "timm/vit_tiny_patch16_224", "data": "scenes", "augment": {"flip": 0.0}}).augment.flip
+    0.0
+    """
+    recipe = _from_json(Recipe, data)
+    if not isinstance(recipe, Recipe):
+        raise VitlabError(f"expected a recipe as names and values, found {type(data).__name__}")
+    return recipe
+
+
+def _from_json(kind: Any, data: Any) -> Any:
+    if isinstance(data, list):
+        return tuple(data)
+    if not dataclasses.is_dataclass(kind) or not isinstance(data, Mapping):
+        return data
+    hints = get_type_hints(kind)
+    known = [item.name for item in dataclasses.fields(kind) if item.name in data]
+    return kind(**{name: _from_json(hints[name], data[name]) for name in known})  # type: ignore[operator]

@@ -61,6 +61,18 @@ def write_tensors(path: str | Path, tensors: Mapping[str, Any], about: Mapping[s
 
 def read_tensors(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read a safetensors file: its tensors, and what `write_tensors` said of them (empty for files of others)."""
+    with _open_tensors(path) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}, _about(file)  # noqa: SIM118 (no mapping)
+
+
+def read_about(path: str | Path) -> dict[str, Any]:
+    """What `write_tensors` said of a safetensors file, without reading its tensors."""
+    with _open_tensors(path) as file:
+        return _about(file)
+
+
+@contextmanager
+def _open_tensors(path: str | Path) -> Iterator[Any]:
     from safetensors import SafetensorError, safe_open
 
     path = Path(path)
@@ -68,12 +80,15 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise VitlabError(f"there is no file {path}")
     try:
         with safe_open(path, framework="pt") as file:
-            about = _mapping(json.loads((file.metadata() or {}).get("vitlab", "{}")))
-            return {name: file.get_tensor(name) for name in file.keys()}, about  # noqa: SIM118 (no mapping)
+            yield file
     except (SafetensorError, ValueError) as error:
         raise VitlabError(
             f"{path} is no safetensors file ({error}); pickled checkpoints are not read: convert it"
         ) from error
+
+
+def _about(file: Any) -> dict[str, Any]:
+    return _mapping(json.loads((file.metadata() or {}).get("vitlab", "{}")))
 
 
 @dataclass(frozen=True)

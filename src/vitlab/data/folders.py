@@ -3,6 +3,7 @@
     ROOT/<class>/….jpg               evaluation, or both with `holdout`
     ROOT/train/<class>/….jpg         training
     ROOT/{test,val}/<class>/….jpg    evaluation
+    ROOT/….jpg                       analyses that need no labels
 
 Hidden files and folders are left out, and so is whatever has no suffix of an image.
 """
@@ -22,7 +23,7 @@ import torch
 from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 
 from vitlab.core.errors import VitlabError
-from vitlab.data.images import Channels, DataSet, ImageFiles, join
+from vitlab.data.images import UNLABELLED, Channels, DataSet, ImageFiles, join
 from vitlab.data.subsets import fraction_of_each_class
 
 SUFFIXES = frozenset([".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"])
@@ -30,7 +31,9 @@ TREE = """\
   ROOT/train/<class>/<any name>.jpg
   ROOT/test/<class>/<any name>.jpg     (or val/)
 or, without splits,
-  ROOT/<class>/<any name>.jpg"""
+  ROOT/<class>/<any name>.jpg
+or, without labels,
+  ROOT/<any name>.jpg"""
 
 _TRAIN, _TEST = ("train", "training"), ("test", "val", "valid", "validation")
 
@@ -127,8 +130,7 @@ def wrong_layout(what: str, tree: str) -> VitlabError:
 def _unsplit(root: Path, holdout: float | None, seed: int, normalisation: tuple[Channels, Channels]) -> DataSet:
     classes = class_folders(root)
     if not classes:
-        loose = sum(is_image(name) for name in os.listdir(root))
-        raise wrong_layout(f"{root} holds no folder of a class ({loose} images lie directly in it)", TREE)
+        return join(str(root), None, _without_labels(root, holdout, normalisation))
     test = gather(root, classes, *normalisation, "mark")
     if holdout is None:
         return join(str(root), None, test)
@@ -138,6 +140,18 @@ def _unsplit(root: Path, holdout: float | None, seed: int, normalisation: tuple[
     if held.all():
         raise VitlabError(f"holdout={holdout} of {root} leaves no image to train on: each class gives at least one")
     return join(str(root), replace(test.subset(~held), on_broken="replace"), test.subset(held))
+
+
+def _without_labels(root: Path, holdout: float | None, normalisation: tuple[Channels, Channels]) -> ImageFiles:
+    """Images that lie directly in a folder: they have no labels and serve analyses that need none."""
+    names = sorted((name for name in os.listdir(root) if is_image(name)), key=natural)
+    if not names:
+        raise wrong_layout(f"{root} holds no folder of a class and no images", TREE)
+    if holdout is not None:
+        raise VitlabError(f"holdout={holdout!r}, but the images in {root} have no labels to train on; omit holdout")
+    files = np.array([os.fsencode(name) for name in names], dtype=np.bytes_)
+    labels = torch.full((len(names),), UNLABELLED)
+    return ImageFiles(root, files, labels, (), *normalisation, "mark")
 
 
 def _images(root: Path, name: str, order: Callable[[str], Any]) -> list[str]:

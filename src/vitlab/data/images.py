@@ -31,6 +31,9 @@ Channels: TypeAlias = tuple[float, float, float]
 #: The label of an image that could not be read. It is torch's `ignore_index`: cross entropy leaves it out by itself.
 IGNORED = -100
 
+#: The label of an image without a known label: its set has no classes, or none that the model knows.
+UNLABELLED = -1
+
 _PATIENCE = 100  # broken images in a row before a set is given up: then it is the disk, not the images
 
 
@@ -219,6 +222,8 @@ def _rows(indices: Sequence[int] | Tensor) -> Tensor:
 def _check_labels(labels: Tensor, classes: tuple[str, ...], count: int) -> None:
     if labels.dtype != torch.int64 or tuple(labels.shape) != (count,):
         raise VitlabError(f"labels are {labels.dtype} of shape {tuple(labels.shape)}; give int64 of shape ({count},)")
+    if not classes and bool((labels == UNLABELLED).all()):
+        return
     if count and not 0 <= int(labels.min()) <= int(labels.max()) < len(classes):
         raise VitlabError(
             f"labels go from {int(labels.min())} to {int(labels.max())}, but there are {len(classes)} classes; "

@@ -20,14 +20,14 @@ import torch
 from PIL import Image
 from timm.data.auto_augment import rand_augment_transform
 from timm.data.random_erasing import RandomErasing
-from timm.data.transforms import RandomResizedCropAndInterpolation, ResizeKeepRatio
+from timm.data.transforms import RandomResizedCropAndInterpolation
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
 from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Augment
-from vitlab.data.images import ImageArray, ImageFiles, drop_broken
+from vitlab.data.images import ImageArray, ImageFiles
 from vitlab.data.mixing import draw_mixes, mix_images, mix_labels
 from vitlab.data.order import epoch_order
 from vitlab.data.resident import Batch
@@ -36,7 +36,6 @@ from vitlab.data.seeding import host_random
 __all__ = ["Workers"]
 
 _BICUBIC = transforms.InterpolationMode.BICUBIC
-_CROP = 0.875  # the share of the shorter side that the centre crop of an evaluation keeps
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +46,6 @@ class Workers:
 
     Args:
         train: what `epoch` walks through.
-        test: what `evaluation` walks through.
         size: h, w of the images that come out.
         settings: the augmentation.
         batch_size: B, over all processes.
@@ -58,7 +56,6 @@ class Workers:
     """
 
     train: ImageArray | ImageFiles
-    test: ImageArray | ImageFiles
     size: tuple[int, int]
     settings: Augment = field(default_factory=Augment)
     batch_size: int = 128
@@ -96,17 +93,6 @@ class Workers:
             mixed = mix_images(pixels[None], type(mixes)(*(part.to(self.device) for part in mixes)))[0]
             partners, weights = (part[0].to(self.device) for part in mix_labels(labels[None].cpu(), mixes))
             yield Batch(mixed, labels, partners, weights)
-
-    def evaluation(self, batch_size: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
-        """All test images once: this process's share of them; those that cannot be read are left out."""
-        step = batch_size or self.batch_size // self.world
-        mine = [(place, place) for place in range(self.rank, len(self.test), self.world)]
-        plan = [mine[start : start + step] for start in range(0, len(mine), step)]
-        transform = evaluation_transform(self.size, self.test.mean, self.test.std)
-        for pixels, labels in self._loader(_Seeded(self.test, transform, self.seed, 0), plan):
-            pixels, labels = drop_broken(pixels, labels)
-            if len(labels):
-                yield pixels, labels
 
     def _loader(self, images: _Seeded, plan: list[list[tuple[int, int]]]) -> Iterator[tuple[Tensor, Tensor]]:
         processes = min(os.cpu_count() or 1, 8) if self.processes < 0 else self.processes
@@ -172,24 +158,3 @@ def training_transform(
     if settings.erasing:
         steps.append(RandomErasing(settings.erasing, mode="pixel", device="cpu"))
     return transforms.Compose(steps)
-
-
-def evaluation_transform(
-    size: tuple[int, int], mean: tuple[float, ...], std: tuple[float, ...]
-) -> Callable[[Image.Image], Tensor]:
-    """Resize, centre crop, normalise."""
-    height, width = (round(side / _CROP) for side in size)
-    # A frame that is not square must be covered, or the crop would add black borders.
-    resize = (
-        transforms.Resize(height, _BICUBIC)
-        if height == width
-        else ResizeKeepRatio((height, width), interpolation="bicubic")
-    )
-    return transforms.Compose(
-        [
-            resize,
-            transforms.CenterCrop(size),
-            transforms.ToTensor(),
-            transforms.Normalize(mean, std),
-        ]
-    )

@@ -20,9 +20,10 @@ from vitlab.adapters import describe
 from vitlab.core.anatomy import Anatomy
 from vitlab.core.errors import VitlabError
 from vitlab.corruptions.apply import corrupt
-from vitlab.explore.pictures import Album, to_pixels
+from vitlab.explore.pictures import Album
 from vitlab.instruments.attention_view import quantise, top
 from vitlab.instruments.look import Layer, Look
+from vitlab.preprocessing import Preprocessing
 
 OCCLUSION = "Painted patches are zero as the model eats them, which is its mean colour (CB Table 8)."
 _KEPT = 16  # looks that stay in memory: two models, clean and changed, a few steps back
@@ -84,16 +85,14 @@ class Subject:
         name: what the page calls it.
         model: the model.
         look: of `instruments.look.looking`, for images of its size.
-        mean, std: what its images are normalised with.
+        preprocessing: how images are prepared for it.
         classes: names of its outputs.
     """
 
     name: str
     model: nn.Module
     look: Callable[[Tensor], Look]
-    size: tuple[int, int]
-    mean: Sequence[float]
-    std: Sequence[float]
+    preprocessing: Preprocessing
     classes: Sequence[str]
     _looks: OrderedDict[Condition, tuple[Tensor, Look]] = field(default_factory=OrderedDict)
 
@@ -125,8 +124,9 @@ class Subject:
         """Pixels as shown, and the look; from memory where the same was asked before."""
         if condition not in self._looks:
             device = next((parameter.device for parameter in self.model.parameters()), torch.device("cpu"))
-            mean, std = (torch.tensor(tuple(values)).view(-1, 1, 1) for values in (self.mean, self.std))
-            pixels = to_pixels(album.picture(condition.image), self.size)
+            how = self.preprocessing
+            mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (how.mean, how.std))
+            pixels = how.transform()(album.picture(condition.image)).float() / 255
             if condition.severity and condition.corruption:
                 key = [album.key(condition.image)]
                 pixels = corrupt(pixels[None], condition.corruption, condition.severity, indices=key)[0]

@@ -21,6 +21,7 @@ from vitlab.explore.looking import Subject, size_and_grid
 from vitlab.explore.pictures import Album
 from vitlab.explore.server import Exhibition, build
 from vitlab.instruments.look import Look, looking
+from vitlab.preprocessing import preprocessing_of
 
 ADDRESS = "127.0.0.1"  # and no other: what is served here is for this machine
 
@@ -102,12 +103,11 @@ def few(data: str, images: int) -> str:
 
 
 def open_subject(name: str, model: nn.Module, size: tuple[int, int], data: DataSet, stack: ExitStack) -> Subject:
-    """A model, ready to look at images, normalised as it says itself, else as the data says."""
-    config = getattr(model, "pretrained_cfg", None) or {}
-    mean, std = (tuple(config.get(key) or getattr(data, key)) for key in ("mean", "std"))
+    """A model, ready to look at images, with its own preprocessing, else the data's normalisation."""
+    how = preprocessing_of(model, {"size": size}, assume={"mean": data.mean, "std": data.std})
     look = stack.enter_context(looking(model, size))
     outputs = _outputs(model, look, size, name)
-    return Subject(name, model, look, size, mean, std, output_names(outputs, data.classes))
+    return Subject(name, model, look, how, output_names(outputs, how.classes or data.classes))
 
 
 def short_names(models: Sequence[str]) -> list[str]:

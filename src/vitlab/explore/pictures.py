@@ -1,7 +1,4 @@
-"""The pictures to look at: some of a data set, and those that are dropped on the page, which may be anything.
-
-Shape legend: h w pixels.
-"""
+"""The pictures to look at: some of a data set, and those that are dropped on the page, which may be anything."""
 
 from __future__ import annotations
 
@@ -11,12 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from PIL import Image, ImageOps, UnidentifiedImageError
-from torch import Tensor
-from torchvision.transforms import functional as F
 
 from vitlab.core.errors import VitlabError
 from vitlab.data.images import ImageSet
-from vitlab.data.workers import evaluation_transform
 
 MAX_BYTES = 10 * 1024 * 1024
 MAX_PIXELS = 20_000_000
@@ -61,14 +55,6 @@ def _check_size(width: int, height: int) -> None:
             f"this picture has {width} × {height} pixels; its sides should have at least {_MIN_SIDE}, "
             f"and one at most {_MAX_RATIO} times the other"
         )
-
-
-def to_pixels(picture: Image.Image, size: tuple[int, int]) -> Tensor:
-    """(3, h, w) pixels in [0, 1]: as it is where it has the size already, else as evaluations resize and crop."""
-    if picture.size == (size[1], size[0]):
-        pixels: Tensor = F.to_tensor(picture)
-        return pixels
-    return evaluation_transform(size, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))(picture)
 
 
 @dataclass

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from vitlab.core import plugins
+from vitlab.core.batches import Batches, require_labels
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Measurement
 
@@ -43,8 +44,10 @@ def measure(
         if key not in takes:
             raise unknown(f"setting of {name}", key, takes)
     if isinstance(batches, Iterable) and not hasattr(batches, "shape"):
+        require_labels(batches, name, importlib.import_module(known[name]).CARD.needs)
         result: Measurement = run(model, batches, **settings)
-        return replace(result, subject=subject) if subject else result
+        about = batches.record() if isinstance(batches, Batches) else {}
+        return replace(result, subject=subject or result.subject, provenance={**result.provenance, **about})
     raise VitlabError(
         f"batches must be an iterable of (images, targets), not {type(batches).__name__}; wrap one in a list"
     )

@@ -27,6 +27,7 @@ from vitlab.corruptions.randomness import Randomness
 from vitlab.instruments.observation import Result, observe, table
 from vitlab.instruments.predictions import device_of
 from vitlab.instruments.row_sums import ByImage, split_windows
+from vitlab.preprocessing import normalisation_of
 
 CARD = Card(
     title="Likeness of attention on clean and corrupted images, by layer and head",
@@ -219,12 +220,11 @@ def _check(bounds: Sequence[Tensor]) -> None:
 def _normalisation(
     model: nn.Module, batches: Iterable[Any], mean: Sequence[float] | None, std: Sequence[float] | None
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """From the settings, else from the batches, else from the model's `pretrained_cfg`."""
-    said = getattr(model, "pretrained_cfg", None) or {}
+    """From the settings, else from the batches, else what the model declares."""
     for found in (
         (mean, std),
         (getattr(batches, "mean", None), getattr(batches, "std", None)),
-        (said.get("mean"), said.get("std")),
+        normalisation_of(model) or (None, None),
     ):
         if found[0] is not None and found[1] is not None:
             return tuple(map(float, found[0])), tuple(map(float, found[1]))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vitlab.core import plugins
+from vitlab.core.batches import Batches, require_labels
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Measurement
 
@@ -52,8 +53,10 @@ def stress(
         if key not in takes:
             raise unknown(f"setting of {name}", key, takes)
     _check_given(name, test, batches)
+    require_labels(batches, name, test.CARD.needs)
     result: Measurement = test.measure(model, batches, **settings)
-    return replace(result, subject=subject) if subject else result
+    about = batches.record() if isinstance(batches, Batches) else {}
+    return replace(result, subject=subject or result.subject, provenance={**result.provenance, **about})
 
 
 def _check_given(name: str, test: Any, given: Any) -> None:

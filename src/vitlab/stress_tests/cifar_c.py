@@ -5,6 +5,7 @@ Shape legend: n images.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -20,9 +21,8 @@ from vitlab.data.images import ImageSet
 from vitlab.data.robustness_sets import locate, spread
 from vitlab.stress_tests.baselines import choose
 from vitlab.stress_tests.corrupted_sets import SEVERITIES, axes_of, chosen, is_benchmark, summarise
-from vitlab.stress_tests.examination import Examinee, examine, examinee, right
+from vitlab.stress_tests.examination import STORED, Examinee, examine, examinee, right
 from vitlab.stress_tests.mark_sheet import MarkSheet
-from vitlab.stress_tests.showing import STORED
 from vitlab.stress_tests.trial import result
 
 CARD = Card(
@@ -51,7 +51,7 @@ def measure(
     images: int | None = None,
     batch_size: int = 256,
     processes: int = 0,
-    view: Mapping[str, Any] | None = None,
+    preprocessing: Mapping[str, Any] | None = None,
 ) -> Measurement:
     """Error by corruption and severity, mean accuracy and mCE; an interrupted run resumes at the next of the 75 sets.
 
@@ -66,14 +66,14 @@ def measure(
         baseline: `cifar10` or `cifar100`, the errors of the AlexNets that the authors of HDVW trained, by default the
             one of the model's classes; or `none`.
         images: so many of each set, at even distances; all by default.
-        batch_size, processes, view: as in `imagenet_a`; `crop` is 1 unless given.
+        batch_size, processes, preprocessing: as in `imagenet_a`; `crop` is 1 unless given.
 
     Returns:
         As `imagenet_c`; the argmax is taken over all classes of the model. Provenance names missing sets, and says
         `partial: True` unless all 75 × 10,000 images counted.
     """
     places = chosen(names, severities)
-    who = _examinee(model, view, batch_size, processes)
+    who = _examinee(model, preprocessing, batch_size, processes)
     which = _which(who.classes)
     errors = choose(baseline or which)
     folder = locate(root, ("CIFAR-10-C" if which == "cifar10" else "CIFAR-100-C",), _holds, TREE)
@@ -101,8 +101,11 @@ def _examinee(model: nn.Module, *settings: Any) -> Examinee:
     """The model; where it does not say how it sees images, as CIFAR's own are: which, its classes tell."""
     for own in (CIFAR10, CIFAR100):
         fallback = {"size": 32, "mean": own.mean, "std": own.std}
-        who = examinee(model, "cifar_c", *settings, classes=None, ours=STORED, fallback=fallback)
+        with warnings.catch_warnings(record=True) as said:  # of the normalisation that is used, not of the other one
+            who = examinee(model, "cifar_c", *settings, classes=None, ours=STORED, fallback=fallback)
         if _which(who.classes) == own.name:
+            for warning in said:
+                warnings.warn(warning.message, stacklevel=3)
             break
     return who
 

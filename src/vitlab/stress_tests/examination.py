@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -23,8 +23,13 @@ from vitlab.core.ledger import step
 from vitlab.core.provenance import provenance
 from vitlab.data.images import IGNORED, ImageArray, ImageFiles
 from vitlab.evaluation import evaluation
-from vitlab.stress_tests.showing import View, view_of
+from vitlab.preprocessing import Preprocessing, preprocessing_of
+from vitlab.preprocessing.description import check_names
+from vitlab.preprocessing.resolution import Given
 from vitlab.stress_tests.trial import classifier
+
+#: Images that are stored cropped: they are resized to the input size where they have another one, never cropped.
+STORED = {"crop": 1.0, "crop_mode": "center"}
 
 #: Logits (b, K) to answers (m, b), indices of classes.
 Answer = Callable[[Tensor], Tensor]
@@ -36,7 +41,7 @@ class Examinee:
 
     Args:
         model: without its wrappers.
-        view: how it is shown images.
+        preprocessing: how images are prepared for it.
         classify: pixels (B, 3, h, w) in [0, 1] to logits (B, K).
         classes: K.
         device: where it lies.
@@ -45,7 +50,7 @@ class Examinee:
     """
 
     model: nn.Module
-    view: View
+    preprocessing: Preprocessing
     classify: Callable[[Tensor], Tensor]
     classes: int
     device: torch.device
@@ -53,14 +58,14 @@ class Examinee:
     processes: int
 
     def settings(self, **others: Any) -> dict[str, Any]:
-        """What a result says of how it was found: the view in full, and the settings of the test."""
-        return {**others, "batch_size": self.batch_size, "processes": self.processes, "view": asdict(self.view)}
+        """The settings of the test, resolved."""
+        return {**others, "batch_size": self.batch_size, "processes": self.processes}
 
 
 def examinee(
     model: nn.Module,
     who: str,
-    view: Mapping[str, Any] | None,
+    preprocessing: Given,
     batch_size: int,
     processes: int,
     *,
@@ -68,28 +73,32 @@ def examinee(
     ours: Mapping[str, Any] | None = None,
     fallback: Mapping[str, Any] | None = None,
 ) -> Examinee:
-    """A model with its own view of images: size, mean, std, crop and interpolation of its pretrained configuration.
+    """A classifier with its preprocessing.
 
     Args:
         model: a classifier.
         who: the stress test, for errors.
-        view: what to show otherwise than the model says, by the names of `View`.
+        preprocessing: fields of `Preprocessing` that replace the model's own.
         batch_size, processes: of `Examinee`.
         classes: how many it must have; any with None.
-        ours, fallback: what the test shows whatever the model says (`STORED`), and where it says nothing.
+        ours, fallback: fields that the test sets whatever the model declares (`STORED`), and where it declares none.
     """
     if not isinstance(model, nn.Module):
         raise VitlabError(f"{who} takes a torch.nn.Module, not {type(model).__name__}; vitlab.load makes one from text")
     if batch_size < 1 or processes < -1:
         raise VitlabError(f"{who} got batch_size={batch_size}, processes={processes}; give at least 1, and 0 or more")
     inner = unwrap(model)
-    seen = view_of(inner, who, view or {}, ours or {}, fallback or {})
+    given = preprocessing
+    if not isinstance(given, Preprocessing):
+        check_names(given or {})
+        given = {**(ours or {}), **(given or {})}
+    how = preprocessing_of(inner, given, assume=fallback)
     like = next(chain(inner.parameters(), [torch.zeros(1)]))
-    classify = classifier(inner, seen.mean, seen.std, like, who)
-    found = _count_classes(inner, classify, seen, like.device, who)
+    classify = classifier(inner, how.mean, how.std, like, who)
+    found = _count_classes(inner, classify, how, like.device, who)
     if classes is not None and found != classes:
         raise VitlabError(f"{who} needs a classifier of the {classes} classes of ImageNet-1K; this one has {found}")
-    return Examinee(inner, seen, classify, found, like.device, batch_size, processes)
+    return Examinee(inner, how, classify, found, like.device, batch_size, processes)
 
 
 def first_choice(logits: Tensor) -> Tensor:
@@ -181,7 +190,7 @@ def about(
     """
     lost = {f"missing_{kind}": list(names) for kind, names in missing.items()}
     incomplete = partial or bool(broken) or any(lost.values())
-    found = {"broken": len(broken), "broken_files": list(broken), "view": asdict(who.view)}
+    found = {"broken": len(broken), "broken_files": list(broken), "preprocessing": who.preprocessing.record()}
     return provenance(device=str(who.device), data=data, images=images, partial=incomplete, **lost, **found, **extra)
 
 
@@ -209,7 +218,7 @@ class _Shown(Dataset[tuple[Tensor, int]]):
 def _answers(who: Examinee, images: ImageArray | ImageFiles, answer: Answer) -> np.ndarray:
     found = []
     with evaluation(who.model):
-        for pixels, labels in walk(who, _Shown(images, who.view.transform()), who.batch_size):
+        for pixels, labels in walk(who, _Shown(images, who.preprocessing.transform()), who.batch_size):
             good = labels != IGNORED
             logits = torch.zeros(0, who.classes)
             if bool(good.any()):
@@ -222,17 +231,17 @@ def _answers(who: Examinee, images: ImageArray | ImageFiles, answer: Answer) -> 
 
 
 def _count_classes(
-    model: nn.Module, classify: Callable[[Tensor], Tensor], view: View, device: torch.device, who: str
+    model: nn.Module, classify: Callable[[Tensor], Tensor], how: Preprocessing, device: torch.device, who: str
 ) -> int:
     try:
         with evaluation(model):
-            return int(classify(torch.zeros(1, 3, *view.size, device=device)).shape[1])
+            return int(classify(torch.zeros(1, 3, *how.size, device=device)).shape[1])
     except VitlabError:
         raise
     except Exception as error:  # whatever a foreign forward raises, the user learns which input it was
         reason = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
-        height, width = view.size
+        height, width = how.size
         raise VitlabError(
             f"{who}: {type(model).__name__} does not run on {height}x{width} images ({reason}); "
-            "give view={'size': (height, width)}"
+            "give preprocessing={'size': (height, width)}"
         ) from error

@@ -38,7 +38,7 @@ def measure(
     images: int | None = None,
     batch_size: int = 64,
     processes: int = -1,
-    view: Mapping[str, Any] | None = None,
+    preprocessing: Mapping[str, Any] | None = None,
 ) -> Measurement:
     """Accuracy among the 200 classes of the set, as its authors count it, and among all 1000.
 
@@ -48,7 +48,7 @@ def measure(
         images: so many, at even distances; all by default.
         batch_size: of the forwards.
         processes: workers that decode images; 0 decodes here, -1 takes as many as there are cores, up to 8.
-        view: how to show images otherwise than the model's configuration says: any of `size`, `mean`, `std`, `crop`,
+        preprocessing: fields of `Preprocessing` that replace the model's own: `size`, `mean`, `std`, `crop`,
             `interpolation`, `crop_mode`.
 
     Returns:
@@ -59,6 +59,6 @@ def measure(
     labels = labels_200("a")
     folder = locate(root, ("imagenet-a", "ImageNet-A"), lambda place: has_class(place, labels), TREE)
     found = open_classes(folder, labels, TREE)
-    who = examinee(model, "imagenet_a", view, batch_size, processes)
+    who = examinee(model, "imagenet_a", preprocessing, batch_size, processes)
     forms = {"accuracy_200": [*labels.values()], "accuracy_1000": None}
     return measure_folders("imagenet_a", who, {"imagenet-a": found}, labels, _OFFICIAL, forms, images)

@@ -26,9 +26,8 @@ from vitlab.data.robustness_sets import (
 )
 from vitlab.stress_tests.baselines import choose, resolve
 from vitlab.stress_tests.corrupted_sets import SEVERITIES, axes_of, chosen, is_benchmark, summarise
-from vitlab.stress_tests.examination import examine, examinee, right
+from vitlab.stress_tests.examination import STORED, examine, examinee, right
 from vitlab.stress_tests.mark_sheet import MarkSheet
-from vitlab.stress_tests.showing import STORED
 from vitlab.stress_tests.trial import result
 
 CARD = Card(
@@ -58,7 +57,7 @@ def measure(
     images: int | None = None,
     batch_size: int = 64,
     processes: int = -1,
-    view: Mapping[str, Any] | None = None,
+    preprocessing: Mapping[str, Any] | None = None,
 ) -> Measurement:
     """Error by corruption and severity, mean accuracy and mCE; an interrupted run resumes at the next of the 75 sets.
 
@@ -72,7 +71,7 @@ def measure(
         severities: of 1 to 5.
         baseline: `imagenet`, AlexNet's errors, by default; or `none`.
         images: so many of each set, at even distances; all by default.
-        batch_size, processes, view: as in `imagenet_a`; `crop` is 1 unless given.
+        batch_size, processes, preprocessing: as in `imagenet_a`; `crop` is 1 unless given.
 
     Returns:
         `error`, `accuracy`, `standard_error` (corruption, severity), NaN where a set is missing; `ce`, `ce_error`
@@ -88,7 +87,7 @@ def measure(
     there = {place: at for place in places if (at := _folder(folder, *place)) is not None}
     if not there:
         raise wrong_layout(f"{folder} has none of the sets that were asked for, {places[0]} first", TREE)
-    who = examinee(model, "imagenet_c", view, batch_size, processes, ours=STORED)
+    who = examinee(model, "imagenet_c", preprocessing, batch_size, processes, ours=STORED)
     sheet = MarkSheet("imagenet_c")
     for place, at in there.items():
         whole = open_classes(at, labels_1000(), TREE)

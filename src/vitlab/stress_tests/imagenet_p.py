@@ -23,9 +23,8 @@ from vitlab.data.folders import wrong_layout
 from vitlab.data.robustness_sets import has_class, labels_1000, locate, under_group
 from vitlab.data.sequences import Sequences, open_sequences
 from vitlab.evaluation import evaluation
-from vitlab.stress_tests.examination import Examinee, examinee, mean_over_sets, walk
+from vitlab.stress_tests.examination import STORED, Examinee, examinee, mean_over_sets, walk
 from vitlab.stress_tests.mark_sheet import MarkSheet
-from vitlab.stress_tests.showing import STORED
 from vitlab.stress_tests.trial import result
 
 CARD = Card(
@@ -79,7 +78,7 @@ def measure(
     videos: int | None = None,
     batch_size: int = 64,
     processes: int = -1,
-    view: Mapping[str, Any] | None = None,
+    preprocessing: Mapping[str, Any] | None = None,
 ) -> Measurement:
     """Flip probability by perturbation, and mFR against a reference; a run resumes at the next perturbation.
 
@@ -97,7 +96,7 @@ def measure(
         difficulty: 1, 2 or 3: frames so far apart are compared; noise of that difficulty has folders of its own,
             `gaussian_noise_2`.
         videos: so many of each perturbation, at even distances; all by default.
-        batch_size, processes, view: as in `imagenet_a`; `crop` is 1 unless given.
+        batch_size, processes, preprocessing: as in `imagenet_a`; `crop` is 1 unless given.
 
     Returns:
         `flip_probability`, `flip_rate`, each with its `…_error`, and `reference_flip_probability` (perturbation), NaN
@@ -111,7 +110,7 @@ def measure(
     there = _folders(folder, wanted, difficulty)
     if not there:
         raise wrong_layout(f"{folder} has none of the perturbations that were asked for, {wanted[0]} first", TREE)
-    who = examinee(model, "imagenet_p", view, batch_size, processes, ours=STORED)
+    who = examinee(model, "imagenet_p", preprocessing, batch_size, processes, ours=STORED)
     rival = _rival(reference, batch_size, processes)
     steps = len(there) * (2 if isinstance(rival, Examinee) else 1)
     sheet = _watch(who, there, difficulty, videos, steps, "")
@@ -133,7 +132,7 @@ def _watch(
     """Flip probabilities of each video of each perturbation, each perturbation a step of the ledger."""
     sheet = MarkSheet("imagenet_p")
     for name, folder in there.items():
-        whole = open_sequences(folder, who.view.transform())
+        whole = open_sequences(folder, who.preprocessing.transform())
         part = whole.spread(videos)
         find = partial(_flips, who, part, "noise" in name, difficulty)
         flips = step(f"{name} at difficulty {difficulty}{suffix} [{part.fingerprint[:8]}]", total, find)["flips"]

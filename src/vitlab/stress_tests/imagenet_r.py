@@ -38,7 +38,7 @@ def measure(
     images: int | None = None,
     batch_size: int = 64,
     processes: int = -1,
-    view: Mapping[str, Any] | None = None,
+    preprocessing: Mapping[str, Any] | None = None,
 ) -> Measurement:
     """Accuracy among the 200 classes of the set, as its authors count it, and among all 1000.
 
@@ -46,7 +46,7 @@ def measure(
         model: a classifier of ImageNet-1K; it is left as it was found.
         root: holds `imagenet-r`, or is it.
         images: so many, at even distances; all by default.
-        batch_size, processes, view: as in `imagenet_a`.
+        batch_size, processes, preprocessing: as in `imagenet_a`.
 
     Returns:
         `accuracy_200`, the argmax taken among the 200 classes of the set, and `accuracy_1000`, among all, each with
@@ -56,6 +56,6 @@ def measure(
     labels = labels_200("r")
     folder = locate(root, ("imagenet-r", "ImageNet-R"), lambda place: has_class(place, labels), TREE)
     found = open_classes(folder, labels, TREE)
-    who = examinee(model, "imagenet_r", view, batch_size, processes)
+    who = examinee(model, "imagenet_r", preprocessing, batch_size, processes)
     forms = {"accuracy_200": [*labels.values()], "accuracy_1000": None}
     return measure_folders("imagenet_r", who, {"imagenet-r": found}, labels, _OFFICIAL, forms, images)

@@ -70,7 +70,7 @@ def measure(
     images: int | None = None,
     batch_size: int = 64,
     processes: int = -1,
-    view: Mapping[str, Any] | None = None,
+    preprocessing: Mapping[str, Any] | None = None,
 ) -> Measurement:
     """Accuracy by ReaL and by the original labels, the argmax taken over all 1000 classes.
 
@@ -79,7 +79,7 @@ def measure(
         root: holds `val`, or is it: ImageNet's validation images, in folders of classes or flat. Their names say which
             they are. A `real.json` beside them is taken for the labels, else timm's copy of it.
         images: so many, at even distances; all by default.
-        batch_size, processes, view: as in `imagenet_a`.
+        batch_size, processes, preprocessing: as in `imagenet_a`.
 
     Returns:
         `accuracy`, over the images that have a reassessed label, and `original_accuracy`, over all by ImageNet's own
@@ -90,7 +90,7 @@ def measure(
     whole, original = open_validation(folder, TREE)
     origin, labels = _labels((folder, folder.parent))
     part = spread(whole, images)
-    who = examinee(model, "imagenet_real", view, batch_size, processes)
+    who = examinee(model, "imagenet_real", preprocessing, batch_size, processes)
     (answers,), broken = examine(who, part, "validation images", 1)
     marks = {"accuracy": is_among(answers, [labels[number - 1] for number in numbers(part, TREE)])}
     marks["original_accuracy"] = right(answers, part.labels) if original else np.full(len(part), np.nan)

@@ -38,7 +38,7 @@ def measure(
     images: int | None = None,
     batch_size: int = 64,
     processes: int = -1,
-    view: Mapping[str, Any] | None = None,
+    preprocessing: Mapping[str, Any] | None = None,
 ) -> Measurement:
     """Accuracy on drawings, the argmax taken over all 1000 classes.
 
@@ -46,7 +46,7 @@ def measure(
         model: a classifier of ImageNet-1K; it is left as it was found.
         root: holds `sketch`, or is it.
         images: so many, at even distances; all by default.
-        batch_size, processes, view: as in `imagenet_a`.
+        batch_size, processes, preprocessing: as in `imagenet_a`.
 
     Returns:
         `accuracy` and `accuracy_error` (). Provenance names broken files and missing classes, and says `partial: True`
@@ -56,5 +56,5 @@ def measure(
     names = ("sketch", "ImageNet-Sketch/sketch", "imagenet-sketch", "ImageNet-Sketch")
     folder = locate(root, names, lambda place: has_class(place, labels), TREE)
     found = open_classes(folder, labels, TREE)
-    who = examinee(model, "imagenet_sketch", view, batch_size, processes)
+    who = examinee(model, "imagenet_sketch", preprocessing, batch_size, processes)
     return measure_folders("imagenet_sketch", who, {"sketch": found}, labels, _OFFICIAL, {"accuracy": None}, images)

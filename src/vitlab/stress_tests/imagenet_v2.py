@@ -46,7 +46,7 @@ def measure(
     images: int | None = None,
     batch_size: int = 64,
     processes: int = -1,
-    view: Mapping[str, Any] | None = None,
+    preprocessing: Mapping[str, Any] | None = None,
 ) -> Measurement:
     """Accuracy on each of the three sets, the argmax taken over all 1000 classes; a run resumes at the next set.
 
@@ -54,7 +54,7 @@ def measure(
         model: a classifier of ImageNet-1K; it is left as it was found.
         root: holds the folders of the sets, any of the three; their folders `0` to `999` are labels.
         images: so many of each, at even distances; all by default.
-        batch_size, processes, view: as in `imagenet_a`.
+        batch_size, processes, preprocessing: as in `imagenet_a`.
 
     Returns:
         `accuracy` and `accuracy_error` (set), NaN for a set that is not there. Provenance names broken files, missing
@@ -68,5 +68,5 @@ def measure(
     names = ("imagenet-v2", "ImageNetV2", "imagenetv2")
     folder = locate(root, names, lambda place: any(there(place, name) for name in SETS), TREE)
     found = {name: open_classes(folder / SETS[name], labels, TREE) for name in SETS if there(folder, name)}
-    who = examinee(model, "imagenet_v2", view, batch_size, processes)
+    who = examinee(model, "imagenet_v2", preprocessing, batch_size, processes)
     return measure_folders("imagenet_v2", who, found, labels, _OFFICIAL, {"accuracy": None}, images, tuple(SETS))

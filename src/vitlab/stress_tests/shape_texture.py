@@ -21,6 +21,7 @@ from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
 from vitlab.data.scenes import CLASSES, MEAN, SHAPES, STD, TEXTURES, draw_scenes
 from vitlab.evaluation import evaluation
+from vitlab.preprocessing import normalisation_of
 from vitlab.stress_tests.trial import classifier, mean_and_error, normalisation, result
 
 CARD = Card(
@@ -68,7 +69,7 @@ def measure(
         model: a classifier of the 25 classes of scenes, or of 5 where both cues agreed in training; it is left as it
             was found.
         batches: only tells the size and the normalisation of the images that the model eats; None takes these from the
-            model, and, where it has no `pretrained_cfg`, the mean and std of scenes.
+            model, and, where it declares none, the mean and std of scenes.
         count: how many scenes, n.
         size: of the scenes; by default that of the batches, else the model's own.
         seed, start: which scenes; choose others than those trained on.
@@ -122,7 +123,7 @@ def _classes(logits: Tensor) -> int:
 
 
 def _normalisation(model: nn.Module, batches: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    said = isinstance(batches, Batches) or getattr(model, "pretrained_cfg", None)
+    said = isinstance(batches, Batches) or normalisation_of(model)
     return normalisation(model, batches, "shape_texture") if said else (MEAN, STD)
 
 

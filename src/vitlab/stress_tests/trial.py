@@ -22,6 +22,7 @@ from vitlab.core.ledger import step
 from vitlab.core.measurement import Measurement
 from vitlab.core.provenance import provenance
 from vitlab.evaluation import evaluation
+from vitlab.preprocessing import normalisation_of
 
 _OUTSIDE = 0.02  # how far pixels may lie outside [0, 1]: what half precision and a resize leave behind
 
@@ -162,16 +163,16 @@ def result(
 
 
 def normalisation(model: nn.Module, batches: Any, who: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and std by channel: those of `Batches`, else those of the model's pretrained configuration."""
+    """Mean and std by channel: those of `Batches`, else those that the model declares."""
     if isinstance(batches, Batches):
         return tuple(batches.mean), tuple(batches.std)
-    config = getattr(model, "pretrained_cfg", None) or {}
-    if "mean" not in config or "std" not in config:
+    known = normalisation_of(model)
+    if known is None:
         raise VitlabError(
             f"{who} works in pixels and {type(model).__name__} does not say how images were normalised; "
-            "give Batches(items, mean=…, std=…) of vitlab.core.batches"
+            "give preprocessing= with mean and std, or Batches(items, mean=…, std=…)"
         )
-    return tuple(config["mean"]), tuple(config["std"])
+    return known
 
 
 def classifier(

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,11 @@ from vitlab.data.images import DataSet, ImageArray
 from vitlab.data.patch_augment import augment_patches
 from vitlab.data.resident import Resident
 from vitlab.data.seeding import seeded_generator
+from vitlab.data.streaming import ImageStream
 from vitlab.data.workers import Workers
 from vitlab.losses.attention_diversification import attention_diversification
 from vitlab.losses.distillation import distillation
+from vitlab.preprocessing import Preprocessing, preprocessing_of
 from vitlab.recording import Tape, record
 from vitlab.training.distributed import World, add_up, join, leave
 from vitlab.training.loop import train
@@ -62,6 +65,8 @@ def run(
             data = open_data(recipe.data, root=root, image_size=recipe.image_size)
             recipe = replace(recipe, model=with_classes(recipe.model, len(data.classes)))
             model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
+            how = preprocessing_for(recipe, model, data)
+            data = prepared(data, how)
             two_heads: Any = getattr(model, "set_distilled_training", None)
             if recipe.objective.distillation and two_heads is not None:
                 two_heads(True)  # else timm averages the two heads, and each learns both lessons
@@ -72,8 +77,8 @@ def run(
             describe(model, recipe.image_size)  # a size that the model does not take is said here, in one line
             feed = batches(recipe, data, world)
             loss = make_loss(recipe.objective, _teacher(recipe, world), tape)
-            test = Accuracy(data, feed, world, recipe, tape)
-            about = {"mean": data.mean, "std": data.std, "classes": data.classes}
+            test = Accuracy(data, feed, world, recipe, tape, how)
+            about = {"preprocessing": how.record(), "classes": data.classes, "recipe": asdict(recipe)}
             folder = Run(Path(out))
             return train(recipe, model, feed, loss, test, folder, world=world, show=show, log=log, about=about)
     finally:
@@ -90,6 +95,28 @@ def with_classes(expression: str, classes: int) -> str:
     if parsed.source == "file" or own is not None:
         return expression
     return str(replace(parsed, settings={**parsed.settings, key: classes}))
+
+
+# -- preprocessing --------------------------------------------------------------------------------------------------
+
+
+def preprocessing_for(recipe: Recipe, model: nn.Module, data: DataSet) -> Preprocessing:
+    """How images are prepared in a training run.
+
+    Trained weights keep the normalisation that they were trained with; random weights get the data's. Crop and
+    interpolation of the evaluation are the model's own.
+    """
+    own = {"mean": data.mean, "std": data.std}
+    random = zoo.weights_of(recipe.model) == "random"
+    found = preprocessing_of(model, {**(own if random else {}), "size": recipe.image_size}, assume=own)
+    return replace(found, classes=data.classes, source=f"recipe, {'random' if random else 'trained'} weights")
+
+
+def prepared(data: DataSet, how: Preprocessing) -> DataSet:
+    """The data set with the normalisation of a run."""
+    own = {"mean": how.mean, "std": how.std}
+    train = None if data.train is None else replace(data.train, **own)
+    return replace(data, train=train, test=replace(data.test, **own), **own)
 
 
 # -- batches --------------------------------------------------------------------------------------------------------
@@ -114,7 +141,7 @@ def batches(recipe: Recipe, data: DataSet, world: World) -> Resident | Workers |
             **share,
         )
     else:
-        feed = Workers(images, data.test, recipe.image_size, recipe.augment, device=world.device, **share)
+        feed = Workers(images, recipe.image_size, recipe.augment, device=world.device, **share)
     return Patched(feed, data, recipe.seed) if recipe.augment.patches else feed
 
 
@@ -229,6 +256,7 @@ class Accuracy:
     world: World
     recipe: Recipe
     tape: Tape | None = None
+    preprocessing: Preprocessing | None = None
 
     @torch.no_grad()
     def __call__(self, model: nn.Module) -> dict[str, float]:
@@ -253,9 +281,24 @@ class Accuracy:
 
     def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         test, feed = self.data.test, self.feed.feed if isinstance(self.feed, Patched) else self.feed
-        if isinstance(feed, Workers):
-            return feed.evaluation()
-        assert isinstance(test, ImageArray)
+        if isinstance(feed, Workers) or not isinstance(test, ImageArray):
+            return iter(self._stream)
         labels = test.labels.to(self.world.device)
         resident = replace(feed, images=test.images.to(self.world.device), labels=labels, compiled=False)
         return resident.evaluation(max(1, 1024 // self.world.size))
+
+    @cached_property
+    def _stream(self) -> ImageStream:
+        how = self.preprocessing or Preprocessing(self.recipe.image_size, self.data.mean, self.data.std)
+        share = max(1, self.recipe.batch_size // self.world.size)
+        return ImageStream(
+            self.data.test,
+            how.transform(),
+            how.mean,
+            how.std,
+            share,
+            range(len(self.data.classes)),
+            self.world.rank,
+            self.world.size,
+            self.world.device,
+        )

@@ -1,0 +1,23 @@
+"""Preprocessing of a model: input size, crop, interpolation, normalisation, class names. Decided here and nowhere else.
+
+`zoo` declares what a model's source says (`declare`), and everything that turns images into input asks
+`preprocessing_of`.
+"""
+
+from __future__ import annotations
+
+from vitlab.preprocessing.declaration import declare, declared
+from vitlab.preprocessing.description import Preprocessing
+from vitlab.preprocessing.labels import LabelMatch, match_labels
+from vitlab.preprocessing.resolution import input_size, normalisation_of, preprocessing_of
+
+__all__ = [
+    "LabelMatch",
+    "Preprocessing",
+    "declare",
+    "declared",
+    "input_size",
+    "match_labels",
+    "normalisation_of",
+    "preprocessing_of",
+]

@@ -1,0 +1,155 @@
+"""What a model's source says about its preprocessing: timm, torchvision, Hugging Face, and files of vitlab.
+
+A declaration is a mapping with any of the fields of `Preprocessing`; `declare` stores it on the model, where copies and
+wrappers keep it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from timm.data import ImageNetInfo, infer_imagenet_subset
+from torch import nn
+
+from vitlab.adapters.wrappers import unwrap
+from vitlab.core.errors import VitlabError
+from vitlab.preprocessing.description import check_names, crop_for
+
+_ATTRIBUTE = "vitlab_preprocessing"
+
+#: The resampling filters of Pillow by number, as Hugging Face's configurations store them.
+_PILLOW = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
+
+
+def declare(model: nn.Module, **fields: Any) -> None:
+    """Store what is known about a model's preprocessing on the model; what was declared before is replaced.
+
+    Args:
+        model: any model.
+        fields: any fields of `Preprocessing`; `source` says where they come from.
+    """
+    check_names(fields)
+    object.__setattr__(unwrap(model), _ATTRIBUTE, dict(fields))
+
+
+def declared(model: nn.Module) -> dict[str, Any] | None:
+    """What is known about a model's preprocessing: declared, else in timm's `pretrained_cfg`; None where nothing is."""
+    model = unwrap(model)
+    own = getattr(model, _ATTRIBUTE, None)
+    if own is not None:
+        return dict(own)
+    config = getattr(model, "pretrained_cfg", None)
+    return from_timm(config, model) if isinstance(config, Mapping) and config.get("mean") else None
+
+
+def from_timm(config: Mapping[str, Any], model: Any = None) -> dict[str, Any]:
+    """The declaration in a `pretrained_cfg` of timm.
+
+    >>> found = from_timm({"mean": (0.5,) * 3, "std": (0.5,) * 3, "crop_pct": 0.9, "interpolation": "bicubic"})
+    >>> found["crop"], found["interpolation"]
+    (0.9, 'bicubic')
+    """
+    keys = {name: name for name in ("mean", "std", "crop_mode", "interpolation")} | {"crop": "crop_pct"}
+    found = {name: config[key] for name, key in keys.items() if config.get(key) is not None}
+    size = config.get("input_size")
+    if size is not None:
+        found["size"] = tuple(size)[-2:]
+    classes = config.get("label_names") or _imagenet_classes(model if model is not None else config)
+    return {**found, "classes": tuple(classes), "source": "timm pretrained_cfg"}
+
+
+def from_torchvision(preset: Any, categories: Sequence[str] = ()) -> dict[str, Any]:
+    """The declaration in `weights.transforms()` of torchvision's classification weights."""
+    try:
+        crop, resize = int(preset.crop_size[0]), int(preset.resize_size[0])
+        found = {
+            "size": (crop, crop),
+            "crop": crop_for(crop, resize),
+            "interpolation": str(preset.interpolation.value),
+            "mean": tuple(preset.mean),
+            "std": tuple(preset.std),
+        }
+    except (AttributeError, TypeError, IndexError) as error:
+        raise VitlabError(f"these torchvision weights have no image classification preset ({error})") from error
+    names = _imagenet_classes({"num_classes": len(categories)}) if len(categories) == 1000 else tuple(categories)
+    return {**found, "crop_mode": "center", "classes": names, "source": "torchvision weights.transforms()"}
+
+
+def from_hugging_face(config: Mapping[str, Any], labels: Mapping[Any, str] | None = None) -> dict[str, Any]:
+    """The declaration in a `preprocessor_config.json` of Hugging Face.
+
+    Args:
+        config: what the file holds.
+        labels: the model's `id2label`; names such as `LABEL_0` count as unknown.
+
+    >>> found = from_hugging_face({"size": {"height": 8, "width": 8}, "resample": 2, "image_mean": [0.5] * 3})
+    >>> found["size"], found["crop_mode"], found["interpolation"], found["std"]
+    ((8, 8), 'squash', 'bilinear', (0.229, 0.224, 0.225))
+    """
+    config = config.get("image_processor", config)  # inside the file of a processor of images and text
+    if not config.get("do_rescale", True) or abs(config.get("rescale_factor", 1 / 255) * 255 - 1) > 1e-3:
+        raise VitlabError(
+            f"its image processor rescales by {config.get('rescale_factor')}; only pixels / 255 is supported: give "
+            "preprocessing= with the mean and std for pixels in [0, 1]"
+        )
+    found: dict[str, Any] = {**_geometry(config), "source": "Hugging Face preprocessor_config.json"}
+    if config.get("do_normalize", True):
+        found["mean"] = tuple(config.get("image_mean") or (0.485, 0.456, 0.406))
+        found["std"] = tuple(config.get("image_std") or (0.229, 0.224, 0.225))
+    else:
+        found["mean"], found["std"] = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
+    resample = config.get("resample", 2)
+    if isinstance(resample, int) and 0 <= resample < len(_PILLOW):
+        found["interpolation"] = _PILLOW[resample]
+    return {**found, "classes": hugging_face_classes(labels)}
+
+
+def hugging_face_classes(labels: Mapping[Any, str] | None) -> tuple[str, ...]:
+    """Names of the outputs from `id2label`; () where the configuration only numbers them.
+
+    >>> hugging_face_classes({0: "cat", 1: "dog"}), hugging_face_classes({0: "LABEL_0", 1: "LABEL_1"})
+    (('cat', 'dog'), ())
+    """
+    if not labels:
+        return ()
+    names = tuple(str(labels[key]) for key in sorted(labels, key=int))
+    return () if all(name == f"LABEL_{i}" for i, name in enumerate(names)) else names
+
+
+def _geometry(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Size, crop and crop mode of a Hugging Face image processor."""
+    size = _sides(config.get("size", 224))
+    if not config.get("do_resize", True):
+        return {"size": size[0]} if size[0] else {}
+    exact, shortest = size
+    cropped = _sides(config["crop_size"])[0] if config.get("do_center_crop") and config.get("crop_size") else None
+    if "crop_pct" in config and config["crop_pct"] and shortest and shortest < 384:  # ConvNeXt's processor
+        return {"size": (shortest, shortest), "crop": float(config["crop_pct"]), "crop_mode": "center"}
+    if "crop_pct" in config and shortest:
+        return {"size": (shortest, shortest), "crop": 1.0, "crop_mode": "squash"}
+    if exact:
+        target = cropped or exact
+        return {"size": target, "crop": crop_for(target[0], exact[0]), "crop_mode": "squash"}
+    if shortest:
+        target = cropped or (shortest, shortest)
+        if target[0] <= shortest:
+            return {"size": target, "crop": crop_for(target[0], shortest), "crop_mode": "center"}
+    raise VitlabError(f"its image processor resizes by size={config.get('size')!r}; give preprocessing= with a size")
+
+
+def _sides(size: Any) -> tuple[tuple[int, int] | None, int | None]:
+    """A size of a Hugging Face configuration as ((height, width), None) or (None, shortest edge)."""
+    if isinstance(size, int):
+        return (size, size), None
+    if isinstance(size, Mapping) and "height" in size and "width" in size:
+        return (int(size["height"]), int(size["width"])), None
+    if isinstance(size, Mapping) and "shortest_edge" in size:
+        return None, int(size["shortest_edge"])
+    return None, None
+
+
+def _imagenet_classes(model: Any) -> tuple[str, ...]:
+    """The WordNet ids of the outputs, where their number is that of an ImageNet subset."""
+    subset = infer_imagenet_subset(model)
+    return tuple(ImageNetInfo(subset).label_names()) if subset else ()

@@ -1,0 +1,155 @@
+"""How an image becomes the input of a model, as data, and the transform that follows from it.
+
+Shape legend: h w pixels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from PIL import Image
+from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
+from timm.data.transforms import CenterCropOrPad, ResizeKeepRatio, str_to_interp_mode
+from torch import Tensor
+from torchvision import transforms
+from torchvision.transforms import functional as F
+
+from vitlab.core.errors import VitlabError, unknown
+
+INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "box", "hamming", "lanczos")
+CROP_MODES = ("center", "squash", "border")
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """Resize, crop at the centre, normalise. Images that already have the input size are only normalised.
+
+    Args:
+        size: (h, w) of the input.
+        mean, std: of the normalisation, by channel, for pixels in [0, 1].
+        crop: fraction of the resized image that the crop keeps; the resize is to floor(size / crop).
+        crop_mode: `center` resizes the shorter side, `squash` both sides, `border` the longer side and pads.
+        interpolation: of the resize, one of `INTERPOLATIONS`.
+        classes: names of the model's outputs in order; empty where they are not known.
+        source: where these values come from, for provenance.
+
+    >>> Preprocessing((224, 224), crop=0.9).resize
+    (248, 248)
+    """
+
+    size: tuple[int, int]
+    mean: tuple[float, ...] = IMAGENET_DEFAULT_MEAN
+    std: tuple[float, ...] = IMAGENET_DEFAULT_STD
+    crop: float = 0.875
+    crop_mode: str = "center"
+    interpolation: str = "bicubic"
+    classes: tuple[str, ...] = ()
+    source: str = "given"
+
+    def __post_init__(self) -> None:
+        """Convert lists to tuples and refuse values that have no meaning."""
+        given = asdict(self)
+        try:
+            size = (self.size, self.size) if isinstance(self.size, int) else tuple(self.size)
+            lists = {"size": size, "mean": tuple(self.mean), "std": tuple(self.std), "classes": tuple(self.classes)}
+            for name, value in lists.items():
+                object.__setattr__(self, name, value)
+            valid = self._valid()
+        except TypeError:
+            valid = False
+        if not valid:
+            shown = {name: value for name, value in given.items() if name not in ("classes", "source")}
+            raise VitlabError(
+                f"invalid preprocessing {shown}; expected size (height, width), mean and std of three numbers each "
+                f"(std above 0), crop in (0, 1], interpolation one of {', '.join(INTERPOLATIONS)}, "
+                f"crop_mode one of {', '.join(CROP_MODES)}"
+            )
+
+    @property
+    def resize(self) -> tuple[int, int]:
+        """(h, w) that an image is resized to before the crop."""
+        height, width = (math.floor(side / self.crop) for side in self.size)
+        return height, width
+
+    def transform(self) -> Callable[[Image.Image], Tensor]:
+        """The transform from an RGB image to its pixels, (3, h, w) uint8, not normalised.
+
+        >>> Preprocessing((4, 6)).transform()(Image.new("RGB", (9, 9), "red"))[:, 0, 0]
+        tensor([255,   0,   0], dtype=torch.uint8)
+        """
+        return _Transform(self)
+
+    def changed(self, given: Mapping[str, Any]) -> Preprocessing:
+        """A copy with the given fields replaced; unknown names are an error."""
+        check_names(given)
+        if not given:
+            return self
+        return replace(self, **{"source": f"{self.source}, changed: {', '.join(given)}", **given})
+
+    def record(self) -> dict[str, Any]:
+        """The description as JSON types, for provenance; class names are left out."""
+        found = {name: value for name, value in asdict(self).items() if name != "classes"}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+
+    def _valid(self) -> bool:
+        whole = all(isinstance(side, int) and side > 0 for side in self.size)
+        channels = len(self.mean) == len(self.std) == 3 and min(self.std) > 0 and all(map(math.isfinite, self.mean))
+        return (
+            len(self.size) == 2
+            and whole
+            and channels
+            and 0 < self.crop <= 1
+            and self.interpolation in INTERPOLATIONS
+            and self.crop_mode in CROP_MODES
+        )
+
+
+def check_names(given: Any) -> None:
+    """Refuse what is not a mapping from the names of `Preprocessing`'s fields."""
+    known = [field.name for field in fields(Preprocessing)]
+    if not isinstance(given, Mapping):
+        raise VitlabError(f"preprocessing={given!r}; expected a Preprocessing or a dict with any of {', '.join(known)}")
+    for key in given:
+        if key not in known:
+            raise unknown("preprocessing setting", key, known)
+
+
+def crop_for(size: int, resize: int) -> float:
+    """The crop by which `resize` is floor(size / crop): size / resize, corrected for rounding.
+
+    >>> crop_for(224, 256), int(224 / crop_for(224, 232))
+    (0.875, 232)
+    """
+    crop = size / resize
+    while math.floor(size / crop) < resize:
+        crop = math.nextafter(crop, 0.0)
+    return crop
+
+
+class _Transform:
+    """A transform that can be sent to worker processes."""
+
+    def __init__(self, how: Preprocessing) -> None:
+        self.size = how.size
+        mode = str_to_interp_mode(how.interpolation)
+        resize: Any
+        crop: Any = transforms.CenterCrop(how.size)
+        if how.crop_mode == "squash":
+            resize = transforms.Resize(how.resize, mode)
+        elif how.crop_mode == "border":
+            resize = ResizeKeepRatio(how.resize, longest=1.0, interpolation=how.interpolation)
+            crop = CenterCropOrPad(how.size, fill=[round(255 * value) for value in how.mean])
+        elif how.resize[0] == how.resize[1]:
+            resize = transforms.Resize(how.resize[0], mode)
+        else:  # the resized image must cover a frame that is not square, or the crop would add black borders
+            resize = ResizeKeepRatio(how.resize, interpolation=how.interpolation)
+        self.steps = transforms.Compose([resize, crop])
+
+    def __call__(self, image: Image.Image) -> Tensor:
+        if image.size != (self.size[1], self.size[0]):
+            image = self.steps(image)
+        pixels: Tensor = F.pil_to_tensor(image)
+        return pixels

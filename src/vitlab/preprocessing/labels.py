@@ -1,0 +1,180 @@
+"""Which output of a model each class of a data set is, by name.
+
+Labels of a data set count its classes; outputs of a model count the classes that it was trained on. Both are the same
+only where nobody reordered, renamed or left out a class, so names decide, WordNet ids and their words included.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from timm.data import ImageNetInfo
+
+from vitlab.core.errors import VitlabError
+
+
+@dataclass(frozen=True)
+class LabelMatch:
+    """The outputs that the classes of a data set stand for.
+
+    Args:
+        outputs: for each class of the data, the index of the model's output; empty where there is no match.
+        of: how many outputs the model has.
+        how: how they were found, for provenance.
+        why_not: why there is no match, with what to do; empty where there is one.
+    """
+
+    outputs: tuple[int, ...]
+    of: int
+    how: str = ""
+    why_not: str = ""
+
+
+def match_labels(
+    classes: Sequence[str],
+    outputs: int,
+    names: Sequence[str] = (),
+    given: Mapping[str, Any] | Sequence[str] | None = None,
+) -> LabelMatch:
+    """Match the classes of a data set with the outputs of a model.
+
+    Args:
+        classes: names of the data's classes, in the order of its labels; empty for images without labels.
+        outputs: how many outputs the model has.
+        names: names of the outputs, where they are known.
+        given: by the user: a mapping from the data's class names to outputs (index or name), or the names of the
+            outputs in order.
+
+    >>> match_labels(("dog", "cat"), 3, ("bird", "cat", "dog"))
+    LabelMatch(outputs=(2, 1), of=3, how='by name, 2 of 3 outputs', why_not='')
+    >>> match_labels(("tabby", "n01440764"), 1000, tuple(ImageNetInfo("imagenet-1k").label_names())).outputs
+    (281, 0)
+    """
+    if not classes:
+        return LabelMatch((), outputs, why_not="the images have no labels: they do not lie in one folder per class")
+    if isinstance(given, Mapping):
+        found = _from_mapping(classes, outputs, names, given)
+        return LabelMatch(found, outputs, f"given, {len(classes)} of {outputs} outputs")
+    if given is not None:
+        names = tuple(given)
+        if len(names) != outputs:
+            raise VitlabError(f"{len(names)} names of outputs were given, but the model has {outputs} outputs")
+    if names and len(names) == outputs:
+        return _by_name(classes, names)
+    if len(classes) == outputs:
+        return LabelMatch(tuple(range(outputs)), outputs, "by position: the model does not name its outputs")
+    return LabelMatch(
+        (),
+        outputs,
+        why_not=f"the data has {len(classes)} classes and the model {outputs} outputs without names; {_HOW_TO_GIVE}",
+    )
+
+
+def read_classes(path: str | Path) -> Mapping[str, Any] | tuple[str, ...]:
+    """Read class names: JSON (an object from data classes to outputs, or a list of outputs), or one name per line."""
+    path = Path(path).expanduser()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise VitlabError(f"cannot read the class names in {path} ({error})") from error
+    if path.suffix.lower() != ".json":
+        return tuple(line.strip() for line in text.splitlines() if line.strip())
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise VitlabError(f"{path} is not valid JSON ({error})") from error
+    if isinstance(found, dict):
+        return found
+    if isinstance(found, list) and all(isinstance(name, str) for name in found):
+        return tuple(found)
+    raise VitlabError(f"{path} holds {type(found).__name__}; expected a JSON object or a list of names")
+
+
+_HOW_TO_GIVE = (
+    "give --classes FILE (Python: classes=) with the names of the model's outputs, one per line, or JSON from the "
+    "data's class names to outputs"
+)
+
+
+def _from_mapping(
+    classes: Sequence[str], outputs: int, names: Sequence[str], given: Mapping[str, Any]
+) -> tuple[int, ...]:
+    position = {name: index for index, name in enumerate(names)}
+    found = []
+    for name in classes:
+        if name not in given:
+            raise VitlabError(f"the given classes do not say which output {name!r} is")
+        output = given[name]
+        index = position.get(output) if isinstance(output, str) else output
+        if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < outputs:
+            raise VitlabError(f"class {name!r} is given as output {output!r}; the model has outputs 0 to {outputs - 1}")
+        found.append(index)
+    return tuple(found)
+
+
+def _by_name(classes: Sequence[str], names: Sequence[str]) -> LabelMatch:
+    """Each class by its exact name, else by its full description, else by the first word of that."""
+    if tuple(classes) == tuple(names):
+        return LabelMatch(tuple(range(len(names))), len(names), f"by name, {len(classes)} of {len(names)} outputs")
+    found: list[int | None] = [None] * len(classes)
+    for key in (_plain, _description, _first):
+        index = _unique(names, key)
+        for i, name in enumerate(classes):
+            if found[i] is None:
+                found[i] = index.get(key(name))
+    if all(output is None for output in found) and all(_is_number(name, len(names)) for name in classes):
+        return LabelMatch(tuple(map(int, classes)), len(names), "by number: the class names are numbers of outputs")
+    missing = [name for name, output in zip(classes, found, strict=True) if output is None]
+    if missing:
+        shown = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+        return LabelMatch(
+            (),
+            len(names),
+            why_not=f"{len(missing)} of the data's {len(classes)} classes ({shown}) are not among the names of the "
+            f"model's {len(names)} outputs ({names[0]}, …); {_HOW_TO_GIVE}",
+        )
+    outputs = tuple(output for output in found if output is not None)
+    if len(set(outputs)) < len(outputs):
+        twice = next(name for name, output in zip(classes, outputs, strict=True) if outputs.count(output) > 1)
+        why = f"two of the data's classes match the same output as {twice!r}; {_HOW_TO_GIVE}"
+        return LabelMatch((), len(names), why_not=why)
+    return LabelMatch(outputs, len(names), f"by name, {len(classes)} of {len(names)} outputs")
+
+
+def _unique(names: Sequence[str], key: Callable[[str], str]) -> dict[str, int]:
+    """Output by key, keys of several outputs left out."""
+    found: dict[str, int] = {}
+    several = set()
+    for index, name in enumerate(names):
+        if key(name) in found:
+            several.add(key(name))
+        found[key(name)] = index
+    return {name: index for name, index in found.items() if name not in several}
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.replace("_", " ").lower().split())
+
+
+def _description(name: str) -> str:
+    return _plain(_descriptions().get(name, name))
+
+
+def _first(name: str) -> str:
+    return _description(name).partition(",")[0]
+
+
+def _is_number(name: str, outputs: int) -> bool:
+    return name.isascii() and name.isdecimal() and int(name) < outputs
+
+
+@cache
+def _descriptions() -> dict[str, str]:
+    """The words of each WordNet id of ImageNet-1K."""
+    info = ImageNetInfo("imagenet-1k")
+    return {name: info.label_name_to_description(name) for name in info.label_names()}

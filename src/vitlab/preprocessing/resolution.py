@@ -1,0 +1,59 @@
+"""The preprocessing of one model: what the caller gives, else what the model declares, else an assumption."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from vitlab.adapters import built_size
+from vitlab.adapters.wrappers import unwrap
+from vitlab.preprocessing.declaration import declared
+from vitlab.preprocessing.description import Preprocessing
+
+Given = Preprocessing | Mapping[str, Any] | None
+
+
+def preprocessing_of(
+    model: nn.Module, given: Given = None, *, assume: Mapping[str, Any] | None = None
+) -> Preprocessing:
+    """How images are prepared for a model.
+
+    Args:
+        model: any model. Its input size is the one that it was built for, not the one of its pretrained weights.
+        given: a `Preprocessing`, which is returned as it is, or some of its fields, which replace the model's own.
+        assume: fields to use where the model declares nothing (for example the mean and std of the data); this is a
+            warning, and `source` says "assumed". Without it, ImageNet's mean and std are assumed.
+    """
+    if isinstance(given, Preprocessing):
+        return given
+    model, given = unwrap(model), dict(given or {})
+    known = declared(model)
+    if known is None and not {"mean", "std"} <= given.keys():
+        known = {**(assume or {}), "source": "assumed"}
+        about = ", ".join(f"{name}={value}" for name, value in (assume or {}).items() if name in ("mean", "std"))
+        warnings.warn(
+            f"{type(model).__name__} does not declare its preprocessing; assuming {about or 'ImageNet mean and std'}, "
+            "crop 0.875, bicubic. Give preprocessing= to be sure",
+            stacklevel=2,
+        )
+    known = dict(known or {})
+    size = built_size(model) or known.get("size") or (224, 224)
+    return Preprocessing(**{"source": "given", **known, "size": size}).changed(given)
+
+
+def input_size(model: nn.Module, given: Given = None) -> tuple[int, int]:
+    """(h, w) of a model's input: given, else what it was built for, else what it declares, else 224."""
+    if isinstance(given, Preprocessing):
+        return given.size
+    model = unwrap(model)
+    size = (given or {}).get("size") or built_size(model) or (declared(model) or {}).get("size") or (224, 224)
+    return (size, size) if isinstance(size, int) else (int(size[-2]), int(size[-1]))
+
+
+def normalisation_of(model: nn.Module) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Mean and std that a model declares, or None."""
+    known = declared(model) or {}
+    return (tuple(known["mean"]), tuple(known["std"])) if known.get("mean") and known.get("std") else None
