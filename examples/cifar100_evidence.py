@@ -67,7 +67,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=1, help="processes that share the device")
     parser.add_argument("--mps", action="store_true", help="let them run at the same time (NVIDIA MPS), if possible")
     parser.add_argument("--seconds", type=float, help="begin no run that would not end within this time")
-    parser.add_argument("--tar", type=Path, help="pack all results into this .tar.gz, once a minute and at the end")
+    parser.add_argument("--tar", type=Path, help="pack all results into this .tar.gz, after each of them")
     parser.add_argument("--data", default="cifar100")
     parser.add_argument("--device", help="cpu or cuda; by default CUDA where there is one")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "vitlab-compiled")

@@ -102,8 +102,8 @@ _PLACES = (
 )
 _GRID = (
     PLAIN,
-    *(Arm(f"lambda_{text}", "", {**ADL, "objective.diversification": float(text)}) for text in ("0.01", "0.1", "1", "10")),
-    *(Arm(f"tau_{text}", "", {**ADL, "objective.tau": float(text)}) for text in ("1", "3", "5")),
+    *(Arm(f"lambda_{weight:g}", "", {**ADL, "objective.diversification": weight}) for weight in (0.01, 0.1, 1.0, 10.0)),
+    *(Arm(f"tau_{tau:g}", "", {**ADL, "objective.tau": tau}) for tau in (1.0, 3.0, 5.0)),
 )
 
 CONDITIONS: tuple[Condition, ...] = (

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 __all__ = ["shared_device"]
 
@@ -42,9 +42,7 @@ def _started() -> bool:
 
 
 def _quit() -> None:
-    try:
+    with suppress(OSError, subprocess.SubprocessError):
         subprocess.run(["nvidia-cuda-mps-control"], input=b"quit\n", timeout=20, capture_output=True, check=False)
-    except (OSError, subprocess.SubprocessError):
-        pass
     for name in ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"):
         os.environ.pop(name, None)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from evidence.conditions import Job, recipe_of
 from evidence.measuring import Extent, measure_network, plain
 from vitlab import zoo
+from vitlab.adapters.wrappers import guard_hooks
 from vitlab.core.batches import Batches
 from vitlab.core.provenance import provenance
 from vitlab.core.recipe import Objective, Recipe
@@ -61,6 +62,7 @@ class Trainer:
 
     def __post_init__(self) -> None:
         """Join the device and read the data."""
+        guard_hooks()  # the first instrument would do it, and throw away what is compiled until then
         torch._dynamo.config.recompile_limit = 256  # beyond the limit torch runs a variant without compiling it
         torch._dynamo.config.accumulated_recompile_limit = 1024
         self.world: World = join(self.device)
@@ -77,7 +79,8 @@ class Trainer:
         if self.extent is not None:
             copy = zoo.load(recipe.model, seed=0).to(self.world.device).eval()
             copy.load_state_dict(model.state_dict())
-            found = measure_network(copy, _evaluation(feed, data), self.extent, lambda n, t: self.failed(f"{job.name} {n}", t))
+            images = _evaluation(feed, data)
+            found = measure_network(copy, images, self.extent, lambda n, text: self.failed(f"{job.name} {n}", text))
         rates = [row["images_per_second"] for row in rows]
         gc.collect()  # the captured graph of this run holds memory of the device
         return {
@@ -123,7 +126,7 @@ class Trainer:
 
 
 def _loss(objective: Objective, tape: Any) -> Loss:
-    """The objective; maps are forgotten before it returns, so that the compiled step neither returns nor expects any."""
+    """The objective; recorded maps are forgotten before it returns, so that they are no output of the compiled step."""
     value = make_loss(objective, None, tape)
     if tape is None:
         return value

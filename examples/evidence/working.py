@@ -68,19 +68,19 @@ def work_off(
         setup: what the workers need to know.
         workers: processes that share the device.
         seconds: no run is begun that is not expected to end within this time.
-        tar: a file that all results are packed into, once a minute and at the end.
+        tar: a file that all results are packed into, after each of them.
     """
     queue = _Queue(list(jobs), setup, time.monotonic() + seconds if seconds else float("inf"), workers)
     signal.signal(signal.SIGTERM, _interrupt)
-    packed = time.monotonic()
+    packed = 0
     try:
         for _ in range(min(workers, len(jobs))):
             queue.start()
         while queue.workers:
             queue.attend()
-            if tar is not None and time.monotonic() - packed > 60:
+            if tar is not None and queue.finished > packed:
                 pack(setup.out, tar)
-                packed = time.monotonic()
+                packed = queue.finished
     except KeyboardInterrupt:
         print("interrupted: unfinished runs are dropped, finished ones are kept", flush=True)
     finally:
