@@ -10,7 +10,7 @@ from evidence.conditions import Job
 __all__ = ["Durations", "next_job"]
 
 _COMPILATION = 60.0  # seconds that the first run of a variant takes longer
-_AHEAD = 3  # a worker stays with a variant that it has compiled until it is so many seeds ahead of another
+_AHEAD = 5  # a worker stays with a variant that it has compiled until it is so many seeds ahead of another
 
 
 @dataclass

@@ -42,7 +42,8 @@ class Trainer:
     """Trains and measures the networks of a process.
 
     Model and loss of a variant are kept, and new weights are written into the same tensors: torch then reuses the
-    compiled step. Networks are measured as copies, so that no instrument touches a compiled model.
+    compiled step. Networks are measured as copies, so that no instrument touches a compiled model. Attention is
+    recorded for one variant at a time, since a recorder acts on all that runs: the next variant closes it.
 
     Args:
         data: a data expression.
@@ -58,7 +59,7 @@ class Trainer:
     failed: Callable[[str, str], None]
     device: str | None = None
     _variants: dict[Variant, tuple[nn.Module, Loss, Any]] = field(default_factory=dict)
-    _open: ExitStack = field(default_factory=ExitStack)
+    _recorder: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
         """Join the device and read the data."""
@@ -115,12 +116,15 @@ class Trainer:
 
     def _variant(self, recipe: Recipe) -> tuple[nn.Module, Loss, Any]:
         key = (recipe.model, recipe.objective)
+        for other in [other for other, (_, _, tape) in self._variants.items() if tape is not None and other != key]:
+            del self._variants[other]
+            self._recorder.close()
         if key not in self._variants:
             model = zoo.load(recipe.model, seed=0).to(self.world.device)
             tape = None
             if recipe.objective.diversification:
                 size = recipe.image_size
-                tape = self._open.enter_context(record(model, "attention", gradients=True, input_size=size))
+                tape = self._recorder.enter_context(record(model, "attention", gradients=True, input_size=size))
             self._variants[key] = model, _loss(recipe.objective, tape), tape
         return self._variants[key]
 
