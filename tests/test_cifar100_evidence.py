@@ -101,6 +101,7 @@ def test_estimates_follow_what_runs_took() -> None:
     assert durations.estimate(job, 100, compiled=True) == pytest.approx(1.1 * 55) and unknown > 100
 
 
+@pytest.mark.slow
 def test_a_variant_is_compiled_once_for_all_seeds_also_with_recorded_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measurements in between, other schedules, and other variants do not make the step compile again."""
     counter = CompileCounter()
