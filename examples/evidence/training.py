@@ -1,0 +1,168 @@
+"""Train one network after the other in one process, with one compilation for each variant."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from evidence.conditions import Job, recipe_of
+from evidence.measuring import Extent, measure_network, plain
+from vitlab import zoo
+from vitlab.adapters.wrappers import guard_hooks
+from vitlab.core.batches import Batches
+from vitlab.core.provenance import provenance
+from vitlab.core.recipe import Objective, Recipe
+from vitlab.core.store import Run
+from vitlab.data.catalogue import open_data
+from vitlab.data.images import DataSet, ImageArray
+from vitlab.recording import record
+from vitlab.tasks.classification import Accuracy, batches, make_loss
+from vitlab.training.distributed import World, join
+from vitlab.training.loop import train
+
+__all__ = ["Trainer"]
+
+Loss = Callable[[nn.Module, tuple[Tensor, ...]], Tensor]
+Variant = tuple[str, Objective]
+
+
+@dataclass
+class Trainer:
+    """Trains and measures the networks of a process.
+
+    Model and loss of a variant are kept, and new weights are written into the same tensors: torch then reuses the
+    compiled step. Networks are measured as copies, so that no instrument touches a compiled model. Attention is
+    recorded for one variant at a time, since a recorder acts on all that runs: the next variant closes it.
+
+    Args:
+        data: a data expression.
+        settings: changes to every recipe, `key=value`.
+        extent: how much is measured; None for nothing.
+        failed: called with a name and a traceback where a measurement fails.
+        device: `cpu` or `cuda`; by default CUDA where there is one.
+    """
+
+    data: str
+    settings: Sequence[str]
+    extent: Extent | None
+    failed: Callable[[str, str], None]
+    device: str | None = None
+    _variants: dict[Variant, tuple[nn.Module, Loss, Any]] = field(default_factory=dict)
+    _recorder: ExitStack = field(default_factory=ExitStack)
+
+    def __post_init__(self) -> None:
+        """Join the device and read the data."""
+        guard_hooks()  # the first instrument would do it, and throw away what is compiled until then
+        torch._dynamo.config.recompile_limit = 256  # beyond the limit torch runs a variant without compiling it
+        torch._dynamo.config.accumulated_recompile_limit = 1024
+        self.world: World = join(self.device)
+        self._whole = open_data(self.data, image_size=32)
+
+    def run(self, job: Job) -> dict[str, Any]:
+        """Train and measure one network; returns everything that is known about it."""
+        recipe = recipe_of(job, self.settings)
+        data = _held_out(self._whole, job.condition.holdout)
+        began = time.monotonic()
+        rows, model, feed = self._train(recipe, data)
+        trained = time.monotonic()
+        found: dict[str, Any] = {}
+        if self.extent is not None:
+            copy = zoo.load(recipe.model, seed=0).to(self.world.device).eval()
+            copy.load_state_dict(model.state_dict())
+            images = _evaluation(feed, data)
+            found = measure_network(copy, images, self.extent, lambda n, text: self.failed(f"{job.name} {n}", text))
+        rates = [row["images_per_second"] for row in rows]
+        gc.collect()  # the captured graph of this run holds memory of the device
+        return {
+            "condition": job.condition.name,
+            "arm": job.arm.name,
+            "seed": job.seed,
+            "holdout": job.condition.holdout,
+            "recipe": repr(recipe),
+            "epochs": recipe.epochs,
+            "metrics": plain([row for row in rows if "top1" in row or row["epoch"] > recipe.epochs - 5]),
+            "train_loss": plain([row["train_loss"] for row in rows]),
+            "top1": plain(rows[-1]["top1"]),
+            "top5": plain(rows[-1]["top5"]),
+            "nll": plain(rows[-1]["loss"]),
+            "measured": found,
+            "images_per_second": round(statistics.median(rates[1:] or rates)),
+            "seconds": {"training": round(trained - began, 2), "measuring": round(time.monotonic() - trained, 2)},
+            "provenance": provenance(device=_chip(self.world), data=data.test.fingerprint),
+        }
+
+    def _train(self, recipe: Recipe, data: DataSet) -> tuple[list[dict[str, Any]], nn.Module, Any]:
+        model, loss, tape = self._variant(recipe)
+        model.load_state_dict(zoo.load(recipe.model, seed=recipe.seed).state_dict())
+        feed = batches(recipe, data, self.world)
+        folder = Path(tempfile.mkdtemp(prefix="evidence-"))
+        try:
+            run = Run(folder)
+            train(recipe, model, feed, loss, Accuracy(data, feed, self.world, recipe, tape), run, world=self.world)
+            return [row for row in run.metrics() if "images_per_second" in row], model, feed
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _variant(self, recipe: Recipe) -> tuple[nn.Module, Loss, Any]:
+        key = (recipe.model, recipe.objective)
+        for other in [other for other, (_, _, tape) in self._variants.items() if tape is not None and other != key]:
+            del self._variants[other]
+            self._recorder.close()
+        if key not in self._variants:
+            model = zoo.load(recipe.model, seed=0).to(self.world.device)
+            tape = None
+            if recipe.objective.diversification:
+                size = recipe.image_size
+                tape = self._recorder.enter_context(record(model, "attention", gradients=True, input_size=size))
+            self._variants[key] = model, _loss(recipe.objective, tape), tape
+        return self._variants[key]
+
+
+def _loss(objective: Objective, tape: Any) -> Loss:
+    """The objective; recorded maps are forgotten before it returns, so that they are no output of the compiled step."""
+    value = make_loss(objective, None, tape)
+    if tape is None:
+        return value
+
+    def loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
+        found = value(model, batch)
+        tape.clear()
+        return found
+
+    return loss
+
+
+def _held_out(data: DataSet, count: int) -> DataSet:
+    """Without the last so many training images, which take the place of the test images."""
+    images = data.to_train_on()
+    if not count:
+        return data
+    count = min(count, len(images) // 2)
+    kept = len(images) - count
+    return replace(data, train=images.subset(range(kept)), test=images.subset(range(kept, len(images))))
+
+
+def _evaluation(feed: Any, data: DataSet) -> Batches:
+    """The test images on the device, normalised, in float32."""
+    test = data.test
+    assert isinstance(test, ImageArray)
+    device = feed.images.device
+    shown = replace(
+        feed, images=test.images.to(device), labels=test.labels.to(device), dtype=torch.float32, compiled=False
+    )
+    return Batches(list(shown.evaluation(1000)), data.mean, data.std, data.classes, test.fingerprint)
+
+
+def _chip(world: World) -> str:
+    return torch.cuda.get_device_name(world.device) if world.device.type == "cuda" else "cpu"

@@ -1,0 +1,225 @@
+"""The job queue: processes that train on one device, and the one that hands out the runs.
+
+Every finished run is one file, written whole. An exception ends its run only; it is written to `errors.txt`.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import tarfile
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from evidence.conditions import Job, recipe_of
+from evidence.measuring import Extent
+from evidence.scheduling import Durations, next_job, variant
+from vitlab.core.store import write_atomically
+
+__all__ = ["Setup", "work_off"]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What every worker needs to know.
+
+    Args:
+        out: the folder for results.
+        data: a data expression.
+        settings: changes to every recipe, `key=value`.
+        extent: how much is measured; None for nothing.
+        device: `cpu` or `cuda`; by default CUDA where there is one.
+    """
+
+    out: Path
+    data: str
+    settings: tuple[str, ...] = ()
+    extent: Extent | None = None
+    device: str | None = None
+
+
+@dataclass
+class _Worker:
+    """A process, the pipe to it, what it is doing, and what it has compiled."""
+
+    process: BaseProcess
+    pipe: Connection
+    job: Job | None = None
+    compiled: set[tuple[object, ...]] = field(default_factory=set)
+
+
+def work_off(
+    jobs: Sequence[Job], setup: Setup, *, workers: int, seconds: float | None = None, tar: Path | None = None
+) -> int:
+    """Do the runs, and return how many were finished.
+
+    Args:
+        jobs: in order of priority.
+        setup: what the workers need to know.
+        workers: processes that share the device.
+        seconds: no run is begun that is not expected to end within this time.
+        tar: a file that all results are packed into, after each of them.
+    """
+    queue = _Queue(list(jobs), setup, time.monotonic() + seconds if seconds else float("inf"), workers)
+    signal.signal(signal.SIGTERM, _interrupt)
+    packed = 0
+    try:
+        for _ in range(min(workers, len(jobs))):
+            queue.start()
+        while queue.workers:
+            queue.attend()
+            if tar is not None and queue.finished > packed:
+                pack(setup.out, tar)
+                packed = queue.finished
+    except KeyboardInterrupt:
+        print("interrupted: unfinished runs are dropped, finished ones are kept", flush=True)
+    finally:
+        queue.stop()
+        if tar is not None:
+            pack(setup.out, tar)
+    return queue.finished
+
+
+def pack(folder: Path, tar: Path) -> None:
+    """Put the files of a folder into one compressed tar file, which is there whole or not at all."""
+    with write_atomically(tar) as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
+        for path in sorted([*folder.glob("*.json"), *folder.glob("*.txt")]):
+            archive.add(path, path.name)
+
+
+class _Queue:
+    """Hands out runs and keeps the time."""
+
+    def __init__(self, pending: list[Job], setup: Setup, end: float, workers: int) -> None:
+        self.pending, self.setup, self.end = pending, setup, end
+        self.workers: list[_Worker] = []
+        self.durations = Durations(per_epoch=1.0 * workers)
+        self.finished = 0
+
+    def start(self) -> None:
+        """Start a worker process; it asks for a run when it is ready."""
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs, self.setup), daemon=False)
+        process.start()
+        theirs.close()
+        self.workers.append(_Worker(process, ours))
+
+    def attend(self) -> None:
+        """Answer the workers that have something to say, or wait for a second."""
+        for pipe in wait([worker.pipe for worker in self.workers], timeout=1.0):
+            worker = next(each for each in self.workers if each.pipe is pipe)
+            try:
+                self._hear(worker, worker.pipe.recv())
+            except (EOFError, ConnectionError):
+                self._lost(worker)
+
+    def stop(self) -> None:
+        """End all workers."""
+        for worker in self.workers:
+            worker.process.terminate()
+        for worker in self.workers:
+            worker.process.join(10)
+            if worker.process.is_alive():
+                worker.process.kill()
+        self.workers = []
+
+    def _hear(self, worker: _Worker, told: dict[str, Any]) -> None:
+        if worker.job is not None:
+            self._done(worker, worker.job, told)
+        worker.job = self._choose(worker)
+        worker.pipe.send(worker.job)
+        if worker.job is not None:
+            self.pending.remove(worker.job)
+        else:
+            self.workers.remove(worker)
+            worker.process.join()
+
+    def _done(self, worker: _Worker, job: Job, told: dict[str, Any]) -> None:
+        if not told:  # it failed; errors.txt says why
+            print(f"{job.name}: failed", flush=True)
+            return
+        compiled = variant(job) in worker.compiled
+        worker.compiled.add(variant(job))
+        self.durations.learn(job, told["epochs"], told["training"], told["measuring"], compiled)
+        self.finished += 1
+        left = "" if self.end == float("inf") else f", {self.end - time.monotonic():.0f} s left"
+        print(
+            f"{job.name}: top-1 {told['top1']:.2f}, {told['images_per_second']:,} images/s, trained in"
+            f" {told['training']:.1f} s, measured in {told['measuring']:.1f} s, {len(self.pending)} to go{left}",
+            flush=True,
+        )
+
+    def _choose(self, worker: _Worker) -> Job | None:
+        """The next run that fits into the time that is left."""
+        fitting = [job for job in self.pending if self._fits(job, worker)]
+        return next_job(fitting, worker.compiled)
+
+    def _fits(self, job: Job, worker: _Worker) -> bool:
+        epochs = recipe_of(job, self.setup.settings).epochs
+        expected = self.durations.estimate(job, epochs, variant(job) in worker.compiled)
+        return time.monotonic() + expected < self.end
+
+    def _lost(self, worker: _Worker) -> None:
+        """A worker ended by itself: note it, and start another one."""
+        self.workers.remove(worker)
+        worker.process.join()
+        doing = worker.job.name if worker.job else "nothing"
+        note_error(self.setup.out, doing, f"the process ended with exit code {worker.process.exitcode}\n")
+        if worker.job is not None and self.pending:
+            self.start()
+
+
+def note_error(out: Path, name: str, text: str) -> None:
+    """Add to `errors.txt`, and print."""
+    with (out / "errors.txt").open("a", encoding="utf-8") as file:
+        file.write(f"== {name}\n{text}\n")
+    print(f"error in {name}: {text.strip().splitlines()[-1]}", file=sys.stderr, flush=True)
+
+
+def _serve(pipe: Connection, setup: Setup) -> None:
+    """A worker process: ask for a run, do it, write its file, tell how long it took, until there are no more."""
+    from evidence.training import Trainer
+
+    def failed(name: str, text: str) -> None:
+        note_error(setup.out, name, text)
+
+    trainer = Trainer(setup.data, setup.settings, setup.extent, failed, setup.device)
+    told: dict[str, Any] = {}
+    while True:
+        pipe.send(told)
+        job = pipe.recv()
+        if job is None:
+            return
+        try:
+            found = trainer.run(job)
+            with write_atomically(setup.out / f"{job.name}.json") as file:
+                file.write(json.dumps(found, ensure_ascii=False).encode())
+            told = {**found["seconds"], **{key: found[key] for key in ("epochs", "top1", "images_per_second")}}
+        except KeyboardInterrupt:
+            return
+        except Exception:  # one run that fails does not stop the others
+            failed(job.name, traceback.format_exc())
+            told = {}
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def process_environment(cache: Path) -> None:
+    """Let all workers share one cache of compiled kernels."""
+    with suppress(OSError):
+        cache.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache))
+    os.environ.setdefault("TRITON_CACHE_DIR", str(cache / "triton"))
