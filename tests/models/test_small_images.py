@@ -39,6 +39,7 @@ PUBLISHED = {
     "vit_tiny_cifar": 5_403_172,
     "vit_small_cifar": 21_423_076,
     "pit_tiny_cifar": 4_582_436,
+    "swin_tiny_cifar": 27_562_126,
     "mixer_tiny_cifar": 4_769_636,
 }
 

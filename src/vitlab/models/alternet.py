@@ -52,11 +52,11 @@ from vitlab.models.preact_resnet import (
 )
 
 PAPER = {
-    "alternet18": {"params_m": None, "macs_g": None, "exact_params": None},
-    "alternet34": {"params_m": None, "macs_g": None, "exact_params": None},
+    "alternet18": {"params_m": None, "macs_g": None, "exact_params": 9_968_803},
+    "alternet34": {"params_m": None, "macs_g": None, "exact_params": 22_833_054},
     "alternet50": {"params_m": None, "macs_g": None, "exact_params": 35_915_038},
-    "alternet101": {"params_m": None, "macs_g": None, "exact_params": None},
-    "alternet18_cifar": {"params_m": None, "macs_g": None, "exact_params": None},
+    "alternet101": {"params_m": None, "macs_g": None, "exact_params": 54_907_166},
+    "alternet18_cifar": {"params_m": None, "macs_g": None, "exact_params": 9_499_063},
     "alternet34_cifar": {"params_m": None, "macs_g": None, "exact_params": None},
     "alternet50_cifar": {"params_m": None, "macs_g": None, "exact_params": 33_012_840},
     "alternet50_cifar_released": {"params_m": None, "macs_g": None, "exact_params": 34_062_538},

@@ -29,12 +29,12 @@ from torch import nn
 __all__: list[str] = []
 
 PAPER = {
-    "vit_tiny_cifar": {"params_m": None, "macs_g": None, "exact_params": 5403172},
-    "vit_small_cifar": {"params_m": None, "macs_g": None, "exact_params": 21423076},
-    "pit_tiny_cifar": {"params_m": None, "macs_g": None, "exact_params": 4582436},
-    "swin_tiny_cifar": {"params_m": None, "macs_g": None, "exact_params": None},
+    "vit_tiny_cifar": {"params_m": None, "macs_g": None, "exact_params": 5_403_172},
+    "vit_small_cifar": {"params_m": None, "macs_g": None, "exact_params": 21_423_076},
+    "pit_tiny_cifar": {"params_m": None, "macs_g": None, "exact_params": 4_582_436},
+    "swin_tiny_cifar": {"params_m": None, "macs_g": None, "exact_params": 27_562_126},
     "twins_small_cifar": {"params_m": None, "macs_g": None, "exact_params": None},
-    "mixer_tiny_cifar": {"params_m": None, "macs_g": None, "exact_params": 4769636},
+    "mixer_tiny_cifar": {"params_m": None, "macs_g": None, "exact_params": 4_769_636},
 }
 
 _FIRST = {
