@@ -98,7 +98,11 @@ def test_fan_as_it_was_released():
     fan = recipe("robust_token_attention")
     assert (fan.optimizer.warmup_epochs, fan.optimizer.warmup_lr, fan.optimizer.min_lr) == (10, 1e-6, 1e-6)
     assert (fan.augment.erasing, fan.augment.mixup, fan.augment.cutmix, fan.augment.repeats) == (0.3, 0.8, 1.0, 1)
-    assert (drop_path("robust_token_attention"), fan.ema, fan.epochs) == (0.35, 0.99996, 300)  # EMA: FAN's own is 0.99992
+    assert (drop_path("robust_token_attention"), fan.ema, fan.epochs) == (
+        0.35,
+        0.99996,
+        300,
+    )  # EMA: FAN's own is 0.99992
     assert (fan.objective.diversification, fan.objective.tau) == (1.0, 2.0)
 
 

@@ -29,7 +29,10 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_run_folder_gives_its_training_curve(tmp_path: Path) -> None:
-    rows = [{"epoch": 1, "train_loss": 3.0, "lr": 0.1}, {"epoch": 2, "train_loss": 2.0, "loss": 2.5, "top1": 40.0, "top5": 70.0}]
+    rows = [
+        {"epoch": 1, "train_loss": 3.0, "lr": 0.1},
+        {"epoch": 2, "train_loss": 2.0, "loss": 2.5, "top1": 40.0, "top5": 70.0},
+    ]
     run(tmp_path / "runs" / "tiny", {"step": 3, "seconds": 1}, *rows)
     (found,) = read([tmp_path / "runs", tmp_path / "runs" / "tiny"])
     assert (found.kind, found.subject, found.axes["epoch"]) == ("training", "tiny", (1, 2))

@@ -9,9 +9,9 @@ The block is that of timm's Twins-PCPVT, which was built on this architecture: s
 differs there (a positional convolution instead of the position embeddings, no class token) is written here.
 
 With the same weights, outputs agree with those of the released class to 2e-6. Parameters (and as the paper prints
-them): Ti 13,229,288 (13.2 M), S 24,485,864 (24.5 M), M 44,208,104 (44.2 M), L 61,369,320 (61.4 M). Position embeddings are interpolated for other image sizes; images must be at least
-32 pixels high and wide. Kept out of weight decay are the position embeddings and the class token, as in timm's ViT: our
-choice.
+them): Ti 13,229,288 (13.2 M), S 24,485,864 (24.5 M), M 44,208,104 (44.2 M), L 61,369,320 (61.4 M). Position embeddings
+are interpolated for other image sizes; images must be at least 32 pixels high and wide. Kept out of weight decay are
+the position embeddings and the class token, as in timm's ViT: our choice.
 
 Shape legend: B batch, N tokens, D channels, h w grid, R reduction.
 """

@@ -186,7 +186,7 @@ def how_vits_work_smoothing(
 
     Args:
         network: `resnet18`, `resnet50`, `resnet101`, `resnext50` or `preact_resnet50`.
-        stages: after which of the four stages: `all`, `:3` (before each subsampling), `3:` (the last), `upper`, `lower`.
+        stages: after which of the four: `all`, `:3` (before each subsampling), `3:` (the last), `upper` or `lower`.
         data, augmentation: as in `how_vits_work_cifar`.
 
     >>> how_vits_work_smoothing("preact_resnet50").model

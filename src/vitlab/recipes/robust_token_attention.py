@@ -4,11 +4,11 @@ Batch 2048, learning rate 2e-3 and 300 epochs for all models (TAPADL, Sec. 4.1);
 Code is public for FAN and RVT only: for DeiT-B and Swin-B everything but batch, rate and epochs is our choice, after
 DeiT's and Swin's own recipes. So is that ADL on DeiT-B takes the class token's row and column as it takes the others.
 
-RVT trains with patch augmentation (`augment.patches`): each 16×16 patch is cropped (85 to 100 % of its area), made noisy
-(deviation 0.01 in normalised units) and mirrored, each with probability 0.1, and clamped to valid pixels. A step takes
-cross entropy and ADL on the clean batch and cross entropy alone on the augmented copy, and adds their gradients. The
-released code does the same in two backward passes, the augmented copy first; only the running statistics of BatchNorm
-depend on that order. FAN has no patch augmentation here: its released option for it does not run with ADL.
+RVT trains with patch augmentation (`augment.patches`): each 16×16 patch is cropped (85 to 100 % of its area), made
+noisy (deviation 0.01 in normalised units) and mirrored, each with probability 0.1, and clamped to valid pixels. A step
+takes cross entropy and ADL on the clean batch and cross entropy alone on the augmented copy, and adds their gradients.
+The released code does the same in two backward passes, the augmented copy first; only the running statistics of
+BatchNorm depend on that order. FAN has no patch augmentation here: its released option for it does not run with ADL.
 """
 
 from __future__ import annotations

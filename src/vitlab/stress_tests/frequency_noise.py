@@ -4,8 +4,8 @@ Noise of all frequencies is cut to a ring around the frequency f and added:
 
     x + F⁻¹( F(δ) · M_f ),   δ ~ N(0, strength²)  or  δ = strength · sign(N(0, 1))
 
-The paper prints no strength. That x are pixels of [0, 1], and a strength of 0.15, are our choice: the released code adds
-the noise to normalised inputs.
+The paper prints no strength. That x are pixels of [0, 1], and a strength of 0.15, are our choice: the released code
+adds the noise to normalised inputs.
 
 Shape legend: B batch, C channels, h w pixels.
 """
@@ -98,7 +98,7 @@ def measure(
         batches: yields (images, targets), in the same order each time: walked once for each condition.
         frequencies: centres of the bands, in units of π.
         strength: of the noise before it is cut, in pixels of [0, 1]; 0.15 and pixel space are our choice (the released
-            code adds noise to normalised inputs, in snippets with 0.007 and 0.7). A ring keeps the share of the energy that is its
+            code adds noise of 0.007, or 0.7, to normalised inputs). A ring keeps the share of the energy that is its
             share of the frequencies, as in the released code: high rings are wider.
         noise: `gaussian` (the paper) or `sign` (its code).
         ring, window, reading: as in `ring_mask`.
