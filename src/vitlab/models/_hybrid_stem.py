@@ -1,7 +1,8 @@
 """The stem of the FAN hybrids: the first two stages of a ConvNeXt, then a strided convolution.
 
 The released model computes the norms after the stem's first one with the unbiased variance, Σ(x − μ)² / (C − 1), where
-LayerNorm divides by C. Outputs differ by up to 5e-3. Both forms have the same parameters.
+LayerNorm divides by C: so does the LayerNorm2d of timm 0.5.4, which it needs, on maps that are not contiguous. Outputs
+differ by up to 5e-3. Both forms have the same parameters.
 
 Shape legend: B batch, N tokens, C channels, h w grid.
 """

@@ -9,7 +9,7 @@ import re
 
 from torch import Tensor
 
-from vitlab.models.published.layout import Layout, Tensors, numbered, rename
+from vitlab.models.published.layout import Layout, Rule, Tensors, numbered, rename
 
 _COMPUTED = re.compile(r"\.(attn_mask|relative_position_index)$")
 
@@ -22,7 +22,7 @@ def convert_pit(tensors: Tensors) -> dict[str, Tensor]:
 def convert_swin(tensors: Tensors) -> dict[str, Tensor]:
     """Released Swin -> timm's `SwinTransformer`; masks and indices are computed there."""
     learned = {key: tensor for key, tensor in tensors.items() if not _COMPUTED.search(key)}
-    rules = [
+    rules: list[Rule] = [
         (r"^layers\.(\d+)\.downsample\.", numbered("layers.", 1, ".downsample.")),
         (r"^head\.(weight|bias)$", r"head.fc.\1"),
     ]
