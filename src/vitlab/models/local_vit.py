@@ -10,9 +10,10 @@ class token passes beside the feed-forward network. So with the class-token head
 no logit and gets no gradient; with `global_pool='avg'` it does.
 
 From the released code: 4 heads in Ti and 8 in S (DeiT has 3 and 6), no second LayerNorm, the class token's way, a
-squeeze-and-excitation with 4 hidden channels. With the released weights' names renamed, outputs agree with those of the
-released classes to 2e-6. From memory: no stochastic depth on the feed-forward branch. The residual sum, inside the
-feed-forward module there, is in the block here (so that `mlp` is the branch alone), and the grid is passed along.
+squeeze-and-excitation with 4 hidden channels. With the same weights, outputs of Ti agree with those of the released
+class to 2e-6; S, with 6 heads, did not, and has not been compared again. From memory: no stochastic depth on the
+feed-forward branch. The residual sum, inside the feed-forward module there, is in the block here (so that `mlp` is the
+branch alone), and the grid is passed along.
 
 Parameters (ours, and as the paper prints them): Ti 5,908,696 (5.9 M), S 22,433,176 (22.4 M).
 
