@@ -111,7 +111,7 @@ def measured(kind: str, model: nn.Module, subject: str, recipe: Recipe, most: in
 def training_curve(subject: str, run: Run, data: str) -> Measurement:
     """The metrics of a run as a Measurement."""
     rows = [row for row in run.metrics() if "top1" in row]
-    values = {key: np.array([row[key] for row in rows]) for key in ("train_loss", "loss", "top1")}
+    values = {key: np.array([row[key] for row in rows]) for key in ("train_loss", "loss", "top1", "top5")}
     axes = {"epoch": tuple(row["epoch"] for row in rows)}
     return Measurement("training", subject, values, dict.fromkeys(values, ("epoch",)), axes, {}, provenance(data=data))
 

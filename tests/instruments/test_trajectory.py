@@ -65,10 +65,30 @@ def test_files_models_and_mappings_agree(tmp_path: Path) -> None:
         assert all(torch.equal(value, old.state_dict()[name]) for name, value in model.state_dict().items())
 
 
+def test_a_run_folder(tmp_path: Path) -> None:
+    points = {0: (5, 1), 2: (3, 3), 10: (1, 2), 12345: (1, 1)}
+    for epoch, point in points.items():
+        write_tensors(tmp_path / "snapshots" / f"epoch-{epoch:04d}.safetensors", plane(*point), {})
+    expected = measure("trajectory", linear(1.0, 1.0), [], snapshots=[plane(*point) for point in points.values()])
+    for folder in (tmp_path, str(tmp_path), tmp_path / "snapshots"):
+        found = measure("trajectory", linear(1.0, 1.0), [], snapshots=folder)
+        np.testing.assert_array_equal(found.values["radius"], expected.values["radius"])
+        assert found.axes["snapshot"] == ("epoch-0000", "epoch-0002", "epoch-0010", "epoch-12345")
+
+
+def test_a_run_folder_without_initial_weights(tmp_path: Path) -> None:
+    with pytest.raises(VitlabError, match="holds no snapshots"):
+        measure("trajectory", linear(1.0, 1.0), [], snapshots=tmp_path)
+    write_tensors(tmp_path / "snapshots" / "epoch-0005.safetensors", plane(3, 3), {})
+    with pytest.raises(VitlabError, match=r"begin with epoch-0005.*epoch-0000"):
+        measure("trajectory", linear(1.0, 1.0), [], snapshots=tmp_path)
+
+
 def test_bad_input(tmp_path: Path) -> None:
     for snapshots, message in (
         ([], "needs snapshots="),
-        ("run/snapshots", "needs snapshots="),
+        (plane(1, 1), "needs snapshots="),
+        ("run/snapshots", "run/snapshots is no folder"),
         ([plane(1, 1)], "the first snapshot equals the model"),
         ([{}], r"of another model: 'weight' is \(1, 2\) here and none there"),
         ([{"weight": torch.ones(1, 3)}], r"\(1, 2\) here and \(1, 3\) there"),

@@ -105,6 +105,15 @@ def test_block_plan_of_figure_11() -> None:
     )
 
 
+def test_the_released_plan_on_cifar_is_registered_too() -> None:
+    model = on_meta("alternet50_cifar_released")
+    assert block_plan(model) == block_plan(on_meta("alternet50"))
+    assert count(model) == 34_062_538 and {
+        m.window_size for m in model.modules() if isinstance(m, WindowAttention)
+    } == {4}
+    assert model(torch.zeros(1, 3, 32, 32, device="meta")).shape == (1, 100)
+
+
 def test_block_plan_of_figure_d5() -> None:
     plan = block_plan(on_meta("alternet50"))
     assert plan == (

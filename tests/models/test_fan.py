@@ -7,11 +7,15 @@ import math
 import pytest
 import timm
 import torch
+from timm.models._features import FeatureGetterNet
 from torch import Tensor, nn
 
 import vitlab
+from cases import redraw
 from cases.model_promises import compiles_and_exports, images, multiply_accumulates, parameters, round_trips, trains
+from vitlab.core.recipe import Optimizer
 from vitlab.models import fan
+from vitlab.training.optimizer import make_optimizer
 
 TINY = {"embed_dim": 16, "depth": 2, "num_heads": 2, "mlp_ratio": 2, "num_classes": 7}
 KINDS = {
@@ -110,15 +114,60 @@ def test_drop_path_is_constant_and_the_stem_has_none() -> None:
     assert rates == [0.3] * 4
 
 
-def test_temperatures_and_class_token_do_not_decay() -> None:
+def test_temperatures_decay_and_the_class_token_does_not() -> None:
     model = tiny("vit")
-    assert model.no_weight_decay() == {"cls_token", "blocks.0.mlp.temperature", "blocks.1.mlp.temperature"}
-    assert model.no_weight_decay() <= {name for name, _ in model.named_parameters()}
+    optimizer = make_optimizer(model, Optimizer(weight_decay=0.05), torch.device("cpu"))
+    decay = {id(weight): group["weight_decay"] for group in optimizer.param_groups for weight in group["params"]}
+    assert decay[id(model.cls_token)] == 0
+    assert {decay[id(block.mlp.temperature)] for block in model.blocks} == {0.05}
 
 
-def test_the_large_ones_begin_with_small_logits() -> None:
-    plain, scaled = tiny("vit"), tiny("vit", head_scale=0.001)
-    torch.testing.assert_close(scaled.head.weight, 0.001 * plain.head.weight)
+def test_only_the_large_hybrid_begins_with_small_logits() -> None:
+    deviations = {}
+    for name in ("fan_large_vit", "fan_large_hybrid", "fan_base_hybrid"):
+        torch.manual_seed(0)
+        deviations[name] = timm.create_model(name, depth=1).head.weight.std().item()
+    assert deviations["fan_large_hybrid"] == pytest.approx(0.001 * deviations["fan_large_vit"], rel=0.02)
+    assert deviations["fan_large_vit"] == pytest.approx(deviations["fan_base_hybrid"], rel=0.02)
+
+
+def layer_norm_of_maps(norm: nn.Module, x: Tensor, correction: int) -> Tensor:
+    """Over the channels of (B, C, h, w), with the variance divided by C − correction."""
+    centred = x - x.mean(1, keepdim=True)
+    variance = centred.square().sum(1, keepdim=True) / (x.shape[1] - correction)
+    return centred / (variance + 1e-6).sqrt() * norm.weight[:, None, None] + norm.bias[:, None, None]
+
+
+def stem_by_hand(stem: nn.Module, x: Tensor, correction: int) -> list[Tensor]:
+    """The two ConvNeXt stages: the first norm divides by C, all later ones by C − correction."""
+    x, maps = layer_norm_of_maps(stem.stem[1], stem.stem[0](x), 0), []
+    for stage in stem.stages:
+        if not isinstance(stage.downsample, nn.Identity):
+            x = stage.downsample[1](layer_norm_of_maps(stage.downsample[0], x, correction))
+        for block in stage.blocks:
+            y = layer_norm_of_maps(block.norm, block.conv_dw(x), correction).movedim(1, -1)
+            y = block.mlp.fc2(nn.functional.gelu(block.mlp.fc1(y))).movedim(-1, 1)
+            x = x + block.gamma[:, None, None] * y
+        maps.append(x)
+    return maps
+
+
+@pytest.mark.parametrize(("settings", "correction"), [({}, 1), ({"stem_unbiased": False}, 0)])
+def test_the_norms_after_the_stem_use_the_unbiased_variance(settings: dict, correction: int) -> None:
+    stem = redraw(tiny("hybrid", **settings)).patch_embed
+    for block in (*stem.stages[0].blocks, *stem.stages[1].blocks):
+        nn.init.ones_(block.gamma)  # so that the branches count
+    expected = stem_by_hand(stem, images(64, 48), correction)
+    other = stem_by_hand(stem, images(64, 48), 1 - correction)
+    for found, right, wrong in zip(stem.forward_stages(images(64, 48)), expected, other, strict=True):
+        torch.testing.assert_close(found, right)
+        assert (found - wrong).abs().max() > 1e-3
+
+
+def test_both_kinds_of_norm_have_the_same_weights() -> None:
+    published, standard = tiny("hybrid"), tiny("hybrid", stem_unbiased=False)
+    assert list(published.state_dict()) == list(standard.state_dict())
+    assert all(torch.equal(a, b) for a, b in zip(published.parameters(), standard.parameters(), strict=True))
 
 
 @each_kind
@@ -151,6 +200,50 @@ def test_feature_maps_of_the_hybrid_begin_in_the_stem() -> None:
     model = tiny("hybrid", features_only=True).eval()
     assert model.feature_info.channels() == [8, 12, 16, 16] and model.feature_info.reduction() == [4, 8, 16, 16]
     assert [tuple(m.shape[1:]) for m in model(images(64, 48))] == [(8, 16, 12), (12, 8, 6), (16, 4, 3), (16, 4, 3)]
+
+
+def test_the_maps_of_the_published_segmenter() -> None:
+    """TAPADL: both stages of the stem, the last block (15), and the patch tokens after both class-attention blocks."""
+    with torch.device("meta"):
+        model = timm.create_model("fan_base_hybrid", features_only=True)
+    assert model.feature_info.channels() == [128, 256, 448, 448]
+    assert model.feature_info.module_name() == [
+        *("patch_embed.stages.0", "patch_embed.stages.1", "blocks.15", "cls_attn_blocks.1")
+    ]
+
+
+@each_kind
+def test_the_last_maps_by_hand(kind: str) -> None:
+    x, model = images(64, 48), redraw(tiny(kind)).eval()
+    seen = {}
+    for name in ("blocks.1", "cls_attn_blocks.1"):
+        model.get_submodule(name).register_forward_hook(lambda _m, _i, output, name=name: seen.update({name: output}))
+    model(x)
+    tokens = [seen["blocks.1"], seen["cls_attn_blocks.1"][:, 1:]]
+    features = redraw(tiny(kind)).eval()
+    wrapped = FeatureGetterNet(features, out_indices=(-2, -1))
+    for found, right in zip(wrapped(x), tokens, strict=True):
+        torch.testing.assert_close(found, right.mT.unflatten(2, (4, 3)))
+    final, maps = redraw(tiny(kind)).eval().forward_intermediates(x, indices=1, norm=True)
+    torch.testing.assert_close(maps[0], final[:, 1:].mT.unflatten(2, (4, 3)))
+
+
+@each_kind
+def test_maps_before_class_attention_leave_it_out(kind: str) -> None:
+    model = tiny(kind)
+    model.prune_intermediate_layers([0])
+    assert len(model.cls_attn_blocks) == 0
+    model = tiny(kind)
+    model.prune_intermediate_layers([-1])
+    assert len(model.cls_attn_blocks) == 2 and len(model.blocks) == 2
+
+
+def test_patch_tokens_after_class_attention_can_be_recorded() -> None:
+    model, x = redraw(tiny("hybrid")).eval(), images(64, 48)
+    with vitlab.record(model, "features", input_size=(64, 48)) as tape:
+        model(x)
+    (after,) = model.forward_intermediates(x, indices=[-1], intermediates_only=True)
+    torch.testing.assert_close(tape["cls_attn_blocks.1", "block.out"][:, 1:], after.flatten(2).mT)
 
 
 @each_kind

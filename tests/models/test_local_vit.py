@@ -22,6 +22,7 @@ def tiny(seed: int = 0, **settings: object) -> LocalVisionTransformer:
 def test_counts(name: str) -> None:
     with torch.device("meta"):
         model = timm.create_model(name)
+    assert parameters(model) == PAPER[name]["exact_params"]
     assert round(parameters(model) / 1e6, 1) == PAPER[name]["params_m"]
     assert round(multiply_accumulates(model), 1) == PAPER[name]["macs_g"]
 
@@ -40,6 +41,23 @@ def test_any_size_forward_backward_and_features(size: tuple[int, int]) -> None:
 def test_compile_export_and_round_trip() -> None:
     compiles_and_exports(tiny(), images(32, 48))
     round_trips(tiny(0), tiny(1), images(32, 32))
+
+
+def test_heads_of_the_published_models() -> None:
+    """Attention of one block by a loop over the published number of heads: 4 in Ti, 8 in S."""
+    for name, heads in (("local_vit_tiny", 4), ("local_vit_small", 8)):
+        attention = redraw(timm.create_model(name, img_size=32, depth=1)).blocks[0].attn
+        x = torch.randn(1, 5, attention.qkv.in_features, generator=torch.Generator().manual_seed(0))
+        q, k, v = attention.qkv(x).chunk(3, dim=-1)
+        width = x.shape[-1] // heads
+        mixed = torch.cat(
+            [
+                (q[..., part] @ k[..., part].mT / width**0.5).softmax(-1) @ v[..., part]
+                for part in (slice(head * width, (head + 1) * width) for head in range(heads))
+            ],
+            dim=-1,
+        )
+        torch.testing.assert_close(attention(x), attention.proj(mixed), msg=name)
 
 
 def test_feed_forward_by_a_loop() -> None:

@@ -57,6 +57,15 @@ def test_published_and_released_forms_of_rvt_base_plus(settings: dict, branches:
     assert parameters(model) == count
 
 
+def test_rvt_base_plus_is_registered_as_the_tables_count_it_and_as_it_was_released() -> None:
+    masked = {
+        name: sum(isinstance(module, rvt.PositionAwareAttention) for module in on_meta(name).modules())
+        for name in ("rvt_base_plus", "rvt_base_plus_released")
+    }
+    assert masked == {"rvt_base_plus": 12, "rvt_base_plus_released": 5}
+    assert parameters(on_meta("rvt_base_plus_released")) == 88_528_744
+
+
 def scaled_attention_by_loops(attention: rvt.PositionAwareAttention, x: Tensor) -> Tensor:
     batch, tokens, dim = x.shape
     heads, width = attention.num_heads, dim // attention.num_heads

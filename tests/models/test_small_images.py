@@ -34,8 +34,27 @@ def on_meta(name: str, **settings: object) -> nn.Module:
         return timm.create_model(name, **settings)
 
 
-def test_exact_parameters() -> None:
-    assert parameters(on_meta("vit_tiny_cifar")) == PAPER["vit_tiny_cifar"]["exact_params"] == 5_403_172
+#: Counts of the published classes, 100 classes.
+PUBLISHED = {
+    "vit_tiny_cifar": 5_403_172,
+    "vit_small_cifar": 21_423_076,
+    "pit_tiny_cifar": 4_582_436,
+    "swin_tiny_cifar": 27_562_126,
+    "mixer_tiny_cifar": 4_769_636,
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_exact_parameters(name: str) -> None:
+    assert parameters(on_meta(name)) == PAPER[name]["exact_params"] == PUBLISHED[name]
+
+
+def test_mixer_of_the_released_code() -> None:
+    """Depth 8, width 256, token MLP 128, channel MLP 1024."""
+    blocks = on_meta("mixer_tiny_cifar").blocks
+    assert len(blocks) == 8
+    for block in blocks:
+        assert block.mlp_tokens.fc1.weight.shape == (128, 256) and block.mlp_channels.fc1.weight.shape == (1024, 256)
 
 
 @pytest.mark.parametrize("patch", [2, 4, 8])

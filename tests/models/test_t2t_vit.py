@@ -7,7 +7,9 @@ import math
 import pytest
 import timm
 import torch
+from torch import nn
 
+import vitlab
 from cases import redraw
 from cases.model_promises import compiles_and_exports, images, multiply_accumulates, parameters, round_trips, trains
 from vitlab.models.t2t_vit import (
@@ -29,7 +31,7 @@ def test_counts() -> None:
     with torch.device("meta"):
         model = timm.create_model("t2t_vit_t_24")
     paper = PAPER["t2t_vit_t_24"]
-    assert parameters(model) == 64_000_590
+    assert parameters(model) == paper["exact_params"] == 64_000_590
     assert round((parameters(model) + model.pos_embed.numel()) / 1e6, 1) == paper["params_m"]
     assert round(multiply_accumulates(model), 1) == paper["macs_g"]
 
@@ -61,12 +63,29 @@ def test_soft_split_by_a_loop(setting: tuple[int, int, int]) -> None:
                         assert tokens[0, (c * kernel + a) * kernel + b, i, j] == (x[0, c, y, z] if inside else 0)
 
 
-def test_narrow_attention_adds_the_values() -> None:
-    attention = redraw(TokenAttention(5, 3))
+def test_narrow_attention_adds_the_values_and_scales_by_the_input_width() -> None:
+    """The published model divides the logits by the square root of the input width, 5 here, not of the query's, 3."""
+    attention = TokenAttention(5, 3)
+    torch.manual_seed(0)
+    nn.init.normal_(attention.qkv.weight)
     x = torch.randn(2, 4, 5)
     q, k, v = (x @ weight.T for weight in attention.qkv.weight.chunk(3))
-    expected = v + attention.proj((q @ k.mT / 3**0.5).softmax(-1) @ v)
+    expected = v + attention.proj((q @ k.mT / 5**0.5).softmax(-1) @ v)
     torch.testing.assert_close(attention(x), expected)
+    assert (expected - v - attention.proj((q @ k.mT / 3**0.5).softmax(-1) @ v)).abs().max() > 1e-3
+
+
+def test_recorded_narrow_attention_has_the_published_scale() -> None:
+    model = tiny()
+    with vitlab.record(model, "attention", input_size=(64, 64)) as tape:
+        model(images(64, 64))
+    layer = model.patch_embed.layer2
+    with torch.no_grad():
+        first = model.patch_embed.split1(images(64, 64))
+        tokens = model.patch_embed.layer1(first.flatten(2).mT).mT.unflatten(2, first.shape[2:])
+        x = layer.norm1(model.patch_embed.split2(tokens).flatten(2).mT)
+        q, k, _ = layer.attn.qkv(x).chunk(3, dim=-1)
+    torch.testing.assert_close(tape["patch_embed.layer2"][:, 0], (q @ k.mT / x.shape[-1] ** 0.5).softmax(-1))
 
 
 def test_position_table() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from vitlab.core import plugins
@@ -94,7 +98,11 @@ def test_fan_as_it_was_released():
     fan = recipe("robust_token_attention")
     assert (fan.optimizer.warmup_epochs, fan.optimizer.warmup_lr, fan.optimizer.min_lr) == (10, 1e-6, 1e-6)
     assert (fan.augment.erasing, fan.augment.mixup, fan.augment.cutmix, fan.augment.repeats) == (0.3, 0.8, 1.0, 1)
-    assert (drop_path("robust_token_attention"), fan.ema, fan.epochs) == (0.35, 0.99992, 300)
+    assert (drop_path("robust_token_attention"), fan.ema, fan.epochs) == (
+        0.35,
+        0.99996,
+        300,
+    )  # EMA: FAN's own is 0.99992
     assert (fan.objective.diversification, fan.objective.tau) == (1.0, 2.0)
 
 
@@ -127,6 +135,29 @@ def test_how_vits_work_on_cifar():
     assert {5, 305} <= set(strong.snapshots)
 
 
+@pytest.mark.parametrize(
+    ("network", "stages", "expected"),
+    [
+        ("resnet18", "all", ["stages.0.1", "stages.1.1", "stages.2.1", "stages.3.1"]),
+        ("resnet18", ":3", ["stages.0.1", "stages.1.1", "stages.2.1"]),
+        ("preact_resnet50", "3:", ["stages.3.2"]),
+    ],
+)
+def test_smoothing_goes_to_the_ends_of_the_stages_of_the_plain_network(network, stages, expected):
+    import torch
+
+    from vitlab import zoo
+    from vitlab.modules.spatial_smoothing import SpatialSmoothing
+
+    smooth = recipe(f"how_vits_work_smoothing(network={network!r}, stages={stages!r})")
+    plain = recipe(f"how_vits_work_cifar(network={network!r})")
+    assert replace(smooth, model=plain.model) == plain
+    with torch.device("meta"):
+        model = zoo.load(smooth.model)
+    places = [name for name, module in model.named_modules() if isinstance(module, SpatialSmoothing)]
+    assert [name.rpartition(".")[0] for name in places] == expected
+
+
 def test_how_vits_work_on_imagenet():
     made = recipe("how_vits_work_imagenet")
     assert (made.augment.randaugment, made.augment.erasing) == ("rand-m9-n2-mstd0.5", 0.25)
@@ -151,3 +182,30 @@ def test_quick_is_small():
     assert made.data == "scenes(train=1536, test=512, objects=1, cues='agree')"
     assert made.objective.diversification == 1.0 and recipe("quick").objective.diversification == 0.0
     assert not made.compile and made.precision == "float32"
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("vitlab.stress_tests.frequency_noise", ["0.15", "pixel", "normalised inputs"]),
+        ("vitlab.stress_tests.adversarial", ["CB", "ε"]),
+        ("vitlab.losses.attention_diversification", ["class token", "DeiT"]),
+        ("vitlab.recipes.robust_token_attention", ["class token's row", "DeiT-B", "augmented copy"]),
+    ],
+)
+def test_what_nobody_published_is_said_to_be_our_choice(module, words):
+    text = Path(importlib.import_module(module).__file__).read_text()
+    flat = " ".join(text.split())
+    assert "our choice" in flat and all(word in flat for word in words)
+
+
+def test_nep_ape_and_their_exponents_are_cited_where_the_paper_has_them():
+    from vitlab.instruments import hessian_spectrum
+
+    for function, figures in (
+        (hessian_spectrum.negative_proportion, ["Fig. C.5"]),
+        (hessian_spectrum.positive_average, ["Fig. C.5"]),
+        (hessian_spectrum.power_law, ["Fig. C.5", "Fig. C.6"]),
+    ):
+        text = " ".join(function.__doc__.split())
+        assert "HDVW App. C" in text and all(figure in text for figure in figures) and "Sec. 2" not in text

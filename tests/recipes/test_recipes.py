@@ -59,6 +59,12 @@ GRIDS: dict[str, list[dict[str, list]]] = {
     "how_vits_work_alternet": [
         {"plan": [(0, 0, 0, 0), (0, 0, 0, 2), (0, 1, 1, 2), (1, 2, 3, 2)], "base": ["preact", "resnet", "resnext"]}
     ],
+    "how_vits_work_smoothing": [
+        {
+            "network": ["resnet18", "resnet50", "resnet101", "resnext50", "preact_resnet50"],
+            "stages": ["all", ":3", "3:"],
+        }
+    ],
     "how_vits_work_imagenet": [{"network": ["resnet50", "preact_resnet50", "vit_tiny", "alternet50"]}],
     "vit_tiny_cifar100": [{"heads": [1, 3], "part": ["", "cb"], "seed": [0, 1]}, {"part": PARTS}],
     "vit_tiny_cifar100_cb": [{"heads": [1, 3]}],

@@ -29,11 +29,15 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_run_folder_gives_its_training_curve(tmp_path: Path) -> None:
-    rows = [{"epoch": 1, "train_loss": 3.0, "lr": 0.1}, {"epoch": 2, "train_loss": 2.0, "loss": 2.5, "top1": 40.0}]
+    rows = [
+        {"epoch": 1, "train_loss": 3.0, "lr": 0.1},
+        {"epoch": 2, "train_loss": 2.0, "loss": 2.5, "top1": 40.0, "top5": 70.0},
+    ]
     run(tmp_path / "runs" / "tiny", {"step": 3, "seconds": 1}, *rows)
     (found,) = read([tmp_path / "runs", tmp_path / "runs" / "tiny"])
     assert (found.kind, found.subject, found.axes["epoch"]) == ("training", "tiny", (1, 2))
     np.testing.assert_array_equal(found.values["top1"], [np.nan, 40.0])
+    np.testing.assert_array_equal(found.values["top5"], [np.nan, 70.0])
     np.testing.assert_array_equal(found.values["train_loss"], [3.0, 2.0])
     assert "Top-1 accuracy after the last epoch: 40.0 %" in report([found], tmp_path / "page.html").read_text()
 

@@ -9,6 +9,8 @@ from torch import nn
 
 import vitlab
 from cases.published import Colours
+from vitlab import zoo
+from vitlab.core import plugins
 from vitlab.core.ledger import ledger
 from vitlab.corruptions import CORRUPTIONS
 from vitlab.stress_tests.baselines import BASELINES
@@ -59,6 +61,25 @@ def test_errors_and_mce_against_loops(tmp_path, classes, direct) -> None:
     )
     assert found.settings["baseline"] == f"cifar{classes}" and found.provenance["argmax"] == f"{classes}-way"
     assert found.provenance["partial"] is True and found.provenance["images"] == EACH
+
+
+@pytest.mark.parametrize("kernel", [3, 5])
+def test_the_convolutional_vits_of_hdvw(tmp_path, kernel) -> None:
+    """Their claim about CIFAR-100-C can be tested: the recipe's model for each k, against a loop over the images."""
+    write(tmp_path / "CIFAR-100-C", 100, ("fog",))
+    pixels = np.random.default_rng(0).integers(0, 256, (5 * EACH, 32, 32, 3), dtype=np.uint8)
+    np.save(tmp_path / "CIFAR-100-C" / "fog.npy", pixels)
+    model = zoo.load(plugins.recipe(f"how_vits_work_cifar(network='conv_vit_k{kernel}')").model, seed=0).eval()
+    with torch.no_grad():
+        model.head.weight.normal_()  # else all logits are the same
+        x = torch.tensor(pixels).movedim(-1, 1) / 255
+        mean, std = (torch.tensor(v)[:, None, None] for v in ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)))
+        guesses = torch.cat([model(image[None]).argmax(1) for image in (x - mean) / std])
+    np.save(tmp_path / "CIFAR-100-C" / "labels.npy", np.tile(guesses[:EACH].numpy(), 5))
+    found = stress(tmp_path, model, names="fog")
+    expected = (guesses.reshape(5, EACH) == guesses[:EACH]).float().mean(1)
+    np.testing.assert_allclose(found.values["accuracy"][0], expected)
+    assert found.values["accuracy"][0, 0] == 1
 
 
 def test_the_one_of_two_that_fits_the_model(tmp_path) -> None:

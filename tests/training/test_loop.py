@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import vitlab
+from vitlab import zoo
 from vitlab.core.recipe import Augment, Objective, Optimizer, Recipe, change
 from vitlab.core.store import Run
 from vitlab.data.resident import Resident
@@ -203,6 +204,29 @@ def test_accumulation_gives_the_gradient_of_the_whole_batch(tmp_path: Path) -> N
     first, second = losses(tmp_path / "one"), losses(tmp_path / "four")
     assert first.keys() == second.keys()
     assert all(abs(first[step] - second[step]) < 2e-4 for step in first)
+
+
+def test_runs_with_snapshots_keep_the_initial_weights_too(tmp_path: Path) -> None:
+    """Also after a resumed run, whose model does not begin with them; `trajectory` reads the finished folder."""
+    recipe = tiny(epochs=2, snapshots=(1,), ema=0.0)
+    run(recipe, tmp_path)
+    first = vitlab.load(f"file/{tmp_path}/snapshots/epoch-0000.safetensors").state_dict()
+    fresh = zoo.load(recipe.model, seed=recipe.seed).state_dict()
+    assert all(torch.equal(first[name], fresh[name]) for name in fresh)
+
+    run(recipe, tmp_path)  # nothing is left to do, and the initial weights are not overwritten by the last ones
+    again = vitlab.load(f"file/{tmp_path}/snapshots/epoch-0000.safetensors").state_dict()
+    assert all(torch.equal(again[name], fresh[name]) for name in fresh)
+
+    end = vitlab.load(f"file/{tmp_path}/model.safetensors")
+    found = vitlab.measure("trajectory", end, [], snapshots=str(tmp_path))
+    assert found.axes["snapshot"] == ("epoch-0000", "epoch-0001")
+    assert found.values["radius"][0] == 1 > found.values["radius"][1] > 0 == found.values["angle"][0]
+
+
+def test_runs_without_snapshots_keep_no_initial_weights(tmp_path: Path) -> None:
+    run(tiny(epochs=1), tmp_path)
+    assert not (tmp_path / "snapshots").exists()
 
 
 def test_snapshots_and_the_last_weights_load_as_models(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -21,7 +22,10 @@ def family(model: nn.Module) -> str:
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
-    """The blocks, without a class token; it comes in for the class attention at the end, which has no seams."""
+    """The blocks, without a class token; it comes in for the class attention at the end, which has no seams.
+
+    Class attention also changes the patch tokens here, so they can be read after it.
+    """
     grid = flow.argument("blocks.0", 1, "h"), flow.argument("blocks.0", 2, "w")
     layout = TokenLayout(grid)
     found = []
@@ -31,8 +35,9 @@ def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
         # Mid lies before the last layer of the MLP inside the channel processing; its gate and End come after.
         found.append(transformer_block(flow, path, mixer, layout, index=index, last="mlp.fc2", replaceable=True))
     keys = TokenLayout(grid, prefix=1)
-    gathering = [
-        class_attention_block(f"cls_attn_blocks.{i}", keys, index=len(found) + i)
-        for i in range(len(model.cls_attn_blocks))
-    ]
+    gathering = []
+    for position in range(len(model.cls_attn_blocks)):
+        path = f"cls_attn_blocks.{position}"
+        block = class_attention_block(path, keys, index=len(found) + position)
+        gathering.append(replace(block, taps=(flow.seam("block.out", path, "out", keys),)))
     return (*with_stage_ends(found), *gathering)

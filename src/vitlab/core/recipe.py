@@ -99,7 +99,7 @@ class Recipe:
         compile: whether the step is compiled (and, on CUDA, captured in a graph where that is possible).
         accumulate: batches are cut into that many pieces.
         snapshots: epochs after which the weights are kept for good; the Hessian and landscape instruments want early
-            and late ones.
+            and late ones. Where there are any, the initial weights are kept too, as epoch 0, for `trajectory`.
         checkpoint_every: steps between checkpoints; 0 for one at the end of an epoch when a minute has passed.
         evaluate_every: epochs between evaluations; the last epoch is always evaluated.
         log_every: steps between rows of `metrics.jsonl` beside the one of each epoch; 0 for none.

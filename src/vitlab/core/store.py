@@ -3,7 +3,7 @@
 RUN/recipe.json                      what was asked for
 RUN/metrics.jsonl                    one line for each epoch, appended
 RUN/checkpoints/step-*.safetensors   everything needed to go on, the newest few; a .json beside each has its checksum
-RUN/snapshots/epoch-*.safetensors    weights kept for good, each a model that `file/PATH` loads
+RUN/snapshots/epoch-*.safetensors    weights kept for good, each a model that `file/PATH` loads; 0000: initial ones
 RUN/model.safetensors                the last weights, likewise
 """
 

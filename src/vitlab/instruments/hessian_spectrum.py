@@ -51,7 +51,7 @@ Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def negative_proportion(eigenvalues: np.ndarray) -> float:
-    """NEP, the share of negative eigenvalues: how non-convex the loss is (HDVW Sec. 2).
+    """NEP, the share of negative eigenvalues: how non-convex the loss is (HDVW App. C, Fig. C.5).
 
     >>> negative_proportion(np.array([-1.0, 2.0, 4.0, 6.0]))
     0.25
@@ -60,7 +60,8 @@ def negative_proportion(eigenvalues: np.ndarray) -> float:
 
 
 def positive_average(eigenvalues: np.ndarray) -> float:
-    """APE, the mean of the positive eigenvalues: how sharp the loss is (HDVW Sec. 2); NaN where there are none.
+    """APE, the mean of the positive eigenvalues: how sharp the loss is (HDVW App. C, Fig. C.5);
+    NaN where there are none.
 
     >>> positive_average(np.array([-1.0, 2.0, 4.0, 6.0]))
     4.0
@@ -72,7 +73,8 @@ def positive_average(eigenvalues: np.ndarray) -> float:
 def power_law(x: Sequence[float], y: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float]:
     """The exponent b of y = a xᵇ with its interval: least squares on logarithms, Student's t.
 
-    For APE over heads or embedding dimensions theory says −1/2; HDVW reads −0.562 and −0.796 (Sec. 2, Fig. 6).
+    For APE over the number of heads (Fig. C.5) and over the embedding dimensions per head (Fig. C.6), HDVW App. C gives
+    −0.562 and −0.796; theory says −1/2 (Eq. 5).
 
     Args:
         x: numbers of heads, or dimensions.

@@ -58,20 +58,29 @@ def polar(offset: Tensor, start: Tensor) -> tuple[float, float]:
     return length / full, 2 * float(torch.atan2((u - v).norm(), (u + v).norm()))
 
 
-def measure(model: nn.Module, batches: Iterable[Any] = (), *, snapshots: Sequence[Snapshot] = ()) -> Measurement:
+def measure(
+    model: nn.Module, batches: Iterable[Any] = (), *, snapshots: str | Path | Sequence[Snapshot] = ()
+) -> Measurement:
     """Polar coordinates of snapshots around a model's weights. Mind the caveat above: the authors withdrew the figure.
 
     Args:
         model: w_optimal, usually the end of training.
         batches: not looked at.
-        snapshots: in the order of training, w_init first: paths of safetensors files, models, or mappings from a
-            parameter's name to a tensor. Buffers do not count as weights.
+        snapshots: a run folder, whose recipe kept snapshots; or, in the order of training and w_init first, paths of
+            safetensors files, models, or mappings from a parameter's name to a tensor. Buffers do not count as weights.
 
     Returns:
         `radius` and `angle` (snapshot), the angle in radians, NaN for a snapshot that is the model itself.
     """
-    if isinstance(snapshots, (str, Path, Mapping, nn.Module)) or not len(snapshots):
-        raise VitlabError("trajectory needs snapshots=[…], in the order of training, the initial weights first")
+    if isinstance(snapshots, (str, Path)):
+        snapshots = kept_by_run(Path(snapshots))
+        labels: tuple[str | int, ...] = tuple(path.stem for path in snapshots)
+    elif isinstance(snapshots, (Mapping, nn.Module)) or not len(snapshots):
+        raise VitlabError(
+            "trajectory needs snapshots='RUN', a run folder, or a list in the order of training, initial weights first"
+        )
+    else:
+        labels = tuple(str(s) if isinstance(s, (str, Path)) else index for index, s in enumerate(snapshots))
     optimum = weights_of(model)
     start: Tensor | None = None
     found = []
@@ -84,7 +93,6 @@ def measure(model: nn.Module, batches: Iterable[Any] = (), *, snapshots: Sequenc
             )
         found.append(polar(offset, start))
     radius, angle = np.array(found).T
-    labels = tuple(str(s) if isinstance(s, (str, Path)) else index for index, s in enumerate(snapshots))
     return Measurement(
         "trajectory",
         type(model).__name__,
@@ -94,6 +102,22 @@ def measure(model: nn.Module, batches: Iterable[Any] = (), *, snapshots: Sequenc
         {"snapshots": len(found)},
         provenance(images=0),
     )
+
+
+def kept_by_run(folder: Path) -> list[Path]:
+    """The snapshots of a run folder (or of its folder `snapshots`), by epoch; the first one must be of epoch 0."""
+    if not folder.is_dir():
+        raise VitlabError(f"{folder} is no folder; give a run folder, or a list of snapshots")
+    inner = folder / "snapshots" if (folder / "snapshots").is_dir() else folder
+    found = sorted(inner.glob("epoch-*.safetensors"), key=lambda path: (len(path.stem), path.stem))
+    if not found:
+        raise VitlabError(f"{inner} holds no snapshots; train with snapshots=(…), the epochs to keep")
+    if found[0].stem != "epoch-0000":
+        raise VitlabError(
+            f"the snapshots in {inner} begin with {found[0].stem}; trajectory needs the initial weights, "
+            "epoch-0000, which runs with snapshots keep: train again"
+        )
+    return found
 
 
 def _offset(snapshot: Snapshot, optimum: Weights, label: str) -> Tensor:

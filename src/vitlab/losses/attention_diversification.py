@@ -32,6 +32,9 @@ def attention_diversification(
     The released code differs: there Ā is the mean of the rows as they are and is cut afterwards like the rows, an entry
     passes only if it is larger than τ/M, and the sum is divided by L + 1e-6. `form` chooses.
 
+    The models of the released code have no class token in their self-attention. Where there is one, as in DeiT, its row
+    counts among the N rows and its column among the M keys: our choice; cut the maps before to leave them out.
+
     Both operands carry gradient, the mask is a constant. A row in which nothing passes counts as 0: near-uniform maps,
     as at random initialisation, have no entry of 2/M, so the loss is exactly 0 there, with zero gradient, until
     attention sharpens. Always computed in float32 (or float64), also under autocast: τ/M falls to 5e-4 on large images.

@@ -15,8 +15,15 @@ Where the paper, the released model and this file differ:
 - Printed parameters mostly cut off after one digit. FAN-S-ViT (28.0 printed, 28.3 here), FAN-B-ViT (54.0, 54.4) and
   FAN-S-Hybrid (26.3, 26.1) differ by 0.2 to 0.35 M, 1.2 % at most; our counts are exactly those of the released model.
 - Multiply-accumulates of FAN-B-Hybrid: 11.77 G here, 11.7 in TAPADL, which seems to cut. Its figures are all we know.
-- The classifier of the large ones starts 1000 times smaller. Our notes say so of FAN-L without naming the kind: both.
+- The classifier of FAN-L-Hybrid starts 1000 times smaller; that of FAN-L-ViT does not.
+- The norms of the hybrids' ConvNeXt stages use the unbiased variance, as the released model does; the paper does not
+  say so. `stem_unbiased=False` gives the usual LayerNorm, with the same parameters.
 - Stochastic depth has one rate in all blocks; the stem has none.
+- The temperatures of channel attention decay in training, as in the released code, which exempts them in a submodule
+  only, where the optimiser does not ask.
+- Maps for dense heads: TAPADL segments with FAN-B-Hybrid on the two stages of the stem, the last block and the patch
+  tokens after both class-attention blocks (128, 256, 448, 448 channels); `features_only=True` gives these. The same
+  places for the other hybrids, and three quarters of the depth before the last map of FAN-ViT, are our choice.
 
 Shape legend: B batch, H heads, N tokens, C channels, h w grid.
 """
@@ -27,14 +34,14 @@ from functools import partial
 from typing import Any
 
 import torch
-from timm.layers import Attention, DropPath, LayerNorm, LayerNorm2d, to_2tuple, trunc_normal_
+from timm.layers import Attention, DropPath, to_2tuple
 from timm.models import build_model_with_cfg, checkpoint, generate_default_cfgs, register_model
 from timm.models._features import feature_take_indices
-from timm.models.convnext import ConvNeXtStage
 from timm.models.xcit import LPI, Xcit
 from torch import Tensor, nn
 
 from vitlab.core.errors import VitlabError
+from vitlab.models._hybrid_stem import HybridPatchEmbed
 from vitlab.models._imagenet import imagenet_cfg
 
 __all__ = ["FullyAttentionalNetwork"]
@@ -146,52 +153,6 @@ class FullyAttentionalBlock(nn.Module):
         return x + self.drop_path2(self.gamma2 * self.mlp(self.norm2(x), h, w))
 
 
-class HybridPatchEmbed(nn.Module):
-    """The first two stages of a ConvNeXt, then a 2×2 convolution with stride 2: tokens of 16×16 pixels.
-
-    Args:
-        in_chans: channels of the image.
-        embed_dim: C.
-        depths, dims: blocks and channels of the two stages.
-    """
-
-    def __init__(
-        self, in_chans: int, embed_dim: int, depths: tuple[int, int] = (3, 3), dims: tuple[int, int] = (128, 256)
-    ) -> None:
-        super().__init__()
-        settings: dict[str, Any] = {"ls_init_value": 1e-6, "norm_layer": LayerNorm2d, "norm_layer_cl": LayerNorm}
-        self.stem = nn.Sequential(nn.Conv2d(in_chans, dims[0], 4, stride=4), LayerNorm2d(dims[0]))
-        self.stages = nn.ModuleList(
-            [
-                ConvNeXtStage(dims[0], dims[0], stride=1, depth=depths[0], **settings),
-                ConvNeXtStage(dims[0], dims[1], stride=2, depth=depths[1], **settings),
-            ]
-        )
-        self.proj = nn.Conv2d(dims[1], embed_dim, 2, stride=2)
-        self.apply(_initialise_convolution)
-
-    def forward_stages(self, x: Tensor) -> list[Tensor]:
-        """The maps after the two stages, of stride 4 and 8."""
-        first = self.stages[0](self.stem(x))
-        return [first, self.stages[1](first)]
-
-    def embed(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
-        """Tokens of the second stage's map, and their grid."""
-        x = self.proj(x)
-        return x.flatten(2).transpose(1, 2), (x.shape[2], x.shape[3])
-
-    def forward(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
-        """(B, 3, H, W) -> (B, N, C) and (h, w)."""
-        return self.embed(self.forward_stages(x)[-1])
-
-
-def _initialise_convolution(module: nn.Module) -> None:
-    if isinstance(module, (nn.Conv2d, nn.Linear)):
-        trunc_normal_(module.weight, std=0.02)
-        if module.bias is not None:
-            nn.init.zeros_(module.bias)
-
-
 class FullyAttentionalNetwork(Xcit):
     """FAN: stem, Fourier position encoding, fully attentional blocks, two class-attention blocks, classifier.
 
@@ -199,6 +160,7 @@ class FullyAttentionalNetwork(Xcit):
         img_size: accepted as everywhere in timm; no parameter depends on it.
         stem_depths: blocks of the two ConvNeXt stages of the hybrids; None for four 3×3 convolutions (FAN-ViT).
         stem_dims: their channels.
+        stem_unbiased: whether their norms use the unbiased variance, as in the released model.
         head_scale: factor on the classifier's initial weights.
         others: as in timm's Xcit; `drop_path_rate` is the same in all blocks.
     """
@@ -215,6 +177,7 @@ class FullyAttentionalNetwork(Xcit):
         mlp_ratio: float = 4.0,
         stem_depths: tuple[int, int] | None = None,
         stem_dims: tuple[int, int] = (128, 256),
+        stem_unbiased: bool = True,
         drop_rate: float = 0.0,
         pos_drop_rate: float = 0.0,
         proj_drop_rate: float = 0.0,
@@ -246,9 +209,13 @@ class FullyAttentionalNetwork(Xcit):
             for _ in range(depth)
         )
         self.blocks.apply(self._init_weights)
-        self.feature_info = [{"num_chs": embed_dim, "reduction": 16, "module": f"blocks.{i}"} for i in range(depth)]
+        self.feature_info = [
+            {"num_chs": embed_dim, "reduction": 16, "module": name}
+            for name in (*(f"blocks.{i}" for i in range(depth)), f"cls_attn_blocks.{cls_attn_layers - 1}")
+        ]
         if stem_depths is not None:
-            self.patch_embed = HybridPatchEmbed(in_chans, embed_dim, stem_depths, stem_dims)  # type: ignore[assignment]
+            stem = HybridPatchEmbed(in_chans, embed_dim, stem_depths, stem_dims, stem_unbiased)
+            self.patch_embed = stem  # type: ignore[assignment]
             self.feature_info = [
                 {"num_chs": dim, "reduction": 4 * 2**stage, "module": f"patch_embed.stages.{stage}"}
                 for stage, dim in enumerate(stem_dims)
@@ -258,8 +225,8 @@ class FullyAttentionalNetwork(Xcit):
                 self.head.weight.mul_(head_scale)
 
     def no_weight_decay(self) -> set[str]:
-        """The class token and the temperatures."""
-        return {"cls_token"} | {f"blocks.{index}.mlp.temperature" for index in range(len(self.blocks))}
+        """The class token alone, as in the released code: the temperatures decay."""
+        return {"cls_token"}
 
     def forward_intermediates(
         self,
@@ -270,42 +237,54 @@ class FullyAttentionalNetwork(Xcit):
         output_fmt: str = "NCHW",
         intermediates_only: bool = False,
     ) -> list[Tensor] | tuple[Tensor, list[Tensor]]:
-        """The maps after chosen places of `feature_info`: in the hybrids, the two stages of the stem come first."""
+        """The maps after chosen places of `feature_info`.
+
+        In order: the two stages of the stem (hybrids), the blocks, and the patch tokens after the class attention.
+        """
         if output_fmt != "NCHW":
             raise VitlabError(f"output_fmt={output_fmt!r} is not known; FAN gives maps, 'NCHW'")
         take, last = feature_take_indices(len(self.feature_info), indices)
         stem: list[Tensor] = []
         if isinstance(self.patch_embed, HybridPatchEmbed):
             stem = self.patch_embed.forward_stages(x)
-            x, (h, w) = self.patch_embed.embed(stem[-1])
+            x, grid = self.patch_embed.embed(stem[-1])
         else:
-            x, (h, w) = self.patch_embed(x)
+            x, grid = self.patch_embed(x)
+
+        def as_map(tokens: Tensor) -> Tensor:
+            return (self.norm(tokens) if norm else tokens).transpose(1, 2).unflatten(2, grid)
+
         maps = [stage for index, stage in enumerate(stem) if index in take]
-        x = self.pos_drop(x + self.pos_embed(x.shape[0], h, w).flatten(2).transpose(1, 2))
+        x = self.pos_drop(x + self.pos_embed(x.shape[0], *grid).flatten(2).transpose(1, 2))
         for index, block in enumerate(self.blocks, start=len(stem)):
             if stop_early and index > last:
                 break
-            x = checkpoint(block, x, h, w) if self.grad_checkpointing else block(x, h, w)
+            x = checkpoint(block, x, *grid) if self.grad_checkpointing else block(x, *grid)
             if index in take:
-                maps.append((self.norm(x) if norm else x).transpose(1, 2).unflatten(2, (h, w)))
-        if intermediates_only:
+                maps.append(as_map(x))
+        after = len(self.feature_info) - 1  # the place behind the class attention
+        if intermediates_only and after not in take:
             return maps
         x = torch.cat((self.cls_token.expand(x.shape[0], -1, -1), x), dim=1)
         for block in self.cls_attn_blocks:
             x = block(x)
-        return self.norm(x), maps
+        if after in take:
+            maps.append(as_map(x[:, 1:]))
+        return maps if intermediates_only else (self.norm(x), maps)
 
     def prune_intermediate_layers(
         self, indices: int | list[int] = 1, prune_norm: bool = False, prune_head: bool = True
     ) -> list[int]:
         """Drop what the chosen maps do not need."""
         take, last = feature_take_indices(len(self.feature_info), indices)
-        before = len(self.feature_info) - len(self.blocks)
+        after = len(self.feature_info) - 1
+        before = after - len(self.blocks)
         self.blocks = self.blocks[: max(last + 1 - before, 0)]
         if prune_norm:
             self.norm = nn.Identity()
         if prune_head:
-            self.cls_attn_blocks = nn.ModuleList()
+            if last < after:
+                self.cls_attn_blocks = nn.ModuleList()
             self.reset_classifier(0, "")
         return take
 
@@ -323,12 +302,11 @@ default_cfgs = generate_default_cfgs(
 def _create(variant: str, pretrained: bool, given: dict[str, Any], **defaults: Any) -> nn.Module:
     settings = {**defaults, **given}
     depth = settings["depth"]
-    # The four maps that dense heads take: the stem's two, then the middle and the end of the blocks (TAPADL segments
-    # with 128, 256, C, C channels; which block gives the third is our choice), or the quarters of the depth.
+    # The four maps that dense heads take (see above): the last one lies behind the class attention.
     if settings.get("stem_depths") is not None:
-        chosen = (0, 1, 1 + depth // 2, 1 + depth)
+        chosen = (0, 1, 1 + depth, 2 + depth)
     else:
-        chosen = tuple(max(depth * (part + 1) // 4 - 1, 0) for part in range(4))
+        chosen = (*(max(depth * (part + 1) // 4 - 1, 0) for part in range(3)), depth)
     out_indices = settings.pop("out_indices", tuple(sorted(set(chosen))))
     feature_cfg = {"out_indices": out_indices, "feature_cls": "getter"}
     return build_model_with_cfg(FullyAttentionalNetwork, variant, pretrained, feature_cfg=feature_cfg, **settings)
@@ -355,8 +333,7 @@ def fan_base_vit(pretrained: bool = False, **kwargs: Any) -> nn.Module:
 @register_model
 def fan_large_vit(pretrained: bool = False, **kwargs: Any) -> nn.Module:
     """FAN-L-ViT: 480 channels, 24 blocks, 10 heads."""
-    large = {"embed_dim": 480, "depth": 24, "num_heads": 10, "head_scale": 0.001}
-    return _create("fan_large_vit", pretrained, kwargs, **large)
+    return _create("fan_large_vit", pretrained, kwargs, embed_dim=480, depth=24, num_heads=10)
 
 
 @register_model

@@ -25,14 +25,14 @@ from timm.models.resnetv2 import DownsampleConv, PreActBasic, PreActBottleneck
 from torch import Tensor, nn
 
 PAPER = {
-    "preact_resnet18": {"params_m": None, "macs_g": None, "exact_params": None},
-    "preact_resnet34": {"params_m": None, "macs_g": None, "exact_params": None},
+    "preact_resnet18": {"params_m": None, "macs_g": None, "exact_params": 11_687_720},
+    "preact_resnet34": {"params_m": None, "macs_g": None, "exact_params": 21_795_880},
     "preact_resnet50": {"params_m": None, "macs_g": None, "exact_params": 25_549_352},
-    "preact_resnet101": {"params_m": None, "macs_g": None, "exact_params": None},
-    "preact_resnet18_cifar": {"params_m": None, "macs_g": None, "exact_params": None},
-    "preact_resnet34_cifar": {"params_m": None, "macs_g": None, "exact_params": None},
+    "preact_resnet101": {"params_m": None, "macs_g": None, "exact_params": 44_541_480},
+    "preact_resnet18_cifar": {"params_m": None, "macs_g": None, "exact_params": 11_218_340},
+    "preact_resnet34_cifar": {"params_m": None, "macs_g": None, "exact_params": 21_326_500},
     "preact_resnet50_cifar": {"params_m": None, "macs_g": None, "exact_params": 23_697_572},
-    "preact_resnet101_cifar": {"params_m": None, "macs_g": None, "exact_params": None},
+    "preact_resnet101_cifar": {"params_m": None, "macs_g": None, "exact_params": 42_689_700},
 }
 
 CIFAR_MEAN, CIFAR_STD = (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)

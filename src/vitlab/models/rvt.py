@@ -6,11 +6,11 @@ Transformers" (TAPADL) uses it. Written from our notes on paper and released cod
 Where paper, released code and TAPADL's copy of it disagree, and what we do:
 
 - Masks. The released RVT-B* scales attention in its first 5 blocks, which gives 88,528,744 parameters. Both papers
-  print 91.8 M, which is all 12 blocks: 91,755,688. `rvt_base_plus` follows the tables; `masked_blocks=5` gives the
-  released one. Ti* (10 blocks) and S* (5 blocks) agree with their tables. A count that reaches beyond the first stage
+  print 91.8 M, which is all 12 blocks: 91,755,688. `rvt_base_plus` follows the tables, `rvt_base_plus_released` the
+  released code. Ti* (10 blocks) and S* (5 blocks) agree with their tables. A count that reaches beyond the first stage
   is our addition: the released code stops there.
 - MLP. The released code takes a plain MLP where C = 768, so in RVT-B; TAPADL's copy has the convolutional one in all.
-  `conv_mlp` sets it: `rvt_base_plus(masked_blocks=5, conv_mlp=True)` is TAPADL's code, 89,063,272 parameters.
+  `conv_mlp` sets it: `rvt_base_plus_released(conv_mlp=True)` is TAPADL's code, 89,063,272 parameters.
 - W_p starts as uninitialised memory in the released code; here, as in TAPADL's, truncated normal with 0.02.
 - W_p is fixed to 196 tokens there. Here it has the grid of `img_size`, and is interpolated for images of other sizes.
 - Printed parameters are rounded or cut to one digit (10,951,336 is printed 10.9): no other difference.
@@ -47,6 +47,7 @@ PAPER = {
     "rvt_tiny_plus": {"params_m": 10.9, "macs_g": 1.3, "exact_params": 10_951_336},
     "rvt_small_plus": {"params_m": 23.3, "macs_g": 4.7, "exact_params": 23_300_872},
     "rvt_base_plus": {"params_m": 91.8, "macs_g": 17.7, "exact_params": 91_755_688},
+    "rvt_base_plus_released": {"params_m": None, "macs_g": None, "exact_params": 88_528_744},
 }
 
 Grid = tuple[int, int]
@@ -491,5 +492,11 @@ def rvt_small_plus(pretrained: bool = False, **kwargs: Any) -> nn.Module:
 
 @register_model
 def rvt_base_plus(pretrained: bool = False, **kwargs: Any) -> nn.Module:
-    """RVT-B*: scaled attention in all 12 blocks, as the tables count it; the released code has `masked_blocks=5`."""
+    """RVT-B*: scaled attention in all 12 blocks, as the papers' tables count it."""
     return _create("rvt_base_plus", pretrained, kwargs, **_BASE, masked_blocks=12)
+
+
+@register_model
+def rvt_base_plus_released(pretrained: bool = False, **kwargs: Any) -> nn.Module:
+    """RVT-B* as it was released: scaled attention in the first 5 blocks."""
+    return _create("rvt_base_plus_released", pretrained, kwargs, **_BASE, masked_blocks=5)

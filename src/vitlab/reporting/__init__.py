@@ -15,7 +15,7 @@ from vitlab.core.store import Run, write_atomically
 __all__ = ["read", "report"]
 
 #: What is drawn of a run's metrics.
-_METRICS = ("train_loss", "loss", "top1", "lr")
+_METRICS = ("train_loss", "loss", "top1", "top5", "lr")
 
 
 def report(

@@ -83,6 +83,7 @@ _VALUES = {
     },
     "training": {
         "top1": "top-1 accuracy after the last epoch, %",
+        "top5": "top-5 accuracy after the last epoch, %",
         "loss": "test loss after the last epoch, nats",
         "train_loss": "training loss after the last epoch, nats",
     },

@@ -1,5 +1,7 @@
 """Accuracy under attack: FGSM and PGD in pixel space, with the model's own normalisation inside.
 
+CB's tables of FGSM (8 and S13) do not say their ε: the radii here are our choice.
+
 Shape legend: B batch, C channels, h w pixels, K classes.
 """
 
@@ -19,7 +21,7 @@ from vitlab.stress_tests.trial import Batch, Strain, accuracies, put_on_trial, r
 
 CARD = Card(
     title="Accuracy under FGSM and PGD",
-    paper="Goodfellow et al., ICLR 2015 (FGSM); Madry et al., ICLR 2018 (PGD)",
+    paper="Goodfellow et al., ICLR 2015 (FGSM); Madry et al., ICLR 2018 (PGD); CB Tables 8, S13: their ε is our choice",
     cost="for each epsilon 1 (FGSM) or `steps` (PGD) forwards and backwards, 11 by default",
     needs=("labels", "gradients"),
     higher_is_better=True,
@@ -133,7 +135,7 @@ def measure(
         batches: yields (images, targets), in the same order each time: walked once for each condition.
         attacks: of `fgsm`, `pgd`.
         norm: `linf` or `l2`.
-        epsilons: radii in 1/255 of the range of pixels: 1 is 1/255.
+        epsilons: radii in 1/255 of the range of pixels: 1 is 1/255. The defaults are our choice: CB prints none.
         steps: of PGD.
         step: of PGD, in 1/255; by default 2.5 ε / steps.
         random: whether PGD starts at a random point of the ball, keyed by seed and the index of the image.

@@ -115,6 +115,9 @@ def train(
             made_of = {"model": builder_of(recipe.model), **(about or {})}
             write_tensors(run.folder / f"{name}.safetensors", tensors, made_of)
 
+    if recipe.snapshots and found is None:
+        keep_weights("snapshots/epoch-0000", model)  # the initial weights, which `trajectory` needs
+
     def due(step: int) -> bool:
         return bool(recipe.checkpoint_every) and step % recipe.checkpoint_every == 0
 

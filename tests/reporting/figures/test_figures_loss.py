@@ -121,6 +121,18 @@ def test_the_learning_rate_has_a_figure_of_its_own_where_it_was_kept() -> None:
     assert trace["y"] == rate.tolist() and "0.00200 for a, not known for b" in second.finding
 
 
+def test_training_draws_top_5_as_figure_s11_does_where_it_was_kept() -> None:
+    five = np.array([40.0, 70.0, 80.0])
+    (figure,) = draw("training", [training("a", 3, top5=five), training("b", 3)])
+    assert [axis.title.text for axis in figure.plot.select_yaxes()] == [
+        *("loss, nats", "top-1 accuracy, %", "top-5 accuracy, %")
+    ]
+    (drawn,) = [trace for trace in traces(figure) if trace.get("yaxis") == "y3"]
+    np.testing.assert_allclose(drawn["y"], five)
+    assert drawn["name"] == "a"
+    assert len(list(draw("training", [training("a", 3)])[0].plot.select_yaxes())) == 2
+
+
 def test_training_without_accuracy_tells_of_the_loss() -> None:
     values = {"train_loss": np.array([3.0, 2.5])}
     (figure,) = draw("training", [Measurement("training", "a", values, {"train_loss": ("epoch",)})])

@@ -1,4 +1,4 @@
-"""Loss and accuracy by epoch, as CB Fig. S11 draws them; the learning rate where it was kept."""
+"""Loss, top-1 and top-5 accuracy by epoch, as CB Fig. S11 draws them; the learning rate where it was kept."""
 
 from __future__ import annotations
 
@@ -14,19 +14,24 @@ from vitlab.reporting.shares import on_panel, unlike_panels
 
 #: Dashes tell the sets apart; the models differ in colour and marker.
 _LOSSES = {"train_loss": ("training", "dot"), "loss": ("test", "solid")}
+_ACCURACIES = {"top1": "top-1 accuracy", "top5": "top-5 accuracy"}
 _RATES = ("learning_rate", "lr")
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """Training and test loss beside top-1 accuracy; a second figure for the learning rate."""
-    plot = unlike_panels(["loss", "top-1 accuracy"], ["epoch", "epoch"], ["loss, nats", "top-1 accuracy, %"])
+    """Training and test loss beside top-1 and, where it was kept, top-5; a second figure for the learning rate."""
+    kept = [name for name in _ACCURACIES if name == "top1" or any(name in one.values for one in measurements)]
+    titles = ["loss", *(_ACCURACIES[name] for name in kept)]
+    units = ["loss, nats", *(f"{_ACCURACIES[name]}, %" for name in kept)]
+    plot = unlike_panels(titles, ["epoch"] * len(titles), units)
     for index, measurement in enumerate(measurements):
         for name, (called, dash) in _LOSSES.items():
             if name in measurement.values:
                 _follow(plot, measurement, name, f"{measurement.subject}, {called}", index, line={"dash": dash})
-        if "top1" in measurement.values:
-            place = {"line": {"dash": "solid"}, "showlegend": False, **on_panel(1)}
-            _follow(plot, measurement, "top1", measurement.subject, index, **place)
+        for panel, name in enumerate(kept, start=1):
+            if name in measurement.values:
+                place = {"line": {"dash": "solid"}, "showlegend": False, **on_panel(panel)}
+                _follow(plot, measurement, name, measurement.subject, index, **place)
     plot.update_yaxes(hoverformat=".4g")
     return [Figure(_finding(measurements), "CB Fig. S11", plot), *_rates(measurements)]
 

@@ -1,0 +1,34 @@
+"""AlterNet and pre-activation ResNet: attention's 1×1 convolutions are packed into matrices.
+
+Source: the keys and shapes of xxxnell/how-do-vits-work.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from vitlab.models.published.layout import Layout, Rule, Tensors, as_matrices, numbered, pack, rename
+
+RULES: tuple[Rule, ...] = (
+    (r"^layer0\.(layer0\.)?0\.", "stem.conv."),
+    (r"^layer(\d+)\.", numbered("stages.", -1, ".")),
+    (r"^classifier\.\d+\.bn\.", "norm."),
+    (r"^classifier\.\d+\.dense\.", "head.fc."),
+    (r"^(stages\.\d+\.\d+)\.bn\.", r"\1.norm1."),
+    (r"^(stages\.\d+\.\d+)\.conv\.", r"\1.conv1."),
+    (r"\.conv([23])\.0\.", r".norm\1."),
+    (r"\.conv([23])\.2\.", r".conv\1."),
+    (r"\.shortcut\.0\.", ".downsample.conv."),
+    (r"\.attn\.attn\.to_out\.0\.", ".attn.proj."),
+    (r"\.attn\.attn\.", ".attn."),
+    (r"\.attn\.pos_embedding$", ".attn.relative_position_bias"),
+)
+
+
+def convert(tensors: Tensors) -> dict[str, Tensor]:
+    """Released AlterNet or pre-activation ResNet -> `AlterNet`, `PreActResNet`."""
+    packed = pack(rename(tensors, RULES), "to_q", "to_kv", "qkv")
+    return as_matrices(packed, r"\.attn\.(qkv|proj)\.weight$")
+
+
+LAYOUT = Layout("AlterNet and pre-activation ResNet", ("alternet", "preact_resnet"), "classifier.0.bn.weight", convert)

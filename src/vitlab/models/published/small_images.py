@@ -1,0 +1,33 @@
+"""PiT and Swin for CIFAR, as timm had them in 2021: a stage's downsampling belongs to the next stage today.
+
+Source: the keys and shapes of the models that xxxnell/how-do-vits-work released. Its ViT for CIFAR has today's keys.
+"""
+
+from __future__ import annotations
+
+import re
+
+from torch import Tensor
+
+from vitlab.models.published.layout import Layout, Rule, Tensors, numbered, rename
+
+_COMPUTED = re.compile(r"\.(attn_mask|relative_position_index)$")
+
+
+def convert_pit(tensors: Tensors) -> dict[str, Tensor]:
+    """Released PiT -> timm's `PoolingVisionTransformer`."""
+    return rename(tensors, [(r"^transformers\.(\d+)\.pool\.", numbered("transformers.", 1, ".pool."))])
+
+
+def convert_swin(tensors: Tensors) -> dict[str, Tensor]:
+    """Released Swin -> timm's `SwinTransformer`; masks and indices are computed there."""
+    learned = {key: tensor for key, tensor in tensors.items() if not _COMPUTED.search(key)}
+    rules: list[Rule] = [
+        (r"^layers\.(\d+)\.downsample\.", numbered("layers.", 1, ".downsample.")),
+        (r"^head\.(weight|bias)$", r"head.fc.\1"),
+    ]
+    return rename(learned, rules)
+
+
+PIT = Layout("PiT", ("pit_",), "transformers.0.pool.conv.weight", convert_pit)
+SWIN = Layout("Swin", ("swin_",), "layers.0.downsample.reduction.weight", convert_swin)
