@@ -144,6 +144,7 @@ def _test(kind: Kind, text: str) -> _Test:
     )
     if eats == "both" and "test" in settings:
         raise VitlabError(f"{name} takes its test set from --data; leave test= away")
+    plugins.check_settings(name, module.measure, settings)
     counts = next((key for key in ("images", "videos") if key in takes), "") if eats == "files" else ""
     return _Test(name, settings, kind.run, eats, counts)
 

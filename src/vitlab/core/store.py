@@ -1,7 +1,7 @@
 """Files that are there whole or not at all, tensors without pickle, and run folders that survive a crash.
 
 RUN/recipe.json                      what was asked for
-RUN/metrics.jsonl                    one line for each epoch, appended
+RUN/metrics.jsonl                    one line for each epoch, and for each step that log_every asks for, appended
 RUN/checkpoints/step-*.safetensors   everything needed to go on, the newest few; a .json beside each has its checksum
 RUN/snapshots/epoch-*.safetensors    weights kept for good, each a model that `file/PATH` loads
 RUN/model.safetensors                the last weights, likewise
@@ -145,6 +145,11 @@ class Run:
             except ValueError:
                 continue
         return rows
+
+    def epochs(self) -> list[dict[str, Any]]:
+        """The lines of whole epochs; those of single steps, which `log_every` adds, are left out."""
+        rows = [row for row in self.metrics() if isinstance(row, dict) and "epoch" in row]
+        return [row for row in rows if "step" not in row or "images_per_second" in row]
 
     def forget_after(self, step: int) -> None:
         """Drop the lines of steps that a resumed run will do again."""
