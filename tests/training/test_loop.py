@@ -397,3 +397,29 @@ def test_a_recipe_is_compiled_on_a_cpu_only_when_asked_for(tmp_path: Path, monke
     assert json.loads((tmp_path / "off/recipe.json").read_text())["compile"] is True
     run(recipe, tmp_path / "on", device="cpu", compile_on_cpu=True)
     assert compiled == [1] and read_tensors(tmp_path / "on/model.safetensors")[1]["compiled"] is True
+
+
+def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
+    """The second one is started while the first trains, and changes nothing."""
+    tests, folder = str(ROOT / "tests/training"), str(tmp_path / "run")
+    code = KILLED.format(source=str(ROOT / "src"), tests=tests, folder=folder)
+    second = subprocess.CompletedProcess([], 0)
+
+    def start(row: dict[str, object]) -> None:
+        nonlocal second
+        if row["step"] == 3:
+            second = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    run(tiny(epochs=6), folder, log=start)
+    assert second.returncode == 1 and f"is in use by process {os.getpid()} on" in second.stderr
+    assert [row["step"] for row in Run(tmp_path / "run").metrics() if "top1" not in row] == list(range(1, 37))
+
+
+def test_a_damaged_line_of_metrics_blocks_no_resume(tmp_path: Path) -> None:
+    recipe = tiny(epochs=2, log_every=0)
+    whole = run(recipe, tmp_path)
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(path.read_bytes()[:-6] + b"\xff" + path.read_bytes()[-5:])
+    with pytest.warns(UserWarning, match="1 damaged lines"):
+        again = run(recipe, tmp_path)
+    assert again["epoch"] == 2 and again["top1"] == whole["top1"] and again["ema_top1"] == whole["ema_top1"]

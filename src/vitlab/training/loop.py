@@ -13,7 +13,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol
 
 import torch
@@ -92,97 +92,103 @@ def train(
     state = make_state(recipe, model, world.device, ema)
     step_once: Step = make_step(recipe, wrapped, loss, state)
 
-    if world.leads:
-        run.claim(dataclasses.asdict(asked))  # only now: a recipe that cannot run leaves no folder behind
-    progress = Position(total=torch.zeros((), dtype=torch.float64, device=world.device))
-    found = run.newest_checkpoint()
-    if found is not None:
-        progress = state.load(*found)
-    if world.leads:
-        run.forget_after(progress.step)
-    captures = _can_be_captured(recipe, world)
-    row: dict[str, Any] = (run.epochs() or [{}])[-1]
-
-    def save() -> None:
-        tensors = state.tensors()
+    with run.locked() if world.leads else nullcontext():
         if world.leads:
-            run.save_checkpoint(progress.step, tensors, state.settings(progress))
-
-    def keep_weights(name: str, kept: nn.Module) -> None:
-        """Write weights as a model that `file/PATH` loads."""
-        tensors = {key: whole(tensor) for key, tensor in kept.state_dict().items()}
+            run.claim(dataclasses.asdict(asked))  # only now: a recipe that cannot run leaves no folder behind
+        progress = Position(total=torch.zeros((), dtype=torch.float64, device=world.device))
+        found = run.newest_checkpoint()
+        if found is not None:
+            progress = state.load(*found)
         if world.leads:
-            made_of = {"model": builder_of(recipe.model), "compiled": recipe.compile, **(about or {})}
-            write_tensors(run.folder / f"{name}.safetensors", tensors, made_of)
+            run.forget_after(progress.step)
+        captures = _can_be_captured(recipe, world)
+        row: dict[str, Any] = (run.epochs() or [{}])[-1]
 
-    def due(step: int) -> bool:
-        return bool(recipe.checkpoint_every) and step % recipe.checkpoint_every == 0
+        def save() -> None:
+            tensors = state.tensors()
+            if world.leads:
+                run.save_checkpoint(progress.step, tensors, state.settings(progress))
 
-    def note(row: dict[str, Any]) -> None:
-        if world.leads:
-            run.log(row)
-            if log is not None:
-                log(row)
+        def keep_weights(name: str, kept: nn.Module) -> None:
+            """Write weights as a model that `file/PATH` loads."""
+            tensors = {key: whole(tensor) for key, tensor in kept.state_dict().items()}
+            if world.leads:
+                made_of = {"model": builder_of(recipe.model), "compiled": recipe.compile, **(about or {})}
+                write_tensors(run.folder / f"{name}.safetensors", tensors, made_of)
 
-    shown = training_bar(show and world.leads, steps * recipe.epochs, recipe.epochs, progress.step)
-    with _stop_signal() as stop, shown as bar:
-        bar.epoch(row)
-        while progress.epoch < recipe.epochs:
-            model.train()
-            began, done = time.monotonic(), 0
-            for batch in feed.epoch(progress.epoch, progress.batch):
-                rate = learning_rate(recipe.optimizer, progress.step, steps, recipe.epochs)
-                set_learning_rate(state.optimizer, rate)
-                if world.device.type == "cpu" or progress.batch == 0:
-                    torch.manual_seed(_mix(recipe.seed, progress.step, world.rank))
-                if captures:
-                    step_once, captures = capture(step_once, batch, state.changing), False
-                value = step_once(batch)
-                progress.advance(value)
-                done += 1
-                if recipe.log_every and progress.step % recipe.log_every == 0:
-                    at = {"step": progress.step, "epoch": progress.epoch + 1}
-                    note({**at, "train_loss": float(value), "lr": rate})
-                bar.step(progress, done * recipe.batch_size / (time.monotonic() - began))
-                if due(progress.step) and progress.batch < steps:
-                    _check_finite(progress, run)
-                    save()
-                if (world.size == 1 or progress.step % 10 == 0) and agree(stop.is_set(), world):
-                    _check_finite(progress, run)
-                    save()
-                    raise Interrupted(f"stopped at step {progress.step}; the same command goes on from there")
+        def scores() -> dict[str, float]:
+            found = evaluate(model)
+            averaged = evaluate(ema.module) if ema is not None else {}
+            return found | {f"ema_{name}": value for name, value in averaged.items()}
 
-            if world.device.type == "cuda":
-                torch.cuda.synchronize()
-            seconds = time.monotonic() - began
-            _check_finite(progress, run)
-            progress.epoch, progress.batch = progress.epoch + 1, 0
-            last = progress.epoch == recipe.epochs
-            row = {
-                "step": progress.step,
-                "epoch": progress.epoch,
-                "train_loss": _mean_loss(progress, world),
-                "lr": learning_rate(recipe.optimizer, progress.step - 1, steps, recipe.epochs),
-                "images_per_second": done * recipe.batch_size / seconds,
-            }
-            if last or progress.epoch % recipe.evaluate_every == 0:
-                row |= evaluate(model)
-                if ema is not None:
-                    row |= {f"ema_{name}": value for name, value in evaluate(ema.module).items()}
-            progress.total.zero_()
-            progress.count = 0
-            note(row)
+        def due(step: int) -> bool:
+            return bool(recipe.checkpoint_every) and step % recipe.checkpoint_every == 0
+
+        def note(row: dict[str, Any]) -> None:
+            if world.leads:
+                run.log(row)
+                if log is not None:
+                    log(row)
+
+        shown = training_bar(show and world.leads, steps * recipe.epochs, recipe.epochs, progress.step)
+        with _stop_signal() as stop, shown as bar:
             bar.epoch(row)
-            if progress.epoch in recipe.snapshots:
-                keep_weights(f"snapshots/epoch-{progress.epoch:04d}", model)
-            if last or due(progress.step) or agree(time.monotonic() - saved > _QUIET, world):
-                save()
-                saved = time.monotonic()
+            while progress.epoch < recipe.epochs:
+                model.train()
+                began, done = time.monotonic(), 0
+                for batch in feed.epoch(progress.epoch, progress.batch):
+                    rate = learning_rate(recipe.optimizer, progress.step, steps, recipe.epochs)
+                    set_learning_rate(state.optimizer, rate)
+                    if world.device.type == "cpu" or progress.batch == 0:
+                        torch.manual_seed(_mix(recipe.seed, progress.step, world.rank))
+                    if captures:
+                        step_once, captures = capture(step_once, batch, state.changing), False
+                    value = step_once(batch)
+                    progress.advance(value)
+                    done += 1
+                    if recipe.log_every and progress.step % recipe.log_every == 0:
+                        at = {"step": progress.step, "epoch": progress.epoch + 1}
+                        note({**at, "train_loss": float(value), "lr": rate})
+                    bar.step(progress, done * recipe.batch_size / (time.monotonic() - began))
+                    if due(progress.step) and progress.batch < steps:
+                        _check_finite(progress, run)
+                        save()
+                    if (world.size == 1 or progress.step % 10 == 0) and agree(stop.is_set(), world):
+                        _check_finite(progress, run)
+                        save()
+                        raise Interrupted(f"stopped at step {progress.step}; the same command goes on from there")
 
-    keep_weights("model", model)
-    if ema is not None:
-        keep_weights("model_ema", ema.module)
-    return row
+                if world.device.type == "cuda":
+                    torch.cuda.synchronize()
+                seconds = time.monotonic() - began
+                _check_finite(progress, run)
+                progress.epoch, progress.batch = progress.epoch + 1, 0
+                last = progress.epoch == recipe.epochs
+                row = {
+                    "step": progress.step,
+                    "epoch": progress.epoch,
+                    "train_loss": _mean_loss(progress, world),
+                    "lr": learning_rate(recipe.optimizer, progress.step - 1, steps, recipe.epochs),
+                    "images_per_second": done * recipe.batch_size / seconds,
+                }
+                if last or progress.epoch % recipe.evaluate_every == 0:
+                    row |= scores()
+                progress.total.zero_()
+                progress.count = 0
+                note(row)
+                bar.epoch(row)
+                if progress.epoch in recipe.snapshots:
+                    keep_weights(f"snapshots/epoch-{progress.epoch:04d}", model)
+                if last or due(progress.step) or agree(time.monotonic() - saved > _QUIET, world):
+                    save()
+                    saved = time.monotonic()
+
+        if agree(row.get("epoch") != recipe.epochs, world):  # a finished run whose last line of metrics is damaged
+            row = {"step": progress.step, "epoch": progress.epoch, **scores()}
+        keep_weights("model", model)
+        if ema is not None:
+            keep_weights("model_ema", ema.module)
+        return row
 
 
 def _validate(recipe: Recipe, steps: int, world: World) -> None:
