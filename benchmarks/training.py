@@ -27,8 +27,8 @@ from vitlab.data.resident import Batch, Resident
 from vitlab.recipes.vit_cifar import vit_small_cifar100, vit_tiny_cifar100
 from vitlab.tasks.classification import make_loss
 from vitlab.training.distributed import World
-from vitlab.training.loop import _changing, train
-from vitlab.training.optimizer import make_optimizer
+from vitlab.training.loop import train
+from vitlab.training.state import make_state
 from vitlab.training.step import capture, make_step
 
 FULL = Augment(randaugment="rand-m9-n2-mstd0.5-inc1", erasing=0.25, mixup=0.8, cutmix=1.0)
@@ -38,14 +38,14 @@ RECIPES = {"tiny": vit_tiny_cifar100, "small": vit_small_cifar100}
 def bare(recipe: Recipe, device: torch.device, seconds: float) -> float:
     """Images a second of the step alone."""
     model = zoo.load(recipe.model, seed=0).to(device).train()
-    optimizer = make_optimizer(model, recipe.optimizer, device)
-    step = make_step(recipe, model, make_loss(recipe.objective), optimizer, None, model)
+    state = make_state(recipe, model, device)
+    step = make_step(recipe, model, make_loss(recipe.objective), state)
     half = torch.bfloat16 if device.type == "cuda" else torch.float32
     images = torch.randn(recipe.batch_size, 3, *recipe.image_size, device=device, dtype=half)
     labels = torch.randint(0, 100, (recipe.batch_size,), device=device)
     batch = Batch(images, labels, labels.flip(0), torch.rand(recipe.batch_size, device=device))
     if device.type == "cuda":
-        step = capture(step, batch, lambda: _changing(model, None, optimizer))
+        step = capture(step, batch, state.changing)
     for _ in range(3):
         step(batch)
     rates = []

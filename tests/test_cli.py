@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -213,6 +214,50 @@ def test_train(tmp_path: Path) -> None:
     assert row["top1"] == json.loads((tmp_path / "run/metrics.jsonl").read_text().splitlines()[-1])["top1"]
 
 
+def test_the_training_bar_is_on_stderr_and_shows_epoch_and_accuracy(tmp_path: Path) -> None:
+    arguments = ("train", "quick(images=64, epochs=3)", "--out", "run", "--device", "cpu")
+    code, printed, drawn = on_a_terminal(*arguments, folder=tmp_path)
+    assert code == 0 and len(printed.splitlines()) == 1 and printed.startswith("step ")
+    rows = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert "epoch 3/3" in drawn and f"top-1 {rows[1]['top1']:.1f} %" in drawn and "images/s" in drawn
+
+
+def test_only_rank_0_prints(tmp_path: Path) -> None:
+    """Two processes, as torchrun starts them, in a folder with a damaged checkpoint, of which each would warn."""
+    arguments = (
+        "train",
+        "quick(images=64, epochs=1)",
+        "--out",
+        "run",
+        "--device",
+        "cpu",
+        "--set",
+        "checkpoint_every=1",
+    )
+    assert vitlab(*arguments, folder=tmp_path).returncode == 0
+    newest = max((tmp_path / "run/checkpoints").glob("*.safetensors"))
+    newest.write_bytes(newest.read_bytes()[:-9])
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    processes = []
+    for rank in range(2):
+        of_torchrun = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "vitlab", *arguments],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**environment(), **of_torchrun},
+                cwd=tmp_path,
+            )
+        )
+    (first, first_said), (second, second_said) = (process.communicate(timeout=180) for process in processes)
+    assert "top1" in first and "is damaged" in first_said, first_said
+    assert "top1" not in second and "vitlab" not in second_said and "Warning" not in second_said
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -226,6 +271,14 @@ def test_train(tmp_path: Path) -> None:
         (("stress", TINY, "--with", "corruption"), "did you mean 'corruptions'"),
         (("stress", TINY, "--with", ""), "no stress test was named; give --with"),
         (("measure", TINY, "--with", " , "), "no instrument was named; give --with"),
+        (
+            ("stress", TINY, "--with", "corruptions(name='fog')"),
+            "no setting of corruptions 'name' (did you mean 'names'?)",
+        ),
+        (("stress", TINY, "--with", "occlusion(x=((1,2),(3,4)), y='p,q'), corruptions"), "no setting of occlusion 'x'"),
+        (("stress", TINY, "--with", "occlusion(subject=1)"), "no setting of occlusion 'subject'"),
+        (("measure", TINY, "--with", "lesion(model=1)"), "no setting of lesion 'model'"),
+        (("measure", TINY, "--with", "calibration(bin=5)"), "did you mean 'bins'"),
         (("train", "qick"), "did you mean 'quick'"),
         (("train", "quick", "--set", "optimizer.lrr=1"), "lr"),
         (("report", "nowhere"), "nowhere"),

@@ -162,7 +162,9 @@ def fake(monkeypatch: pytest.MonkeyPatch, needs: tuple[str, ...], **defaults: ob
 def signature_with(**defaults: object):
     both = inspect.Parameter.POSITIONAL_OR_KEYWORD
     batches = inspect.Parameter("batches", both, default=defaults.get("batches", inspect.Parameter.empty))
-    return inspect.Signature([inspect.Parameter("model", both), batches])
+    return inspect.Signature(
+        [inspect.Parameter("model", both), batches, inspect.Parameter("stop", both, default=False)]
+    )
 
 
 def test_a_test_of_files_is_given_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +11,8 @@ import typer
 
 from vitlab import __version__, completion, exits
 from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.expressions import split_calls
+from vitlab.core.process import is_leading
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks: results and errors only.")]
@@ -174,7 +175,7 @@ def _examine(
     """Print the path of each measurement as it is ready, or at the end what all of them say."""
     from vitlab import laboratory, listing
 
-    paths = getattr(laboratory, verb)(models, _names(names), out, show=not quiet, **what)
+    paths = getattr(laboratory, verb)(models, split_calls(names), out, show=not quiet, **what)
     if as_json:
         _print_json([listing.measured(path) for path in paths])
     else:
@@ -213,7 +214,11 @@ def train(
     chosen = change(plugins.recipe(recipe), set_ or [])
     log = tensorboard_log(out) if tensorboard else None
     show = sys.stderr.isatty() and not quiet
-    row = classification.run(chosen, out, root=root, device=device, show=show, log=log)
+    asked = any(text.partition("=")[0].strip() == "compile" for text in set_ or [])
+    how: dict[str, Any] = {"root": root, "device": device, "show": show, "log": log, "compile_on_cpu": asked}
+    row = classification.run(chosen, out, **how)
+    if not is_leading():
+        return
     if as_json:
         _print_json(row)
     else:
@@ -284,11 +289,6 @@ def _print_json(found: Any) -> None:
     from vitlab.listing import finite
 
     typer.echo(json.dumps(finite(found) if isinstance(found, dict) else found, indent=1, ensure_ascii=False))
-
-
-def _names(text: str) -> list[str]:
-    """Cut at commas outside parentheses; settings may hold parentheses of their own."""
-    return [name.strip() for name in re.split(r",(?![^()]*(?:\([^()]*\)[^()]*)*\))", text) if name.strip()]
 
 
 def _size(text: str) -> Any:

@@ -156,9 +156,6 @@ def _test(kind: Kind, text: str) -> _Test:
             f" vitlab.stress({name!r}, model, batches)"
         )
     takes = inspect.signature(module.measure).parameters
-    for key in settings:
-        if key not in list(takes)[2:]:
-            raise unknown(f"setting of {name}", key, list(takes)[2:])
     batches = takes.get("batches")
     looks_at_none = batches is not None and batches.default == ()
     eats: Any = next(
@@ -166,6 +163,7 @@ def _test(kind: Kind, text: str) -> _Test:
     )
     if eats == "both" and "test" in settings:
         raise VitlabError(f"{name} takes its test set from --data; omit test=")
+    plugins.check_settings(name, module.measure, settings)
     counts = next((key for key in ("images", "videos") if key in takes), "") if eats == "files" else ""
     defaults = {key: item.default for key, item in list(takes.items())[2:] if item.default is not item.empty}
     return _Test(name, settings, kind.run, eats, counts, defaults, known[name], "labels" in module.CARD.needs)

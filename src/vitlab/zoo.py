@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from difflib import get_close_matches
@@ -17,6 +18,7 @@ import torch
 from torch import nn
 
 from vitlab.core import plugins
+from vitlab.core.downloads import downloading_from
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import ModelExpression, parse_model
 from vitlab.core.recipe import Recipe, stored_recipe
@@ -26,6 +28,8 @@ from vitlab.preprocessing.declaration import from_hugging_face, from_torchvision
 from vitlab.surgery import retrofit
 
 __all__ = ["builder_of", "load", "model_names", "recipe_of", "save", "weights_file", "weights_of"]
+
+_HUB = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"  # where timm's and Hugging Face's weights are
 
 
 def load(expression: str, *, seed: int | None = None) -> nn.Module:
@@ -139,7 +143,8 @@ def _timm(name: str, settings: dict[str, Any]) -> nn.Module:
     if not timm.is_model(name.partition(".")[0]):
         raise _no_model("timm", name.partition(".")[0], timm.list_models())
     settings.setdefault("pretrained", "." in name)
-    return _wrapped(f"timm/{name}", lambda: timm.create_model(name, **settings))
+    server = _HUB if settings["pretrained"] else ""
+    return _wrapped(f"timm/{name}", lambda: timm.create_model(name, **settings), server)
 
 
 def _own(name: str, settings: dict[str, Any]) -> nn.Module:
@@ -164,7 +169,10 @@ def _torchvision(name: str, settings: dict[str, Any]) -> nn.Module:
     if name not in names:
         raise _no_model("torchvision", name, names)
     weights = "DEFAULT" if settings.pop("pretrained", False) else None
-    model = _wrapped(f"torchvision/{name}", lambda: torchvision.models.get_model(name, weights=weights, **settings))
+    server = "https://download.pytorch.org" if weights else ""
+    model = _wrapped(
+        f"torchvision/{name}", lambda: torchvision.models.get_model(name, weights=weights, **settings), server
+    )
     default: Any = getattr(torchvision.models.get_model_weights(name), "DEFAULT", None)
     if default is not None:
         categories = default.meta.get("categories", ())
@@ -191,7 +199,7 @@ def _hugging_face(name: str, settings: dict[str, Any]) -> nn.Module:
             return kind.from_pretrained(name, config=config, use_safetensors=True)
         return kind._from_config(config) if hasattr(kind, "_from_config") else kind.from_config(config)
 
-    model: Any = _wrapped(f"hf/{name}", build)
+    model: Any = _wrapped(f"hf/{name}", build, "" if Path(name).is_dir() else _HUB)
     processor = _image_processor(name)
     if processor is not None:
         declare(model, **from_hugging_face(processor, getattr(model.config, "id2label", None)))
@@ -260,10 +268,11 @@ def _fill(model: nn.Module, tensors: dict[str, Any], path: str) -> None:
         ) from error
 
 
-def _wrapped(what: str, build: Callable[[], nn.Module]) -> nn.Module:
-    """Build, and turn whatever another library raises into one line."""
+def _wrapped(what: str, build: Callable[[], nn.Module], server: str = "") -> nn.Module:
+    """Build, perhaps with files from a server, and turn whatever another library raises into one line."""
     try:
-        return build()
+        with downloading_from(server):
+            return build()
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise VitlabError(f"{what} could not be built: {reason}") from error

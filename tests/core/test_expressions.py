@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitlab.core.errors import VitlabError
-from vitlab.core.expressions import ModelExpression, PartCall, parse_call, parse_model, parse_part
+from vitlab.core.expressions import ModelExpression, PartCall, parse_call, parse_model, parse_part, split_calls
 
 keys = st.from_regex(r"[a-z_][a-z0-9_]{0,6}", fullmatch=True).filter(lambda key: key.isidentifier() and _is_free(key))
 plain = (
@@ -115,6 +115,32 @@ def test_a_path_is_taken_as_it_stands(path: str) -> None:
 def test_a_quoted_path_may_hold_what_would_cut_it_and_take_settings() -> None:
     found = parse_model("file/'a | b (1)/it\\'s'(x=2) | P")
     assert found == ModelExpression("file", "a | b (1)/it's", {"x": 2}, (PartCall("P"),))
+
+
+@given(st.lists(st.tuples(keys, dictionaries), max_size=4))
+@settings(max_examples=100)
+def test_a_list_of_calls_is_split_into_what_it_was_joined_from(calls: list[tuple[str, dict[str, object]]]) -> None:
+    """Whatever brackets, quotes and commas the literals hold: Python's own repr writes them."""
+    written = [f"{name}({', '.join(f'{key}={value!r}' for key, value in taken.items())})" for name, taken in calls]
+    assert split_calls(", ".join(written)) == written
+    assert split_calls(",".join(written)) == written
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("a(x=((1,2),(3,4)), y='p,q'), b", ["a(x=((1,2),(3,4)), y='p,q')", "b"]),
+        ("a(x=[1, {'k': (2, 3)}]),b", ["a(x=[1, {'k': (2, 3)}])", "b"]),
+        ("a(x=')'), b(y='(')", ["a(x=')')", "b(y='(')"]),
+        (" a , ,b, ", ["a", "b"]),
+        (" , ", []),
+        ("a(x=1, b", ["a(x=1, b"]),
+        ("a), b", ["a)", "b"]),
+        ("a(x='p, b", ["a(x='p, b"]),
+    ],
+)
+def test_commas_split_only_outside_brackets_and_quotes(text: str, pieces: list[str]) -> None:
+    assert split_calls(text) == pieces
 
 
 HOSTILE = [

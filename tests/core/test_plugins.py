@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import vitlab
 from vitlab.core import plugins
 from vitlab.core.errors import VitlabError
 
@@ -101,3 +104,18 @@ def test_every_recipe_can_be_made_from_its_name_alone() -> None:
     assert len(plugins.recipes()) > 3
     for name in plugins.recipes():
         assert plugins.recipe(name).epochs >= 1
+
+
+@pytest.mark.parametrize("setting", ["name", "no_such_setting"])
+@pytest.mark.parametrize(
+    ("use", "known"), [(vitlab.measure, plugins.instruments), (vitlab.stress, plugins.stress_tests)]
+)
+def test_an_unknown_setting_names_the_known_ones(use: Any, known: Any, setting: str) -> None:
+    """Also one that is called like the first argument, which Python itself would refuse with a TypeError."""
+    for kind, module in known().items():
+        takes = list(inspect.signature(importlib.import_module(module).measure).parameters)[2:]
+        if setting in takes:
+            continue
+        with pytest.raises(VitlabError, match=f"no setting of {kind} '{setting}'") as caught:
+            use(kind, None, [], **{setting: "fog"})
+        assert all(name in str(caught.value) for name in takes) and "\n" not in str(caught.value)

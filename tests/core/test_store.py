@@ -222,3 +222,44 @@ def test_a_resumed_run_forgets_what_it_will_do_again(tmp_path: Path) -> None:
     assert run.metrics() == [{"step": 1}, {"step": 2}]
     run.forget_after(0)
     assert run.metrics() == []
+
+
+@pytest.mark.parametrize("bad", [b"\xff", b"\x00", b"\x85", b'"', b"\n"])
+def test_one_bad_byte_costs_one_line_of_the_metrics(bad: bytes, tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    rows = [{"step": step, "note": "x" * 20} for step in (1, 2, 3)]
+    for row in rows:
+        run.log(row)
+    path = tmp_path / "metrics.jsonl"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 - 3 : len(data) // 2 - 2] = bad
+    path.write_bytes(bytes(data))
+    assert run.metrics() == [rows[0], rows[2]]
+    with pytest.warns(UserWarning, match=r"metrics.jsonl: \d damaged lines are dropped"):
+        run.forget_after(3)
+    assert run.metrics() == [rows[0], rows[2]] and path.read_bytes().count(b"\n") == 2
+
+
+def test_lines_that_are_no_rows_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('3\n[1]\n\n{"step": 1}\nnull\n')
+    assert Run(tmp_path).metrics() == [{"step": 1}]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the device that is always full is one of Linux")
+def test_a_full_disk_while_metrics_are_appended_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
+    with pytest.raises(VitlabError, match=r"metrics.jsonl could not be written \(No space left on device\)") as caught:
+        Run(tmp_path).log({"step": 1})
+    assert "\n" not in str(caught.value)
+
+
+def test_unfinished_files_of_a_killed_run_are_removed_and_nothing_else(tmp_path: Path) -> None:
+    gone = ["checkpoints/.step-000000002.safetensors.77.partial", "snapshots/.epoch-0001.safetensors.77.partial"]
+    gone += [".metrics.jsonl.77.partial", ".model_ema.safetensors.77.partial", ".recipe.json.77.partial"]
+    stay = ["measurements/.x.json.77.partial", ".report.html.77.partial", "checkpoints/step-000000002.safetensors"]
+    for name in (*gone, *stay):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    with Run(tmp_path).locked():
+        assert not any((tmp_path / name).exists() for name in gone)
+        assert all((tmp_path / name).exists() for name in stay)

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import typing
+from pathlib import Path
 
 import pytest
 
@@ -238,3 +239,16 @@ def test_models_have_the_parameters_of_the_papers(text, parameters):
     with torch.device("meta"):
         model = zoo.load(plugins.recipe(text).model)
     assert sum(weight.numel() for weight in model.parameters()) == parameters
+
+
+@pytest.mark.slow
+def test_quick_reaches_what_its_notes_and_the_tour_say(tmp_path: Path) -> None:
+    """Trained for about a minute; other CPUs sum in another order, which may change a few of the 512 test images."""
+    from vitlab.recipes.quick import quick
+    from vitlab.tasks.classification import run
+
+    reached = run(quick(), tmp_path, device="cpu")["top1"]
+    tour = Path(__file__).resolve().parent.parent.parent / "docs" / "tour.md"
+    for text in (quick.__doc__ or "", tour.read_text(encoding="utf-8")):
+        stated = re.search(r"top-1 of ([\d.]+) with seed 0", " ".join(text.split()))
+        assert stated is not None and float(stated[1]) == pytest.approx(reached, abs=5)

@@ -61,3 +61,16 @@ def test_reading_runs_loads_no_torch(tmp_path: Path) -> None:
     folder = run(tmp_path / "tiny", {"epoch": 1, "top1": 50.0})
     code = f"import sys; from vitlab.reporting import read; read([{str(folder)!r}]); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_rows_of_single_steps_are_no_epochs(tmp_path: Path) -> None:
+    """In files of earlier versions, too, whose rows of steps count epochs from 0; the last epoch is unfinished."""
+    rows = []
+    for epoch in range(3):
+        rows += [{"step": 2 * epoch + i, "epoch": epoch, "train_loss": 9.0, "lr": 0.5} for i in (1, 2)]
+        whole = {"step": 2 * epoch + 2, "epoch": epoch + 1, "train_loss": 3.0 - epoch, "images_per_second": 5.0}
+        rows += [{**whole, "top1": 10.0 * epoch}]
+    run(tmp_path / "tiny", *rows, {"step": 7, "epoch": 4, "train_loss": 9.0, "lr": 0.5})
+    (found,) = read([tmp_path])
+    assert found.axes["epoch"] == (1, 2, 3)
+    assert found.values["top1"].tolist() == [0.0, 10.0, 20.0] and found.values["train_loss"].tolist() == [3.0, 2.0, 1.0]

@@ -19,9 +19,11 @@ from torch import Tensor, nn
 import vitlab
 from vitlab import zoo
 from vitlab.core.recipe import Augment, Objective, Optimizer, Recipe, change
-from vitlab.core.store import Run
+from vitlab.core.store import Run, read_tensors
 from vitlab.data.resident import Resident
+from vitlab.reporting import read
 from vitlab.tasks.classification import make_loss, run
+from vitlab.training.distributed import World
 from vitlab.training.loop import Interrupted, train
 from vitlab.training.optimizer import learning_rate
 
@@ -335,3 +337,113 @@ def test_what_cannot_run_is_said_in_one_line(
     with pytest.raises(vitlab.VitlabError, match=message) as error:
         run(tiny(**settings), tmp_path, device=device)
     assert "\n" not in str(error.value)
+
+
+def test_rows_of_steps_and_of_epochs_count_epochs_alike(tmp_path: Path) -> None:
+    run(tiny(), tmp_path)
+    rows = Run(tmp_path).metrics()
+    assert [row["epoch"] for row in rows if "top1" not in row] == [1 + step // 6 for step in range(18)]
+    epochs = [row for row in rows if "top1" in row]
+    assert Run(tmp_path).epochs() == epochs and [row["epoch"] for row in epochs] == [1, 2, 3]
+    (curve,) = read([tmp_path])
+    assert curve.axes["epoch"] == (1, 2, 3)
+    for name in ("top1", "loss", "train_loss", "lr"):
+        assert curve.values[name].tolist() == [row[name] for row in epochs]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"sharded": True}, "ema"),
+        ({"batch_size": 64}, "smaller than one batch"),
+        ({"model": "timm/no_such_model"}, "no_such_model"),
+    ],
+)
+def test_a_recipe_that_cannot_run_leaves_no_folder(settings: dict[str, object], message: str, tmp_path: Path) -> None:
+    with pytest.raises(vitlab.VitlabError, match=message):
+        run(tiny(**settings), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    run(tiny(epochs=1), tmp_path / "run")  # the folder is free for another recipe
+
+
+def test_a_batch_that_the_processes_cannot_share_leaves_no_folder(tmp_path: Path) -> None:
+    feed = Resident(torch.zeros(8, 3, 2, 2, dtype=torch.uint8), torch.arange(8), (0.5,) * 3, (0.5,) * 3, batch_size=8)
+    with pytest.raises(vitlab.VitlabError, match="batch_size=8 cannot be divided .* 3 processes"):
+        train(
+            tiny(),
+            nn.Linear(1, 1),
+            feed,
+            make_loss(Objective()),
+            lambda model: {},
+            Run(tmp_path / "run"),
+            world=World(0, 3),
+        )
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_float16_run_goes_on_with_its_loss_scale(tmp_path: Path) -> None:
+    """The loss is so large that the first steps overflow: the scale falls, and whoever forgets it skips steps again."""
+    recipe = tiny(precision="float16", ema=0.0, augment=Augment())
+    usual = make_loss(Objective())
+
+    def loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
+        return usual(model, batch) * 2000.0
+
+    def once(folder: Path, stop_at: int = 0) -> dict[str, Tensor]:
+        def stop(row: dict[str, object]) -> None:
+            if row["step"] == stop_at:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        generator = torch.Generator().manual_seed(0)
+        images = torch.randint(0, 255, (48, 3, 16, 16), dtype=torch.uint8, generator=generator)
+        feed = Resident(images, torch.arange(48) % 25, (0.5,) * 3, (0.5,) * 3, Augment(), batch_size=8)
+        train(recipe, vitlab.load(MODEL, seed=0), feed, loss, lambda model: {}, Run(folder), log=stop)
+        return read_tensors(folder / "model.safetensors")[0]
+
+    whole = once(tmp_path / "whole")
+    with pytest.raises(Interrupted):
+        once(tmp_path / "broken", stop_at=7)
+    start = torch.amp.GradScaler("cpu").get_scale()
+    found = Run(tmp_path / "broken").newest_checkpoint()
+    assert found is not None and 0 < found[1]["scaler"]["scale"] < start
+    broken = once(tmp_path / "broken")
+    assert losses(tmp_path / "broken") == losses(tmp_path / "whole")
+    assert all(torch.equal(whole[key], broken[key]) for key in whole)
+
+
+def test_a_recipe_is_compiled_on_a_cpu_only_when_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = []
+    monkeypatch.setattr(torch, "compile", lambda function: compiled.append(1) or function)  # counts; compiles nothing
+    recipe = tiny(epochs=1, compile=True, model=MODEL.replace(" drop_path_rate=0.2, proj_drop_rate=0.1", ""))
+    with pytest.warns(UserWarning, match="not compiled on a CPU"):
+        run(recipe, tmp_path / "off", device="cpu")
+    assert not compiled and read_tensors(tmp_path / "off/model.safetensors")[1]["compiled"] is False
+    assert json.loads((tmp_path / "off/recipe.json").read_text())["compile"] is True
+    run(recipe, tmp_path / "on", device="cpu", compile_on_cpu=True)
+    assert compiled == [1] and read_tensors(tmp_path / "on/model.safetensors")[1]["compiled"] is True
+
+
+def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
+    """The second one is started while the first trains, and changes nothing."""
+    tests, folder = str(ROOT / "tests/training"), str(tmp_path / "run")
+    code = KILLED.format(source=str(ROOT / "src"), tests=tests, folder=folder)
+    second = subprocess.CompletedProcess([], 0)
+
+    def start(row: dict[str, object]) -> None:
+        nonlocal second
+        if row["step"] == 3:
+            second = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    run(tiny(epochs=6), folder, log=start)
+    assert second.returncode == 1 and f"is in use by process {os.getpid()} on" in second.stderr
+    assert [row["step"] for row in Run(tmp_path / "run").metrics() if "top1" not in row] == list(range(1, 37))
+
+
+def test_a_damaged_line_of_metrics_blocks_no_resume(tmp_path: Path) -> None:
+    recipe = tiny(epochs=2, log_every=0)
+    whole = run(recipe, tmp_path)
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(path.read_bytes()[:-6] + b"\xff" + path.read_bytes()[-5:])
+    with pytest.warns(UserWarning, match="1 damaged lines"):
+        again = run(recipe, tmp_path)
+    assert again["epoch"] == 2 and again["top1"] == whole["top1"] and again["ema_top1"] == whole["ema_top1"]

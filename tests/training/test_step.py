@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from cases import CASES
 from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Optimizer, Recipe, change
-from vitlab.training.loop import _changing
-from vitlab.training.optimizer import make_optimizer
+from vitlab.training.state import make_state
 from vitlab.training.step import capture, make_step
 
 SGD = Recipe("timm/x", "x", batch_size=8, optimizer=Optimizer("sgd", lr=0.1, momentum=0.0, weight_decay=0.0))
@@ -37,8 +36,7 @@ def loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
 
 
 def step_of(recipe: Recipe, model: nn.Module, ema: ModelEmaV3 | None = None, objective: object = loss) -> object:
-    optimizer = make_optimizer(model, recipe.optimizer, next(model.parameters()).device)
-    return make_step(recipe, model, objective, optimizer, ema, model)
+    return make_step(recipe, model, objective, make_state(recipe, model, next(model.parameters()).device, ema))
 
 
 @pytest.mark.parametrize("accumulate", [1, 2, 4, 8])
@@ -134,20 +132,19 @@ def test_a_captured_step_trains_as_the_step_itself_from_the_state_before_the_cap
     model = CASES[0].model().train().cuda()
     twin = copy.deepcopy(model)
     averages = [ModelEmaV3(each, decay=0.9) for each in (model, twin)]
-    optimizers = [make_optimizer(each, ADAM.optimizer, torch.device("cuda")) for each in (model, twin)]
-    steps = [
-        make_step(ADAM, each, loss, optimizer, ema, each)
-        for each, optimizer, ema in zip((model, twin), optimizers, averages, strict=True)
+    states = [
+        make_state(ADAM, each, torch.device("cuda"), ema) for each, ema in zip((model, twin), averages, strict=True)
     ]
+    steps = [make_step(ADAM, state.model, loss, state) for state in states]
     generator = torch.Generator().manual_seed(0)
     batches = [
         (torch.randn(8, 3, 32, 32, generator=generator).cuda(), torch.randint(7, (8,), generator=generator).cuda())
         for _ in range(5)
     ]
-    captured = capture(steps[0], batches[0], lambda: _changing(model, averages[0], optimizers[0]))
+    captured = capture(steps[0], batches[0], states[0].changing)
     for ours, before in zip(model.parameters(), twin.parameters(), strict=True):
         assert torch.equal(ours, before)  # warming up left no trace
-    moments = [value for state in optimizers[0].state.values() for value in state.values()]
+    moments = [value for state in states[0].optimizer.state.values() for value in state.values()]
     assert moments and all(not value.any() for value in moments)
     found = [float(captured(each)) for each in batches]
     expected = [float(steps[1](each)) for each in batches]

@@ -104,6 +104,29 @@ def parse_call(text: str) -> tuple[str, dict[str, Any]]:
     return _name_and_settings(_checked(text, "an expression", "name(key=value)"))
 
 
+def split_calls(text: str) -> list[str]:
+    """Split a list of names, with or without settings, at the commas outside brackets and quotes.
+
+    >>> split_calls("a(x=((1, 2), (3, 4)), y='p,q'), b")
+    ["a(x=((1, 2), (3, 4)), y='p,q')", 'b']
+    """
+    pieces: list[str] = []
+    start, closed, depth = 0, -1, 0
+    for i, letter in enumerate(text):
+        if i <= closed:
+            continue
+        if letter in "'\"":
+            closed = _closing(text, i)
+        elif letter in "([{":
+            depth += 1
+        elif letter in ")]}":
+            depth -= 1
+        elif letter == "," and depth <= 0:
+            pieces.append(text[start:i])
+            start = i + 1
+    return [piece.strip() for piece in [*pieces, text[start:]] if piece.strip()]
+
+
 def _checked(text: str, what: str, example: str) -> str:
     """Text of a length that can be read, without the space around it."""
     if not isinstance(text, str):

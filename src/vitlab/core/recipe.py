@@ -96,7 +96,8 @@ class Recipe:
         epochs, batch_size: as they say; the batch is the global one, over all processes and accumulation steps.
         ema: decay of the moving average of the weights; 0 for none.
         precision: `float32`, or autocast in `bfloat16` or `float16`.
-        compile: whether the step is compiled (and, on CUDA, captured in a graph where that is possible).
+        compile: whether the step is compiled (and, on CUDA, captured in a graph where that is possible); on a CPU only
+            where it is asked for: `--set compile=True`, or `compile_on_cpu=True` in Python.
         accumulate: batches are cut into that many pieces.
         snapshots: epochs after which the weights are kept for good; the Hessian and landscape instruments want early
             and late ones. Where there are any, the initial weights are kept too, as epoch 0, for `trajectory`.

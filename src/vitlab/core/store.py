@@ -1,7 +1,7 @@
 """Files that are there whole or not at all, tensors without pickle, and run folders that survive a crash.
 
 RUN/recipe.json                      what was asked for
-RUN/metrics.jsonl                    one line for each epoch, appended
+RUN/metrics.jsonl                    one line for each epoch, and for each step that log_every asks for, appended
 RUN/checkpoints/step-*.safetensors   everything needed to go on, the newest few; a .json beside each has its checksum
 RUN/snapshots/epoch-*.safetensors    weights kept for good, each a model that `file/PATH` loads; 0000: initial ones
 RUN/model.safetensors                the last weights, likewise
@@ -20,6 +20,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from vitlab.core.errors import VitlabError
+from vitlab.core.lock import locked
+
+#: Files that `write_atomically` did not finish in a run folder; other commands may be writing other files there.
+_UNFINISHED = tuple(
+    f"{name}.*.partial"
+    for name in (".recipe.json", ".metrics.jsonl", ".model*.safetensors", "checkpoints/.step-*", "snapshots/.epoch-*")
+)
 
 
 @contextmanager
@@ -98,6 +105,15 @@ class Run:
     folder: Path
     keep: int = 2
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder for this process, and remove the unfinished files of a killed one."""
+        with locked(self.folder):
+            for pattern in _UNFINISHED:
+                for file in self.folder.glob(pattern):
+                    file.unlink(missing_ok=True)
+            yield
+
     def claim(self, recipe: Mapping[str, Any]) -> None:
         """Make the folder this recipe's own, or find that it already is; another recipe's folder is refused."""
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -143,35 +159,59 @@ class Run:
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Append a line to `metrics.jsonl`."""
-        with (self.folder / "metrics.jsonl").open("ab+") as file:
-            if file.tell():
-                file.seek(-1, os.SEEK_END)
-                if file.read(1) != b"\n":
-                    file.write(b"\n")  # a crash cut the last line short: this one must not be lost with it
-            file.write(json.dumps(dict(row)).encode() + b"\n")
+        path = self.folder / "metrics.jsonl"
+        try:
+            with path.open("ab+") as file:
+                if file.tell():
+                    file.seek(-1, os.SEEK_END)
+                    if file.read(1) != b"\n":
+                        file.write(b"\n")  # a crash cut the last line short: this one must not be lost with it
+                file.write(json.dumps(dict(row)).encode() + b"\n")
+        except OSError as error:
+            raise VitlabError(
+                f"{path} could not be written ({error.strerror}); the same command resumes from the last checkpoint"
+            ) from error
 
     def metrics(self) -> list[dict[str, Any]]:
-        """All lines of `metrics.jsonl`; a last one that a crash cut short is left out."""
-        path = self.folder / "metrics.jsonl"
-        rows = []
-        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
-            try:
-                rows.append(json.loads(line))
-            except ValueError:
-                continue
-        return rows
+        """All lines of `metrics.jsonl` that can be read; a last one that a crash cut short is left out."""
+        return self._lines()[0]
+
+    def epochs(self) -> list[dict[str, Any]]:
+        """The lines of whole epochs; those of single steps, which `log_every` adds, are left out."""
+        rows = [row for row in self.metrics() if "epoch" in row]
+        return [row for row in rows if "step" not in row or "images_per_second" in row]
 
     def forget_after(self, step: int) -> None:
         """Drop the lines of steps that a resumed run will do again."""
-        if not self.metrics():
+        found, damaged = self._lines()
+        if damaged:
+            warnings.warn(f"metrics.jsonl: {damaged} damaged lines are dropped", stacklevel=2)
+        if not found:
             return
-        rows = [row for row in self.metrics() if row.get("step", 0) <= step]
+        rows = [row for row in found if row.get("step", 0) <= step]
         with write_atomically(self.folder / "metrics.jsonl") as file:
             file.write("".join(json.dumps(row) + "\n" for row in rows).encode())
+
+    def _lines(self) -> tuple[list[dict[str, Any]], int]:
+        """The rows of `metrics.jsonl`, and how many lines are damaged, a last one without its end not counted."""
+        path = self.folder / "metrics.jsonl"
+        *lines, unfinished = path.read_bytes().split(b"\n") if path.exists() else [b""]
+        rows = [_row(line) for line in lines if line.strip()]
+        last = _row(unfinished)
+        return [row for row in [*rows, last] if row is not None], rows.count(None)
 
     def _checkpoints(self) -> list[Path]:
         """Newest first."""
         return sorted((self.folder / "checkpoints").glob("step-*.safetensors"), reverse=True)
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    """A line of metrics; None where it is damaged."""
+    try:
+        found = json.loads(line.decode())
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -7,7 +7,6 @@ A file holds the maths first, as pure functions, then `measure(model, batches, *
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,7 +20,7 @@ __all__ = ["measure", "measure_together"]
 
 
 def measure(
-    name: str, model: Any, batches: Iterable[Any], *, subject: str | None = None, **settings: Any
+    name: str, /, model: Any, batches: Iterable[Any], *, subject: str | None = None, **settings: Any
 ) -> Measurement:
     """Measure a model with the instrument of that name.
 
@@ -39,10 +38,7 @@ def measure(
     if name not in known:
         raise unknown("instrument", name, known)
     run = importlib.import_module(known[name]).measure
-    takes = list(inspect.signature(run).parameters)[2:]
-    for key in settings:
-        if key not in takes:
-            raise unknown(f"setting of {name}", key, takes)
+    plugins.check_settings(name, run, settings)
     if isinstance(batches, Iterable) and not hasattr(batches, "shape"):
         require_labels(batches, name, importlib.import_module(known[name]).CARD.needs)
         result: Measurement = run(model, batches, **settings)

@@ -83,7 +83,7 @@ def training_curve(run: Path, inside: Mapping[Path, Measurement]) -> Measurement
         run: the folder.
         inside: the measurements in it; where all are of one subject this is that subject's training.
     """
-    rows = {row["epoch"]: row for row in Run(run).metrics() if isinstance(row, dict) and "epoch" in row}
+    rows = {row["epoch"]: row for row in Run(run).epochs()}
     kept = [name for name in _METRICS if any(name in row for row in rows.values())]
     if not kept or any(measurement.kind == "training" for measurement in inside.values()):
         return None

@@ -24,6 +24,7 @@ __all__ = ["stress"]
 
 def stress(
     name: str,
+    /,
     model: Any,
     batches: Iterable[Any] | str | Path | None = None,
     *,
@@ -48,10 +49,7 @@ def stress(
     if name not in known:
         raise unknown("stress test", name, known)
     test = importlib.import_module(known[name])
-    takes = list(inspect.signature(test.measure).parameters)[2:]
-    for key in settings:
-        if key not in takes:
-            raise unknown(f"setting of {name}", key, takes)
+    plugins.check_settings(name, test.measure, settings)
     _check_given(name, test, batches)
     require_labels(batches, name, test.CARD.needs)
     result: Measurement = test.measure(model, batches, **settings)

@@ -5,6 +5,7 @@ Shape legend: B batch, C classes.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -45,6 +46,7 @@ def run(
     device: str | None = None,
     show: bool = False,
     log: Callable[[dict[str, Any]], None] | None = None,
+    compile_on_cpu: bool = False,
 ) -> dict[str, Any]:
     """Train a classifier as a recipe says, in the folder `out`; run again to go on where it stopped.
 
@@ -53,8 +55,9 @@ def run(
         out: the run folder.
         root: the folder that holds the data sets; else the environment variable VITLAB_DATA.
         device: `cpu` or `cuda`; by default CUDA where there is one.
-        show: whether to show a progress bar.
+        show: whether to show a progress bar on stderr.
         log: called with each row of metrics.
+        compile_on_cpu: whether a recipe with `compile` is compiled on a CPU too.
 
     Returns:
         The last row of metrics: train_loss, loss, top1, top5, and those of the averaged weights where there are any.
@@ -62,6 +65,9 @@ def run(
     world = join(device)
     try:
         with ExitStack() as stack:
+            if not world.leads:  # every process would repeat the same warnings
+                stack.enter_context(warnings.catch_warnings())
+                warnings.simplefilter("ignore")
             data = open_data(recipe.data, root=root, image_size=recipe.image_size)
             recipe = replace(recipe, model=with_classes(recipe.model, len(data.classes)))
             model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
@@ -79,8 +85,8 @@ def run(
             loss = make_loss(recipe.objective, _teacher(recipe, world), tape)
             test = Accuracy(data, feed, world, recipe, tape, how)
             about = {"preprocessing": how.record(), "classes": data.classes, "recipe": asdict(recipe)}
-            folder = Run(Path(out))
-            return train(recipe, model, feed, loss, test, folder, world=world, show=show, log=log, about=about)
+            options: dict[str, Any] = {"world": world, "show": show, "log": log, "compile_on_cpu": compile_on_cpu}
+            return train(recipe, model, feed, loss, test, Run(Path(out)), about=about, **options)
     finally:
         leave(world)
 

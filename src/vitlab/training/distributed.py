@@ -13,6 +13,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.process import is_distributed
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def join(device: str | None = None) -> World:
         raise unknown("device", kind, ["cpu", "cuda"])
     if kind.startswith("cuda") and not torch.cuda.is_available():
         raise VitlabError(f"device {kind!r} was asked for, but torch sees no CUDA device; use device cpu")
-    if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+    if not is_distributed():
         return World(device=torch.device(kind))
     own = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if kind == "cuda" else torch.device(kind)
     if own.type == "cuda":

@@ -15,9 +15,12 @@ def tensorboard_log(folder: Path) -> Callable[[dict[str, Any]], None]:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise VitlabError("TensorBoard is not installed; pip install tensorboard, or leave out --tensorboard") from None
-    writer = SummaryWriter(folder / "events")
+    writer: Any = None
 
     def log(row: dict[str, Any]) -> None:
+        nonlocal writer
+        if writer is None:  # made with the first row: a recipe that cannot run leaves no folder behind
+            writer = SummaryWriter(folder / "events")
         for key, value in row.items():
             if key not in ("step", "epoch"):
                 writer.add_scalar(key, value, row["step"])

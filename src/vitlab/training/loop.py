@@ -11,20 +11,22 @@ import math
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol
 
 import torch
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from timm.utils import ModelEmaV3
-from torch import Tensor, nn
+from torch import nn
 
 from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Recipe
 from vitlab.core.store import Run, write_tensors
-from vitlab.training.distributed import World, add_up, agree, fill, whole, wrap
-from vitlab.training.optimizer import learning_rate, make_optimizer, set_learning_rate
+from vitlab.training.bar import training_bar
+from vitlab.training.distributed import World, add_up, agree, whole, wrap
+from vitlab.training.optimizer import learning_rate, set_learning_rate
+from vitlab.training.state import Position, make_state
 from vitlab.training.step import Batch, Loss, Step, capture, make_step
 from vitlab.zoo import builder_of
 
@@ -59,6 +61,7 @@ def train(
     show: bool = False,
     log: Callable[[dict[str, Any]], None] | None = None,
     about: Mapping[str, Any] | None = None,
+    compile_on_cpu: bool = False,
 ) -> dict[str, Any]:
     """Train a model as a recipe says, from the run's newest checkpoint if it has one.
 
@@ -70,133 +73,155 @@ def train(
         evaluate: model -> metrics; called with the raw weights, and with the averaged ones where there are any.
         run: the folder for checkpoints, snapshots, metrics and the final weights.
         world: this process among others.
-        show: whether to show a progress bar.
+        show: whether to show a progress bar on stderr.
         log: called with each row of metrics, beside `metrics.jsonl`.
         about: what is written beside kept weights, such as the normalisation that they were trained with.
+        compile_on_cpu: whether a recipe with `compile` is compiled on a CPU too, where it takes minutes to start.
 
     Returns:
         The last row of metrics.
     """
     world = world or World()
-    if recipe.sharded and recipe.ema:
-        raise VitlabError("averaged weights (ema) of a sharded model are not supported; set ema=0 or sharded=False")
-    if world.leads:
-        run.claim(dataclasses.asdict(recipe))
+    steps, saved = len(feed), time.monotonic()
+    _validate(recipe, steps, world)
+    asked, recipe = recipe, _as_run(recipe, world, compile_on_cpu)
 
     model.to(world.device)
     ema = ModelEmaV3(model, decay=recipe.ema) if recipe.ema else None
     wrapped = wrap(model, world, recipe.sharded)
-    optimizer = make_optimizer(model, recipe.optimizer, world.device)
-    step_once: Step = make_step(recipe, wrapped, loss, optimizer, ema, model)
+    state = make_state(recipe, model, world.device, ema)
+    step_once: Step = make_step(recipe, wrapped, loss, state)
 
-    progress = _Position(total=torch.zeros((), dtype=torch.float64, device=world.device))
-    found = run.newest_checkpoint()
-    if found is not None:
-        progress = _resume(found, model, ema, optimizer, world)
-    if world.leads:
-        run.forget_after(progress.step)
-    captures = _can_be_captured(recipe, world)
+    with run.locked() if world.leads else nullcontext():
+        if world.leads:
+            run.claim(dataclasses.asdict(asked))  # only now: a recipe that cannot run leaves no folder behind
+        progress = Position(total=torch.zeros((), dtype=torch.float64, device=world.device))
+        found = run.newest_checkpoint()
+        if found is not None:
+            progress = state.load(*found)
+        if world.leads:
+            run.forget_after(progress.step)
+        captures = _can_be_captured(recipe, world)
+        row: dict[str, Any] = (run.epochs() or [{}])[-1]
 
-    steps, saved = len(feed), time.monotonic()
-    row: dict[str, Any] = (run.metrics() or [{}])[-1]
+        def save() -> None:
+            tensors = state.tensors()
+            if world.leads:
+                run.save_checkpoint(progress.step, tensors, state.settings(progress))
+
+        def keep_weights(name: str, kept: nn.Module) -> None:
+            """Write weights as a model that `file/PATH` loads."""
+            tensors = {key: whole(tensor) for key, tensor in kept.state_dict().items()}
+            if world.leads:
+                made_of = {"model": builder_of(recipe.model), "compiled": recipe.compile, **(about or {})}
+                write_tensors(run.folder / f"{name}.safetensors", tensors, made_of)
+
+        if recipe.snapshots and found is None:
+            keep_weights("snapshots/epoch-0000", model)  # the initial weights, which `trajectory` needs
+
+        def scores() -> dict[str, float]:
+            found = evaluate(model)
+            averaged = evaluate(ema.module) if ema is not None else {}
+            return found | {f"ema_{name}": value for name, value in averaged.items()}
+
+        def due(step: int) -> bool:
+            return bool(recipe.checkpoint_every) and step % recipe.checkpoint_every == 0
+
+        def note(row: dict[str, Any]) -> None:
+            if world.leads:
+                run.log(row)
+                if log is not None:
+                    log(row)
+
+        shown = training_bar(show and world.leads, steps * recipe.epochs, recipe.epochs, progress.step)
+        with _stop_signal() as stop, shown as bar:
+            bar.epoch(row)
+            while progress.epoch < recipe.epochs:
+                model.train()
+                began, done = time.monotonic(), 0
+                for batch in feed.epoch(progress.epoch, progress.batch):
+                    rate = learning_rate(recipe.optimizer, progress.step, steps, recipe.epochs)
+                    set_learning_rate(state.optimizer, rate)
+                    if world.device.type == "cpu" or progress.batch == 0:
+                        torch.manual_seed(_mix(recipe.seed, progress.step, world.rank))
+                    if captures:
+                        step_once, captures = capture(step_once, batch, state.changing), False
+                    value = step_once(batch)
+                    progress.advance(value)
+                    done += 1
+                    if recipe.log_every and progress.step % recipe.log_every == 0:
+                        at = {"step": progress.step, "epoch": progress.epoch + 1}
+                        note({**at, "train_loss": float(value), "lr": rate})
+                    bar.step(progress, done * recipe.batch_size / (time.monotonic() - began))
+                    if due(progress.step) and progress.batch < steps:
+                        _check_finite(progress, run)
+                        save()
+                    if (world.size == 1 or progress.step % 10 == 0) and agree(stop.is_set(), world):
+                        _check_finite(progress, run)
+                        save()
+                        raise Interrupted(f"stopped at step {progress.step}; the same command goes on from there")
+
+                if world.device.type == "cuda":
+                    torch.cuda.synchronize()
+                seconds = time.monotonic() - began
+                _check_finite(progress, run)
+                progress.epoch, progress.batch = progress.epoch + 1, 0
+                last = progress.epoch == recipe.epochs
+                row = {
+                    "step": progress.step,
+                    "epoch": progress.epoch,
+                    "train_loss": _mean_loss(progress, world),
+                    "lr": learning_rate(recipe.optimizer, progress.step - 1, steps, recipe.epochs),
+                    "images_per_second": done * recipe.batch_size / seconds,
+                }
+                if last or progress.epoch % recipe.evaluate_every == 0:
+                    row |= scores()
+                progress.total.zero_()
+                progress.count = 0
+                note(row)
+                bar.epoch(row)
+                if progress.epoch in recipe.snapshots:
+                    keep_weights(f"snapshots/epoch-{progress.epoch:04d}", model)
+                if last or due(progress.step) or agree(time.monotonic() - saved > _QUIET, world):
+                    save()
+                    saved = time.monotonic()
+
+        if agree(row.get("epoch") != recipe.epochs, world):  # a finished run whose last line of metrics is damaged
+            row = {"step": progress.step, "epoch": progress.epoch, **scores()}
+        keep_weights("model", model)
+        if ema is not None:
+            keep_weights("model_ema", ema.module)
+        return row
+
+
+def _validate(recipe: Recipe, steps: int, world: World) -> None:
+    """Refuse a recipe that cannot be trained.
+
+    Args:
+        recipe: the recipe.
+        steps: batches of an epoch.
+        world: over which a batch is divided.
+    """
+    if recipe.sharded and recipe.ema:
+        raise VitlabError("averaged weights (ema) of a sharded model are not supported; set ema=0 or sharded=False")
     if steps == 0:
         raise VitlabError(f"the training set is smaller than one batch of {recipe.batch_size}; lower batch_size")
-
-    def save() -> None:
-        tensors = _state(model, ema, optimizer)
-        if world.leads:
-            where = {"epoch": progress.epoch, "batch": progress.batch, "count": progress.count}
-            run.save_checkpoint(progress.step, tensors, {**where, "total": float(progress.total)})
-
-    def keep_weights(name: str, kept: nn.Module) -> None:
-        """Write weights as a model that `file/PATH` loads."""
-        tensors = {key: whole(tensor) for key, tensor in kept.state_dict().items()}
-        if world.leads:
-            made_of = {"model": builder_of(recipe.model), **(about or {})}
-            write_tensors(run.folder / f"{name}.safetensors", tensors, made_of)
-
-    if recipe.snapshots and found is None:
-        keep_weights("snapshots/epoch-0000", model)  # the initial weights, which `trajectory` needs
-
-    def due(step: int) -> bool:
-        return bool(recipe.checkpoint_every) and step % recipe.checkpoint_every == 0
-
-    def note(row: dict[str, Any]) -> None:
-        if world.leads:
-            run.log(row)
-            if log is not None:
-                log(row)
-
-    with _stop_signal() as stop, _bar(show and world.leads, steps * recipe.epochs, progress.step) as tell:
-        while progress.epoch < recipe.epochs:
-            model.train()
-            began, done = time.monotonic(), 0
-            for batch in feed.epoch(progress.epoch, progress.batch):
-                rate = learning_rate(recipe.optimizer, progress.step, steps, recipe.epochs)
-                set_learning_rate(optimizer, rate)
-                if world.device.type == "cpu" or progress.batch == 0:
-                    torch.manual_seed(_mix(recipe.seed, progress.step, world.rank))
-                if captures:
-                    step_once, captures = capture(step_once, batch, lambda: _changing(model, ema, optimizer)), False
-                value = step_once(batch)
-                progress.advance(value)
-                done += 1
-                if recipe.log_every and progress.step % recipe.log_every == 0:
-                    note({"step": progress.step, "epoch": progress.epoch, "train_loss": float(value), "lr": rate})
-                tell(progress, done * recipe.batch_size / (time.monotonic() - began))
-                if due(progress.step) and progress.batch < steps:
-                    _check_finite(progress, run)
-                    save()
-                if (world.size == 1 or progress.step % 10 == 0) and agree(stop.is_set(), world):
-                    _check_finite(progress, run)
-                    save()
-                    raise Interrupted(f"stopped at step {progress.step}; the same command goes on from there")
-
-            if world.device.type == "cuda":
-                torch.cuda.synchronize()
-            seconds = time.monotonic() - began
-            _check_finite(progress, run)
-            progress.epoch, progress.batch = progress.epoch + 1, 0
-            last = progress.epoch == recipe.epochs
-            row = {
-                "step": progress.step,
-                "epoch": progress.epoch,
-                "train_loss": _mean_loss(progress, world),
-                "lr": learning_rate(recipe.optimizer, progress.step - 1, steps, recipe.epochs),
-                "images_per_second": done * recipe.batch_size / seconds,
-            }
-            if last or progress.epoch % recipe.evaluate_every == 0:
-                row |= evaluate(model)
-                if ema is not None:
-                    row |= {f"ema_{name}": value for name, value in evaluate(ema.module).items()}
-            progress.total.zero_()
-            progress.count = 0
-            note(row)
-            if progress.epoch in recipe.snapshots:
-                keep_weights(f"snapshots/epoch-{progress.epoch:04d}", model)
-            if last or due(progress.step) or agree(time.monotonic() - saved > _QUIET, world):
-                save()
-                saved = time.monotonic()
-
-    keep_weights("model", model)
-    if ema is not None:
-        keep_weights("model_ema", ema.module)
-    return row
+    if recipe.batch_size % (world.size * recipe.accumulate):
+        raise VitlabError(
+            f"batch_size={recipe.batch_size} cannot be divided equally over {world.size} processes with "
+            f"accumulate={recipe.accumulate}; change one of them"
+        )
 
 
-@dataclasses.dataclass
-class _Position:
-    """Where a run is: the step, the epoch and batch that come next, and the losses of this epoch so far."""
-
-    total: Tensor
-    step: int = 0
-    epoch: int = 0
-    batch: int = 0
-    count: int = 0
-
-    def advance(self, value: Tensor) -> None:
-        self.total += value.double()
-        self.step, self.batch, self.count = self.step + 1, self.batch + 1, self.count + 1
+def _as_run(recipe: Recipe, world: World, compile_on_cpu: bool) -> Recipe:
+    """The recipe without what this device is not given: compiling on a CPU unless it is asked for."""
+    if not recipe.compile or compile_on_cpu or world.device.type != "cpu":
+        return recipe
+    warnings.warn(
+        "the step is not compiled on a CPU unless that is asked for: --set compile=True, in Python compile_on_cpu=True",
+        stacklevel=3,
+    )
+    return dataclasses.replace(recipe, compile=False)
 
 
 def _mix(*numbers: int) -> int:
@@ -213,71 +238,20 @@ def _can_be_captured(recipe: Recipe, world: World) -> bool:
     return recipe.compile and alone and recipe.precision != "float16" and recipe.optimizer.name == "adamw"
 
 
-def _mean_loss(progress: _Position, world: World) -> float:
+def _mean_loss(progress: Position, world: World) -> float:
     """The mean training loss of an epoch, over all processes."""
     sums = torch.stack([progress.total, torch.full_like(progress.total, progress.count)])
     total, count = add_up(sums, world).tolist()
     return float(total) / max(1.0, count)
 
 
-def _check_finite(progress: _Position, run: Run) -> None:
+def _check_finite(progress: Position, run: Run) -> None:
     if not math.isfinite(float(progress.total)):
         raise VitlabError(
             f"the loss is not finite before step {progress.step}; the last checkpoint in {run.folder / 'checkpoints'} "
             "is from before. Try a lower optimizer.lr, more optimizer.warmup_epochs, optimizer.clip=1, or "
             "precision='float32'"
         )
-
-
-# -- what a checkpoint holds ----------------------------------------------------------------------------------------
-
-
-def _state(model: nn.Module, ema: ModelEmaV3 | None, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Everything that training changes, by name. All processes must call it."""
-    tensors = {f"model.{name}": whole(tensor) for name, tensor in model.state_dict().items()}
-    if ema is not None:
-        tensors |= {f"ema.{name}": tensor for name, tensor in ema.module.state_dict().items()}
-    for name, parameter in model.named_parameters():
-        for key, value in optimizer.state.get(parameter, {}).items():
-            if isinstance(value, Tensor):
-                tensors[f"optimizer.{key}.{name}"] = whole(value)
-    return tensors
-
-
-def _resume(
-    found: tuple[dict[str, Tensor], dict[str, Any]],
-    model: nn.Module,
-    ema: ModelEmaV3 | None,
-    optimizer: torch.optim.Optimizer,
-    world: World,
-) -> _Position:
-    tensors, about = found
-    for prefix, target in (("model.", model), ("ema.", ema.module if ema is not None else None)):
-        if target is not None:
-            for name, tensor in target.state_dict().items():
-                fill(tensor, tensors[prefix + name])
-    for name, parameter in model.named_parameters():
-        for key in ("step", "exp_avg", "exp_avg_sq", "momentum_buffer"):
-            value = tensors.get(f"optimizer.{key}.{name}")
-            if value is not None:
-                optimizer.state[parameter][key] = _like(value, parameter, key)
-    total = torch.tensor(about["total"], dtype=torch.float64, device=world.device)
-    return _Position(total, about["step"], about["epoch"], about["batch"], about["count"])
-
-
-def _like(value: Tensor, parameter: Tensor, key: str) -> Tensor:
-    if key == "step":
-        return value.to(parameter.device) if parameter.device.type == "cuda" else value
-    empty = torch.empty_like(parameter)
-    fill(empty, value)
-    return empty
-
-
-def _changing(model: nn.Module, ema: ModelEmaV3 | None, optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """All tensors that a step changes, in an order that only grows."""
-    tensors = list(model.state_dict().values())
-    tensors += list(ema.module.state_dict().values()) if ema is not None else []
-    return tensors + [v for state in optimizer.state.values() for v in state.values() if isinstance(v, Tensor)]
 
 
 # -- around the loop ------------------------------------------------------------------------------------------------
@@ -296,21 +270,3 @@ def _stop_signal() -> Iterator[threading.Event]:
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def _bar(show: bool, total: int, done: int) -> Iterator[Callable[[_Position, float], None]]:
-    """A progress bar with rate, loss and time left; the loss is read at most once a second, since reading waits."""
-    columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[news]}"), TimeRemainingColumn()]
-    with Progress(*columns, disable=not show, transient=True) as progress:
-        task = progress.add_task("training", total=total, completed=done, news="")
-        told = 0.0
-
-        def tell(position: _Position, rate: float) -> None:
-            nonlocal told
-            if show and time.monotonic() - told > 1:
-                told = time.monotonic()
-                loss = float(position.total) / max(1, position.count)
-                progress.update(task, completed=position.step, news=f"{rate:,.0f} images/s  loss {loss:.3f}")
-
-        yield tell

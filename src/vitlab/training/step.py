@@ -7,37 +7,30 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
-from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Recipe
+from vitlab.training.state import TrainingState
 
 Batch = tuple[Tensor, ...]
 Loss = Callable[[nn.Module, Batch], Tensor]
 Step = Callable[[Batch], Tensor]
 
 
-def make_step(
-    recipe: Recipe,
-    model: nn.Module,
-    loss: Loss,
-    optimizer: torch.optim.Optimizer,
-    ema: ModelEmaV3 | None,
-    inner: nn.Module,
-) -> Step:
+def make_step(recipe: Recipe, model: nn.Module, loss: Loss, state: TrainingState) -> Step:
     """A function that takes a batch, trains on it, and returns its loss.
 
     Args:
         recipe: precision, accumulation, clipping, SAM.
         model: what is run, perhaps wrapped for many processes.
         loss: the objective.
-        inner: the model inside the wrapper.
+        state: what the step changes; its model is the one inside the wrapper.
     """
+    inner, optimizer, ema, scaler = state.model, state.optimizer, state.ema, state.scaler
     device = next(inner.parameters()).device
     kind = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[recipe.precision]
-    scaler = torch.amp.GradScaler(device.type, enabled=recipe.precision == "float16")
     parameters = [parameter for parameter in inner.parameters() if parameter.requires_grad]
 
     def forward(batch: Batch) -> Tensor:

@@ -1,0 +1,69 @@
+"""The progress bar of a training run, on stderr: epoch, rate, loss, last accuracy and time left."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from vitlab.training.state import Position
+
+_PERIOD = 1.0  # seconds between updates: reading the loss waits for the device
+
+
+@dataclass
+class TrainingBar:
+    """A bar over all steps of a run."""
+
+    progress: Progress
+    task: TaskID
+    epochs: int
+    accuracy: str = ""
+    updated: float = 0.0
+
+    def step(self, position: Position, rate: float) -> None:
+        """Show a finished step; does nothing within a second of the last update.
+
+        Args:
+            position: where the run is.
+            rate: images per second.
+        """
+        if self.progress.disable or time.monotonic() - self.updated < _PERIOD:
+            return
+        self.updated = time.monotonic()
+        loss = float(position.total) / max(1, position.count)
+        news = f"epoch {position.epoch + 1}/{self.epochs}  {rate:,.0f} images/s  loss {loss:.3f}{self.accuracy}"
+        self.progress.update(self.task, completed=position.step, news=news)
+
+    def epoch(self, row: Mapping[str, Any]) -> None:
+        """Take the accuracy from a row of metrics, where it has one; the next step shows it."""
+        if "top1" in row:
+            self.accuracy, self.updated = f"  top-1 {row['top1']:.1f} %", 0.0
+
+
+@contextmanager
+def training_bar(show: bool, steps: int, epochs: int, done: int = 0) -> Iterator[TrainingBar]:
+    """A bar on stderr while the context is open; hidden where stderr is not a terminal.
+
+    Args:
+        show: whether to show it at all.
+        steps: steps in all epochs together.
+        epochs: epochs of the run.
+        done: steps that were done before.
+    """
+    console = Console(stderr=True)
+    progress = Progress(
+        *(TextColumn("{task.description}"), BarColumn(20), TextColumn("{task.fields[news]}"), TimeRemainingColumn()),
+        console=console,
+        disable=not show or not (console.is_terminal or console.is_jupyter),
+        transient=True,
+        redirect_stdout=sys.stdout.isatty(),  # results in a file or a pipe must not go to stderr
+    )
+    with progress:
+        yield TrainingBar(progress, progress.add_task("training", total=steps, completed=done, news=""), epochs)

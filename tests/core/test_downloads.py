@@ -1,0 +1,71 @@
+"""Without a network a download fails at once and says why; with one, nothing changes."""
+
+from __future__ import annotations
+
+import logging
+import socket
+
+import huggingface_hub
+import pytest
+from huggingface_hub import constants
+
+import vitlab
+from vitlab import zoo
+from vitlab.core.downloads import downloading_from, unreachable
+
+NOWHERE = "nobody/no_such_model_anywhere"
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.fixture
+def closed() -> str:
+    """The address of a port on which nothing listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{free.getsockname()[1]}"
+
+
+def test_a_server_is_reachable_while_it_listens(closed: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert unreachable(f"http://127.0.0.1:{server.getsockname()[1]}") == ""
+    assert unreachable(closed) == "Connection refused"
+
+
+def test_a_missing_file_is_one_reason_without_retries(closed: str, caplog: pytest.LogCaptureFixture) -> None:
+    before = (constants.HF_HUB_OFFLINE, socket.getdefaulttimeout())
+    with (
+        caplog.at_level(logging.DEBUG),
+        pytest.raises(ConnectionError, match=r"127.0.0.1 cannot be reached \(Connection refused\).*weights=FILE"),
+        downloading_from(closed),
+    ):
+        huggingface_hub.hf_hub_download(NOWHERE, "config.json")
+    assert "Retry" not in caplog.text
+    assert (constants.HF_HUB_OFFLINE, socket.getdefaulttimeout()) == before
+
+
+def test_other_mistakes_keep_their_own_words(closed: str) -> None:
+    with pytest.raises(TypeError, match="a wrong setting"), downloading_from(closed):
+        raise TypeError("a wrong setting")
+
+
+def test_nothing_changes_where_nothing_is_downloaded_or_the_server_answers() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        for address in ("", f"http://127.0.0.1:{server.getsockname()[1]}"):
+            with pytest.raises(FileNotFoundError, match="x"), downloading_from(address):
+                raise FileNotFoundError("x")
+
+
+def test_a_model_that_must_be_downloaded_is_one_line(closed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    monkeypatch.setattr(zoo, "_HUB", closed)
+    with pytest.raises(
+        vitlab.VitlabError, match=f"hf/{NOWHERE} could not be built: 127.0.0.1 cannot be reached"
+    ) as error:
+        vitlab.load(f"hf/{NOWHERE}(pretrained=True)")
+    assert "\n" not in str(error.value)

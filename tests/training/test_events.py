@@ -1,0 +1,18 @@
+"""TensorBoard events: made with the first row, read back by TensorBoard itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vitlab.training.events import tensorboard_log
+
+
+def test_events_are_what_was_logged_and_nothing_is_made_before(tmp_path: Path) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    log = tensorboard_log(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    log({"step": 3, "epoch": 1, "train_loss": 2.5})
+    found = accumulator.EventAccumulator(str(tmp_path / "run/events")).Reload()
+    assert [(event.step, event.value) for event in found.Scalars("train_loss")] == [(3, 2.5)]
