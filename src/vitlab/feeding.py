@@ -12,7 +12,7 @@ from vitlab.adapters import describe
 from vitlab.core.batches import Batches
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.data.catalogue import open_data
-from vitlab.data.images import ImageArray, ImageFiles, ImageSet
+from vitlab.data.images import ImageArray, ImageFiles, ImageSet, in_memory
 from vitlab.data.resident import Resident
 from vitlab.data.workers import Workers
 from vitlab.recipes.deit_imagenet import deit_imagenet
@@ -80,14 +80,17 @@ def parts_for(
         chosen = _normalised(model, chosen_from.subset(places))
         cut = f":{images}" if repeats == 1 else f"{first}:{images}:{repeats}"
         fingerprint = f"{data} {split}[{cut}] {chosen.fingerprint}"
+        drawn = in_memory(chosen)
         if augmented:
-            parts.append(_augmented(chosen, size, batch_size, first, fingerprint))
+            parts.append(_augmented(drawn, size, batch_size, first, fingerprint))
         else:
-            parts.append(_batches(chosen, size, batch_size, fingerprint))
+            parts.append(_batches(drawn, size, batch_size, fingerprint))
     return parts
 
 
-def _augmented(chosen: ImageSet, size: tuple[int, int], batch_size: int, seed: int, fingerprint: str) -> Batches:
+def _augmented(
+    chosen: ImageArray | ImageFiles, size: tuple[int, int], batch_size: int, seed: int, fingerprint: str
+) -> Batches:
     """Batch by batch, each an epoch of its own: the last, short one is not lost."""
     if isinstance(chosen, ImageFiles):
         chosen = replace(chosen, on_broken="replace")
@@ -102,7 +105,7 @@ def _augmented(chosen: ImageSet, size: tuple[int, int], batch_size: int, seed: i
     return Batches(items, chosen.mean, chosen.std, chosen.classes, about)
 
 
-def _batches(chosen: ImageSet, size: tuple[int, int], batch_size: int, fingerprint: str) -> Batches:
+def _batches(chosen: ImageArray | ImageFiles, size: tuple[int, int], batch_size: int, fingerprint: str) -> Batches:
     if isinstance(chosen, ImageArray) and tuple(chosen.images.shape[-2:]) == size:
         feed = Resident(chosen.images, chosen.labels, chosen.mean, chosen.std, batch_size=batch_size)
         items = list(feed.evaluation())

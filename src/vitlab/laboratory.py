@@ -22,8 +22,9 @@ from vitlab.core import plugins
 from vitlab.core.batches import Batches
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_call
-from vitlab.core.ledger import Watch, ledger
+from vitlab.core.ledger import Watch, ledger, preparing
 from vitlab.core.measurement import Measurement
+from vitlab.data.catalogue import check_data
 from vitlab.data.inventory import inventory
 from vitlab.feeding import parts_for
 from vitlab.instruments import measure as measure_one
@@ -79,6 +80,7 @@ def examine(
         raise VitlabError(f"no {kind.name} was named; give --with, of: {', '.join(kind.known())}")
     if not 1 <= repeats <= max(count, 1):
         raise VitlabError(f"{count} images cannot be cut into repeats={repeats} parts; ask for 1 to {count}")
+    check_data(data)
     where = _device(device)
     tests = [_test(kind, text) for text in names]
     jobs = [(test, part) for test in tests for part in range(1, repeats + 1) if part == 1 or test.of_images]
@@ -87,7 +89,7 @@ def examine(
         for text in models:
             subject = _Subject(text, data, root, images, repeats, where, stock)
             for test, part in jobs:
-                with bar.piece(f"{test.name} of {text}") as watch:
+                with bar.piece(f"{test.name} of {text}") as watch, ledger(None, watch):
                     path = _settle(subject, test, part, out / _slug(text), watch)
                 yield path
 
@@ -163,6 +165,7 @@ class _Subject:
 
     @cached_property
     def model(self) -> nn.Module:
+        preparing("loading the model")
         return zoo.load(self.text, seed=0).to(self.device)
 
     @cached_property
