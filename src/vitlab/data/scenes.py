@@ -21,12 +21,25 @@ from torch import Tensor
 
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.corruptions.threads import share_out
-from vitlab.data.scene_layout import SHAPES, TEXTURES, Cues, Objects, lay_out, take
+from vitlab.data.scene_layout import COLOURS, SHAPES, TEXTURES, Cues, Objects, lay_out, take
 from vitlab.data.scene_painting import paint, silhouettes
 
 __all__ = [
-    *("CLASSES", "COLOURS", "LARGEST", "MEAN", "MOST_OBJECTS", "SHAPES", "SMALLEST", "STD", "TEXTURES", "VERSION"),
-    *("Objects", "Scenes", "check_scenes", "draw_images", "draw_scenes"),
+    "CLASSES",
+    "COLOURS",
+    "LARGEST",
+    "MEAN",
+    "MOST_OBJECTS",
+    "SHAPES",
+    "SMALLEST",
+    "STD",
+    "TEXTURES",
+    "VERSION",
+    "Objects",
+    "Scenes",
+    "check_scenes",
+    "draw_images",
+    "draw_scenes",
 ]
 
 Kinds = str | int | Sequence[str] | Sequence[int] | Tensor
