@@ -11,6 +11,8 @@ from PIL import Image
 import vitlab
 from vitlab import feeding, zoo
 from vitlab.core.recipe import Augment
+from vitlab.data import scene_set
+from vitlab.data.catalogue import open_data
 from vitlab.data.scenes import CLASSES, draw_scenes
 from vitlab.feeding import Augmentation
 from vitlab.preprocessing import declare
@@ -179,3 +181,29 @@ def test_what_cannot_be_fed(asked, message) -> None:
 def test_where_no_number_is_asked_for_all_of_a_small_set_are_used() -> None:
     assert len(labels_of(feeding.batches_for(tiny(), "scenes(train=1, test=20)"))) == 20
     assert len(labels_of(feeding.batches_for(tiny(), "scenes(train=1, test=90)"))) == 64
+
+
+@pytest.mark.parametrize("shown", [None, Augmentation(Augment(crop="resized"))])
+def test_only_the_scenes_that_are_used_are_drawn(shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def draw(indices: torch.Tensor, **settings: object) -> torch.Tensor:
+        asked.extend(indices.tolist())
+        return scene_set_draw(indices, **settings)
+
+    scene_set_draw = scene_set.draw_images
+    monkeypatch.setattr(scene_set, "draw_images", draw)
+    parts = feeding.parts_for(tiny(), "scenes", 6, 2, batch_size=2, augmentation=shown)
+    places = [place * 2000 // 6 for place in (0, 2, 4, 1, 3, 5)]
+    assert asked == [scene_set.TEST_SCENES + place for place in places]
+    assert len({part.fingerprint for part in parts}) == 2
+    if shown is None:
+        mean, std = (torch.tensor(value).view(3, 1, 1) for value in (parts[0].mean, parts[0].std))
+        images = torch.cat([images for part in parts for images, _ in part]) * std + mean
+        expected = [draw_scenes(1, 32, start=scene_set.TEST_SCENES + place).images for place in places]
+        torch.testing.assert_close(images, torch.cat(expected) / 255, rtol=0, atol=1e-6)
+
+
+def test_the_fingerprint_of_scenes_is_that_of_the_set() -> None:
+    batches = feeding.batches_for(tiny(), "scenes", 2)
+    assert batches.fingerprint.endswith(open_data("scenes", image_size=32).test.subset([0, 1000]).fingerprint)

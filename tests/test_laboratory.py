@@ -232,6 +232,11 @@ def test_a_test_of_files_is_told_how_many(setting: str, tmp_path: Path, monkeypa
     assert told == [{}, {setting: 7}, {setting: 8}, {setting: 3}]
 
 
+def test_a_mistake_in_the_data_is_reported_before_a_model_is_loaded(tmp_path: Path) -> None:
+    with pytest.raises(vitlab.VitlabError, match="train=-1"):
+        list(laboratory.measure(["timm/none"], ["lesion"], tmp_path, data="scenes(train=-1)", show=False))
+
+
 @pytest.mark.parametrize("verb", [laboratory.measure, laboratory.stress])
 def test_nothing_to_measure_with_is_a_mistake(verb, tmp_path: Path) -> None:
     with pytest.raises(vitlab.VitlabError, match="was named; give --with, of: "):
@@ -297,7 +302,7 @@ def test_repeats_share_no_image_and_miss_none(
     shown = [torch.cat([x for x, _ in part]) * std + mean for part in batches]
     for number, part in enumerate(shown):
         places = [place * len(test) // images for place in range(number, images, repeats)]
-        expected = test.images[places].float() / 255
+        expected = test.pixels[places].float() / 255
         torch.testing.assert_close(part, expected, rtol=0, atol=1e-5)
     assert sum(map(len, shown)) == images and len({part.fingerprint for part in batches}) == repeats
     parts = [Measurement.load(path).provenance.get("part") for path in paths]

@@ -18,7 +18,7 @@ PACKAGE = SOURCE / "vitlab"
 ROWS = [
     {"__main__"},
     {"cli"},
-    {"demo", "explore", "experiments", "listing", "laboratory", "sizes", "progress", "completion", "exits"},
+    {"demo", "explore", "experiments", "listing", "laboratory", "sizes", "completion", "exits"},
     {"tasks"},
     {"training", "instruments", "stress_tests"},
     {"zoo", "feeding"},
@@ -30,7 +30,7 @@ ROWS = [
     {"models"},
     {"data", "modules", "losses"},
     {"corruptions", "kernels"},
-    {"reporting", "recipes"},
+    {"reporting", "recipes", "progress"},
     {"core"},
 ]
 RANK = {name: len(ROWS) - i for i, row in enumerate(ROWS) for name in row}
@@ -39,7 +39,7 @@ RANK = {name: len(ROWS) - i for i, row in enumerate(ROWS) for name in row}
 MODEL_CLASSES = {"adapters", "zoo", "models", "tasks"}
 TIMM_PIECES = ("timm.data", "timm.optim", "timm.scheduler", "timm.utils")
 MAY_USE_PIECES = MODEL_CLASSES | {"preprocessing", "data", "training", "stress_tests"}
-TORCH_FREE = {"core", "reporting", "recipes"}
+TORCH_FREE = {"core", "reporting", "recipes", "progress"}
 TORCH_ONLY = {"modules", "losses"}
 
 
@@ -90,7 +90,7 @@ def test_a_row_imports_only_from_rows_below(path: Path) -> None:
 
 def _siblings(own: str, other: str) -> bool:
     """Rows of small files act as one package: recording and surgery do not need each other, listings may."""
-    groups = ({"attention", "tokens"}, {"demo", "laboratory", "listing", "sizes", "progress", "completion"})
+    groups = ({"attention", "tokens"}, {"demo", "laboratory", "listing", "sizes", "completion"})
     return any({own, other} <= group for group in groups)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -173,7 +174,8 @@ def _examine(
     verb: str, models: list[str], names: str, out: Path, as_json: bool, quiet: bool, what: dict[str, Any]
 ) -> None:
     """Print the path of each measurement as it is ready, or at the end what all of them say."""
-    from vitlab import laboratory, listing
+    with _importing(quiet):
+        from vitlab import laboratory, listing
 
     paths = getattr(laboratory, verb)(models, split_calls(names), out, show=not quiet, **what)
     if as_json:
@@ -208,10 +210,12 @@ def train(
     """Train as a recipe says: one process, or many under torchrun."""
     from vitlab.core import plugins
     from vitlab.core.recipe import change
-    from vitlab.tasks import classification
-    from vitlab.training.events import tensorboard_log
 
     chosen = change(plugins.recipe(recipe), set_ or [])
+    with _importing(quiet):
+        from vitlab.tasks import classification
+        from vitlab.training.events import tensorboard_log
+
     log = tensorboard_log(out) if tensorboard else None
     show = sys.stderr.isatty() and not quiet
     asked = any(text.partition("=")[0].strip() == "compile" for text in set_ or [])
@@ -252,7 +256,8 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Train a small ViT plain, with CB, and with TAP + ADL on embedded images; measure, stress and report them."""
-    from vitlab import demo
+    with _importing(quiet):
+        from vitlab import demo
 
     page, said = demo.run(out, epochs, images, show=not quiet)
     if as_json:
@@ -277,12 +282,20 @@ def explore(
     for library in ("fastapi", "uvicorn"):
         if find_spec(library) is None:
             raise VitlabError(f"the explorer needs {library}: pip install 'vitlab[explore]'")
-    from vitlab.explore.opening import explore
+    with _importing(quiet):
+        from vitlab.explore.opening import explore
 
     def say(address: str) -> None:
         _print_json({"address": address}) if as_json else typer.echo(address)
 
-    explore(models, data=data, root=root, images=images, port=port, say=say)
+    explore(models, data=data, root=root, images=images, port=port, say=say, show=not quiet)
+
+
+def _importing(quiet: bool) -> AbstractContextManager[None]:
+    """Show that torch is being imported, which takes seconds."""
+    from vitlab.progress import waiting
+
+    return waiting("importing torch", show=not quiet)
 
 
 def _print_json(found: Any) -> None:

@@ -78,7 +78,7 @@ def run(out: Path, epochs: int = 6, images: int = 1280, *, show: bool = True) ->
         for name, settings in MODELS.items():
             recipe = quick(epochs=epochs, images=images, **settings)
             folder = out / name.replace(" ", "_").replace("+", "and")
-            with bar.piece(f"training {name}", _TRAINING) as watch:
+            with bar.piece(f"training {name}", _TRAINING) as watch, ledger(None, watch):
                 train(recipe, folder, log=partial(_told, watch, epochs))
             model = zoo.load(f"file/{folder}/model.safetensors")
             found.append(training_curve(name, Run(folder), recipe.data))

@@ -17,7 +17,7 @@ from vitlab.core.batches import Batches
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.recipe import Augment
 from vitlab.data.catalogue import open_data
-from vitlab.data.images import DataSet, ImageFiles, ImageSet
+from vitlab.data.images import DataSet, ImageFiles, ImageSet, in_memory
 from vitlab.data.resident import Batch
 from vitlab.data.streaming import ImageStream
 from vitlab.data.workers import Workers
@@ -125,6 +125,7 @@ def parts_for(
         chosen = replace(chosen_from.subset(places), mean=how.mean, std=how.std)
         cut = f":{count}" if repeats == 1 else f"{first}:{count}:{repeats}"
         fingerprint = f"{data} {split}[{cut}] {chosen.fingerprint}"
+        chosen = in_memory(chosen)
         if augmentation is None:
             parts.append(_plain(chosen, how, match, batch_size, fingerprint))
         else:

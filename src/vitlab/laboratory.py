@@ -24,9 +24,10 @@ from vitlab.core.batches import Batches
 from vitlab.core.code_version import code_version
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_call
-from vitlab.core.ledger import Watch, ledger
+from vitlab.core.ledger import Watch, ledger, preparing
 from vitlab.core.measurement import Measurement
 from vitlab.core.recipe import Augment, Recipe
+from vitlab.data.catalogue import check_data
 from vitlab.data.inventory import inventory
 from vitlab.feeding import Augmentation, NoTrainingImagesError, Split, parts_for
 from vitlab.instruments import measure as measure_one
@@ -94,6 +95,8 @@ def examine(
     if repeats < 1 or (images is not None and repeats > images):
         raise VitlabError(f"{images or 'the'} images cannot be split into repeats={repeats} parts; ask for 1 or more")
     check_names(preprocessing or {})
+    if data is not None:
+        check_data(data)
     where = _device(device)
     tests = [_test(kind, text) for text in names]
     jobs = [(test, part) for test in tests for part in range(1, repeats + 1) if part == 1 or test.of_images]
@@ -105,7 +108,7 @@ def examine(
             shown = augmentation(augment, recipe)
             subject = _Subject(text, source, root, images, repeats, where, stock, preprocessing, classes, shown)
             for test, part in jobs:
-                with bar.piece(f"{test.name} of {text}") as watch:
+                with bar.piece(f"{test.name} of {text}") as watch, ledger(None, watch):
                     path = _settle(subject, test, part, out / _slug(text), watch)
                 yield path
 
@@ -187,6 +190,7 @@ class _Subject:
 
     @cached_property
     def model(self) -> nn.Module:
+        preparing("loading the model")
         return zoo.load(self.text, seed=0).to(self.device)
 
     @cached_property

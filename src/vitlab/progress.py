@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-from vitlab.core.ledger import State, Watch
+from vitlab.core.ledger import State, Watch, ledger
 
 _AS_LONG_AS_IT_TAKES = 1e9  # seconds that a step may last and still count for the time left; rich's own are 30
 
@@ -64,3 +65,25 @@ class Bar:
             progress.advance(self._all, weight)
         finally:
             progress.remove_task(task)
+
+
+@contextmanager
+def waiting(what: str, *, show: bool = True) -> Iterator[None]:
+    """Show on stderr what is being done, with a spinner; nothing where stderr is no terminal.
+
+    What the work inside reports with `preparing` takes the place of the text.
+
+    Args:
+        what: the text, for example `importing torch`.
+        show: whether to show anything at all.
+    """
+    console = Console(stderr=True)
+    if not show or not console.is_terminal:
+        yield
+        return
+
+    def watch(step: str, total: int | None, state: State) -> None:
+        status.update(escape(step))
+
+    with console.status(escape(what)) as status, ledger(None, watch):
+        yield

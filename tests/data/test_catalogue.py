@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from vitlab.core.errors import VitlabError
-from vitlab.data.catalogue import data_sets, open_data
+from vitlab.data.catalogue import check_data, data_sets, open_data
 from vitlab.data.imagenet import wordnet_ids
 from vitlab.data.scenes import CLASSES, draw_scenes
 from vitlab.data.subsets import fraction_of_each_class
@@ -44,11 +44,11 @@ def root(tmp_path):
 
 def test_scenes_are_those_of_the_generator_and_test_scenes_are_others():
     data = open_data("scenes(train=30, test=20, size=16, seed=3)")
-    assert torch.equal(data.train.images, draw_scenes(30, 16, 3).images)
+    assert torch.equal(data.train.pixels, draw_scenes(30, 16, 3).images)
     assert torch.equal(data.train.labels, draw_scenes(30, 16, 3).labels)
     assert data.classes == CLASSES and data.name == "scenes(train=30, test=20, size=16, seed=3)"
-    seen = {image.numpy().tobytes() for image in data.train.images}
-    assert not seen & {image.numpy().tobytes() for image in data.test.images}
+    seen = {image.numpy().tobytes() for image in data.train.pixels}
+    assert not seen & {image.numpy().tobytes() for image in data.test.pixels}
     longer = open_data("scenes(train=40, test=20, size=16, seed=3)")
     other = open_data("scenes(train=40, test=20, size=16)")
     assert longer.test.fingerprint == data.test.fingerprint != other.test.fingerprint
@@ -71,9 +71,9 @@ def test_imagenet_may_be_the_root_itself(root):
 
 
 def test_scenes_are_drawn_at_the_size_of_the_image_unless_they_say_their_own():
-    assert open_data("scenes(train=1, test=1)", image_size=(16, 24)).test.images.shape == (1, 3, 16, 24)
-    assert open_data("scenes(train=1, test=1, size=8)", image_size=16).test.images.shape == (1, 3, 8, 8)
-    assert open_data("scenes(train=1, test=1)").test.images.shape == (1, 3, 32, 32)
+    assert open_data("scenes(train=1, test=1)", image_size=(16, 24)).test.pixels.shape == (1, 3, 16, 24)
+    assert open_data("scenes(train=1, test=1, size=8)", image_size=16).test.pixels.shape == (1, 3, 8, 8)
+    assert open_data("scenes(train=1, test=1)").test.pixels.shape == (1, 3, 32, 32)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_without_a_root_the_error_says_how_to_give_one_and_shows_the_tree(name):
         ("cifar1000", "no data set 'cifar1000' .did you mean 'cifar100'"),
         ("cifar100(fractoin=0.1)", "did you mean 'fraction'.*labels, classes, fraction, seed"),
         ("cifar100(fraction=2)", "fraction=2"),
-        ("cifar100(labels=[1])", "no labels of cifar100"),
+        ("cifar100(labels=[1])", r"cifar100\(labels=\[1\]\): expected 'fine' or 'coarse'"),
         ("cifar100(root='/')", "no setting of cifar100 'root'"),
         ("cifar100(__import__('os'))", "key=value"),
         ("cifar100(fraction=open('x'))", "no literal"),
@@ -135,8 +135,8 @@ def test_without_a_root_the_error_says_how_to_give_one_and_shows_the_tree(name):
         ("folder", "needs path"),
         ("folder(path=3)", "path=3"),
         ("folder(path='nowhere')", "no folder .*nowhere"),
-        ("folder(path='imagenet', mean=3)", "three numbers"),
-        ("scenes(train=0)", "give an integer"),
+        ("folder(path='imagenet', mean=3)", r"mean=3.*\(a number, a number, a number\)"),
+        ("scenes(train=0)", "expected an integer from 1 to 10,000,000"),
         ("imagenet", "6 of the 1,000"),
         ("x" * 5000, "5000 characters"),
         (3, "not int"),
@@ -145,6 +145,52 @@ def test_without_a_root_the_error_says_how_to_give_one_and_shows_the_tree(name):
 def test_mistakes_are_plain_errors(root, expression, message):
     with pytest.raises(VitlabError, match=message):
         open_data(expression, root=root)
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("scenes(train=-1)", r"scenes\(train=-1\): expected an integer from 1 to 10,000,000$"),
+        ("scenes(train=2.0)", "expected an integer from 1"),
+        ("scenes(test=True)", "expected an integer from 1"),
+        ("scenes(test='9')", "expected an integer from 1"),
+        ("scenes(size=7)", "integer from 8 to 8,192"),
+        ("scenes(size=(32, 9000))", "integer from 8 to 8,192"),
+        ("scenes(size=(32, 32, 3))", "integer from 8 to 8,192"),
+        ("scenes(objects=9)", "integer from 1 to 8"),
+        ("scenes(cues='agrees')", "expected 'free' or 'agree' or 'conflict'"),
+        ("scenes(seed=None)", "expected an integer"),
+        ("scenes(classes=0)", "classes=0"),
+        ("scenes(classes=[])", "classes="),
+        ("scenes(classes=[1])", "classes="),
+        ("scenes(fraction=0)", "a number above 0 and up to 1"),
+        ("scenes(fraction=True)", "a number above 0 and up to 1"),
+        ("cifar100(fraction=1e999)", "a number above 0 and up to 1"),
+        ("cifar10(labels='fine')", "no setting of cifar10 'labels'"),
+        ("cifar10c(corruption=3)", "expected text in quotes"),
+        ("cifar100c(corruption='fog', severity=6)", "an integer from 1 to 5, or None"),
+        ("imagenet(full=1)", "expected True or False"),
+        ("folder(path='here', holdout=1)", "a number above 0 and below 1, or None"),
+        ("folder(path='here', std=[1, 2])", "std="),
+    ],
+)
+def test_wrong_settings_are_refused_before_anything_is_read(expression, message, tmp_path):
+    """The folder does not exist: whoever looks at it first raises another error."""
+    for refuse in (check_data, lambda text: open_data(text, root=tmp_path / "gone")):
+        with pytest.raises(VitlabError, match=message):
+            refuse(expression)
+
+
+def test_too_many_scenes_are_refused_with_what_they_would_take():
+    """2147483647 images of 3 · 224² bytes are 323 · 10¹² bytes."""
+    with pytest.raises(VitlabError, match=r"test=2147483647\): expected .* about 323 TB of memory and [\d,]+ hours"):
+        check_data("scenes(test=0x7fffffff)")
+
+
+@pytest.mark.parametrize("name", data_sets())
+def test_right_settings_pass_without_a_folder(name):
+    own = {"cifar10c": "corruption='fog', severity=3, ", "folder": "path='nowhere', holdout=0.5, mean=[0, 0.5, 1], "}
+    check_data(f"{name}({own.get(name, own['cifar10c'] if name == 'cifar100c' else '')}classes=2, fraction=1, seed=-3)")
 
 
 def test_every_data_set_says_what_it_is():

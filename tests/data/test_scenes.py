@@ -1,6 +1,7 @@
 """Scenes against oracles that share no code with them: loops over pixels, closed forms, point-in-polygon tests."""
 
 import math
+from hashlib import sha256
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from vitlab.core.errors import VitlabError
 from vitlab.data.scene_layout import _mix, uniform
 from vitlab.data.scene_questions import ANSWERS, KINDS, WORDS, questions
-from vitlab.data.scenes import CLASSES, COLOURS, MEAN, SHAPES, STD, TEXTURES, draw_scenes
+from vitlab.data.scenes import CLASSES, COLOURS, MEAN, SHAPES, STD, TEXTURES, VERSION, draw_scenes
 
 FIELDS = ("images", "labels", "masks", "boxes", "instances", "visibility")
 
@@ -341,3 +342,20 @@ def test_questions_are_varied_and_hard_to_guess():
     assert len(asked.answers.unique()) >= 2 + 4 + len(SHAPES) + len(TEXTURES) + len(COLOURS)
     assert torch.bincount(asked.answers.flatten()).max() < 0.3 * asked.answers.numel()
     assert asked.tokens.max() < len(WORDS) and len(set(WORDS)) == len(WORDS) and len(set(ANSWERS)) == len(ANSWERS)
+
+
+#: SHA-256 of the scenes of `test_pixels_and_labels_change_only_with_the_version`, by version of the generator.
+PIXELS = {1: "4551d1b2a8a6a0a3cf82f1e6f2f431d1f5464ef9fa3695a6a5e06a265f1ed081"}
+
+
+def test_pixels_and_labels_change_only_with_the_version():
+    """Fingerprints of scenes hold the version and no pixels: a change of one without the other would go unnoticed."""
+    digest = sha256()
+    for size, seed, start, objects, cues in [
+        (32, 0, 0, 4, "free"),
+        ((24, 40), 3, 2**40, 8, "agree"),
+        (64, -1, 7, 1, "conflict"),
+    ]:
+        drawn = draw_scenes(20, size, seed, start, objects, cues=cues)
+        digest.update(drawn.images.numpy().tobytes() + drawn.labels.numpy().tobytes())
+    assert digest.hexdigest() == PIXELS[VERSION]

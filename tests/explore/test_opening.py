@@ -8,14 +8,18 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import vitlab
 from cases.exploring import PLAIN, SCENES
 from vitlab import cli
-from vitlab.explore.opening import explore, listen
+from vitlab.data.scene_set import TEST_SCENES
+from vitlab.data.scenes import draw_scenes
+from vitlab.explore.opening import exhibit, explore, listen
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -43,6 +47,19 @@ def test_a_model_that_is_no_classifier_is_refused_beside_one_that_is() -> None:
     tokens = PLAIN.replace("num_classes=25", "num_classes=0, global_pool=''")
     with pytest.raises(vitlab.VitlabError, match="cannot be explored: .* needs a classifier"):
         explore([PLAIN, tokens], data=SCENES)
+
+
+def test_a_mistake_in_the_data_is_reported_before_a_model_is_loaded() -> None:
+    with pytest.raises(vitlab.VitlabError, match="test=0"):
+        explore(["timm/none"], data="scenes(test=0)")
+
+
+def test_images_are_spread_over_the_test_set_and_drawn_when_they_are_looked_at() -> None:
+    with ExitStack() as stack:
+        album = exhibit([PLAIN], "scenes", None, 4, stack).album
+        assert album.images.indices.tolist() == [TEST_SCENES + place for place in (0, 500, 1000, 1500)]
+        expected = draw_scenes(1, 32, start=TEST_SCENES + 1000).images[0].permute(1, 2, 0)
+        assert (np.asarray(album.picture("2")) == expected.numpy()).all()
 
 
 def test_a_port_in_use_is_one_line() -> None:

@@ -84,6 +84,11 @@ def passed(name: str, total: int | None) -> None:
     _open.get().tell(name, total, "done")
 
 
+def preparing(what: str) -> None:
+    """Tell the watcher, if there is one, what is being prepared; preparations are shown and not counted."""
+    _open.get().tell(what, None, "begun")
+
+
 def _write(path: Path, found: Mapping[str, np.ndarray]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, Any] = {key: np.asarray(value) for key, value in found.items()}

@@ -11,21 +11,27 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_call
-from vitlab.data import cifar, folders, imagenet, scenes
-from vitlab.data.images import Channels, DataSet, ImageArray, join
+from vitlab.data import cifar, folders, imagenet
+from vitlab.data.images import Channels, DataSet
+from vitlab.data.scene_layout import Cues
+from vitlab.data.scene_set import MOST, cost, open_scenes
+from vitlab.data.scenes import LARGEST, MOST_OBJECTS, SMALLEST
+from vitlab.data.settings import Between, check_settings
 from vitlab.data.subsets import narrow
 
 #: Names under which ImageNet-1K is looked for below the root, in this order.
 _IMAGENETS = ("imagenet", "ImageNet", "imagenet-1k", "ILSVRC2012", "ILSVRC/Data/CLS-LOC", "imagenet-val-1000")
 
-#: Test scenes start here, whatever the number of training scenes: the two never meet.
-_TEST_SCENES = 2**40
+_Side = Annotated[int, Between(SMALLEST, LARGEST)]
+_Count = Annotated[int, Between(1, MOST, cost=cost)]
+_Severity = Annotated[int, Between(1, 5)]
+_Holdout = Annotated[float, Between(0, 1, open_low=True, open_high=True)]
 
 Size = int | tuple[int, int]
 
@@ -40,16 +46,35 @@ def open_data(expression: str, *, root: str | Path | None = None, image_size: Si
             keep the size that they have: augmentation brings them to the model's.
 
     >>> data = open_data("scenes(train=50, test=20, classes=5)", image_size=16)
-    >>> data.classes[0], data.test.images.shape[1:]
-    ('plain circle', torch.Size([3, 16, 16]))
+    >>> data.classes[0], data.test[0][0].size
+    ('plain circle', (16, 16))
     """
-    name, settings = parse_call(expression)
-    if name not in _OPENERS:
-        raise unknown("data set", name, _OPENERS)
-    own = _own_settings(name, settings)
+    name, settings = _read(expression)
+    own = {key: settings[key] for key in inspect.signature(_OPENERS[name]).parameters if key in settings}
     narrowing = {key: settings[key] for key in _NARROWING if key in settings}
     data = replace(_OPENERS[name](_Place(name, root, image_size), **own), name=expression.strip())
     return narrow(data, **narrowing)
+
+
+def check_data(expression: str) -> None:
+    """Raise where an expression names no data set, or has a setting that is unknown, of the wrong type or out of range.
+
+    Nothing is read or drawn, so that a mistake is reported before a model is loaded.
+
+    >>> check_data("scenes(train=-1)")
+    Traceback (most recent call last):
+    vitlab.core.errors.VitlabError: scenes(train=-1): expected an integer from 1 to 10,000,000
+    """
+    _read(expression)
+
+
+def _read(expression: str) -> tuple[str, dict[str, Any]]:
+    """The name of a data set and its settings, checked."""
+    name, settings = parse_call(expression)
+    if name not in _OPENERS:
+        raise unknown("data set", name, _OPENERS)
+    check_settings(name, settings, _OPENERS[name], _NARROWING)
+    return name, settings
 
 
 def data_sets() -> dict[str, str]:
@@ -88,21 +113,15 @@ class _Place:
 
 def _scenes(
     place: _Place,
-    train: int = 10_000,
-    test: int = 2_000,
-    size: Size | None = None,
+    train: _Count = 10_000,
+    test: _Count = 2_000,
+    size: _Side | tuple[_Side, _Side] | None = None,
     seed: int = 0,
-    objects: int = 4,
-    cues: Literal["free", "agree", "conflict"] = "free",
+    objects: Annotated[int, Between(1, MOST_OBJECTS)] = 4,
+    cues: Cues = "free",
 ) -> DataSet:
     """Procedural pictures of textured shapes, 25 classes; nothing to download."""
-    frame = size or place.image_size or 32
-
-    def draw(count: int, start: int) -> ImageArray:
-        drawn = scenes.draw_scenes(count, frame, seed, start, objects, cues=cues)
-        return ImageArray(drawn.images, drawn.labels.clone(), scenes.CLASSES, scenes.MEAN, scenes.STD)
-
-    return join("scenes", draw(train, 0), draw(test, _TEST_SCENES))
+    return open_scenes(train, test, size or place.image_size or 32, seed, objects, cues)
 
 
 def _cifar10(place: _Place) -> DataSet:
@@ -115,12 +134,12 @@ def _cifar100(place: _Place, labels: Literal["fine", "coarse"] = "fine") -> Data
     return cifar.open_cifar100(place.root, labels)
 
 
-def _cifar10c(place: _Place, corruption: str, severity: int | None = None) -> DataSet:
+def _cifar10c(place: _Place, corruption: str, severity: _Severity | None = None) -> DataSet:
     """CIFAR-10-C, one corruption of CIFAR-10's test images at one severity, or at all five."""
     return cifar.open_corrupted(place.root, "cifar10", corruption, severity)
 
 
-def _cifar100c(place: _Place, corruption: str, severity: int | None = None) -> DataSet:
+def _cifar100c(place: _Place, corruption: str, severity: _Severity | None = None) -> DataSet:
     """CIFAR-100-C, one corruption of CIFAR-100's test images at one severity, or at all five."""
     return cifar.open_corrupted(place.root, "cifar100", corruption, severity)
 
@@ -141,16 +160,21 @@ def _imagenet(place: _Place, path: str | None = None, full: bool = True) -> Data
 def _folder(
     place: _Place,
     path: str,
-    holdout: float | None = None,
+    holdout: _Holdout | None = None,
     seed: int = 0,
     mean: Channels = IMAGENET_DEFAULT_MEAN,
     std: Channels = IMAGENET_DEFAULT_STD,
 ) -> DataSet:
     """Any folder of images with one folder for each class."""
-    return folders.open_folder(_path(place, path), holdout, seed, _channels("mean", mean), _channels("std", std))
+    return folders.open_folder(_path(place, path), holdout, seed, _channels(mean), _channels(std))
 
 
-_NARROWING = ("classes", "fraction", "seed")
+#: What every data set takes, for `narrow`.
+_NARROWING: dict[str, Any] = {
+    "classes": Annotated[int, Between(1, 10**6)] | list[str],
+    "fraction": Annotated[float, Between(0, 1, open_low=True)],
+    "seed": int,
+}
 
 _OPENERS: dict[str, Callable[..., DataSet]] = {
     "scenes": _scenes,
@@ -172,30 +196,15 @@ _TREES = {
 }
 
 
-def _own_settings(name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Those settings that the opener itself takes, once all are known and none is missing."""
-    _, *parameters = inspect.signature(_OPENERS[name]).parameters.values()
-    allowed = {parameter.name: parameter.default is parameter.empty for parameter in parameters}
-    for key in settings:
-        if key not in (*allowed, *_NARROWING):
-            raise unknown(f"setting of {name}", key, dict.fromkeys((*allowed, *_NARROWING)))
-    for key, required in allowed.items():
-        if required and key not in settings:
-            raise VitlabError(f"{name} needs {key}; write {name}({key}='…')")
-    return {key: settings[key] for key in allowed if key in settings}
-
-
 def _path(place: _Place, path: str) -> Path:
     """A path as it stands, from here, or below the root."""
-    if not isinstance(path, str) or not path:
-        raise VitlabError(f"path={path!r}: give the path of a folder, in quotes")
+    if not path:
+        raise VitlabError("path='': give the path of a folder, in quotes")
     here = Path(path).expanduser()
     if here.is_dir() or here.is_absolute() or not (place.given or os.environ.get("VITLAB_DATA")):
         return here
     return place.root / here
 
 
-def _channels(key: str, value: Any) -> Channels:
-    if not isinstance(value, list | tuple) or len(value) != 3 or not all(isinstance(v, int | float) for v in value):
-        raise VitlabError(f"{key}={value!r}: give three numbers, for red, green and blue")
+def _channels(value: Channels) -> Channels:
     return float(value[0]), float(value[1]), float(value[2])

@@ -1,7 +1,7 @@
-"""Labelled images, in memory or in files: the two kinds of set that every reader returns and every loop takes.
+"""Labelled images, in memory, in files or drawn (`drawn.py`): the kinds of set that every reader returns.
 
-Both have `len`, `labels`, `classes`, `mean`, `std`, `fingerprint`, `subset(indices)`, and `set[i]` is a PIL image with
-its label, so that either can sit under a torch DataLoader.
+All have `len`, `labels`, `classes`, `mean`, `std`, `fingerprint`, `subset(indices)`, and `set[i]` is a PIL image with
+its label, so that each can be the data set of a torch DataLoader.
 
 Shape legend: N images, h w pixels.
 """
@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -25,14 +24,14 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from vitlab.core.errors import VitlabError
+from vitlab.data.drawn import DrawnImages
+from vitlab.data.labelled import UNLABELLED as UNLABELLED
+from vitlab.data.labelled import as_rows, check_labels, digest
 
 Channels: TypeAlias = tuple[float, float, float]
 
 #: The label of an image that could not be read. It is torch's `ignore_index`: cross entropy leaves it out by itself.
 IGNORED = -100
-
-#: The label of an image without a known label: its set has no classes, or none that the model knows.
-UNLABELLED = -1
 
 _PATIENCE = 100  # broken images in a row before a set is given up: then it is the disk, not the images
 
@@ -63,7 +62,7 @@ class ImageArray(Dataset[tuple[Image.Image, int]]):
         shape = tuple(self.images.shape)
         if self.images.dtype != torch.uint8 or len(shape) != 4 or shape[1] != 3:
             raise VitlabError(f"images are {self.images.dtype} of shape {shape}; give uint8 of shape (N, 3, h, w)")
-        _check_labels(self.labels, self.classes, shape[0])
+        check_labels(self.labels, self.classes, shape[0])
 
     def __len__(self) -> int:
         """How many images, N."""
@@ -79,13 +78,13 @@ class ImageArray(Dataset[tuple[Image.Image, int]]):
 
     def subset(self, indices: Sequence[int] | Tensor) -> ImageArray:
         """The images of these indices, in this order."""
-        rows = _rows(indices)
+        rows = as_rows(indices)
         return replace(self, images=self.images[rows], labels=self.labels[rows])
 
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the pixels, the labels and the names of the classes."""
-        return _hash(self.images, self.labels, "\n".join(self.classes).encode())
+        return digest(self.images, self.labels, "\n".join(self.classes).encode())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -117,7 +116,7 @@ class ImageFiles(Dataset[tuple[Image.Image, int]]):
 
     def __post_init__(self) -> None:
         """Refuse labels that do not fit, and make room for what is found broken."""
-        _check_labels(self.labels, self.classes, len(self.names))
+        check_labels(self.labels, self.classes, len(self.names))
         object.__setattr__(self, "broken", torch.zeros(len(self.names), dtype=torch.bool).share_memory_())
 
     def __len__(self) -> int:
@@ -151,13 +150,13 @@ class ImageFiles(Dataset[tuple[Image.Image, int]]):
 
     def subset(self, indices: Sequence[int] | Tensor) -> ImageFiles:
         """The images of these indices, in this order, with nothing known yet of which are broken."""
-        rows = _rows(indices)
+        rows = as_rows(indices)
         return replace(self, names=self.names[rows.numpy()], labels=self.labels[rows])
 
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the names of the files, the labels and the names of the classes; files are not opened for it."""
-        return _hash(b"\n".join(self.names.tolist()), self.labels, "\n".join(self.classes).encode())
+        return digest(b"\n".join(self.names.tolist()), self.labels, "\n".join(self.classes).encode())
 
     def _decode(self, i: int) -> Image.Image | None:
         try:
@@ -170,7 +169,14 @@ class ImageFiles(Dataset[tuple[Image.Image, int]]):
             return None
 
 
-ImageSet: TypeAlias = ImageArray | ImageFiles
+ImageSet: TypeAlias = ImageArray | ImageFiles | DrawnImages
+
+
+def in_memory(images: ImageSet) -> ImageArray | ImageFiles:
+    """Drawn images as an array, which is drawn at the first call and kept; other images unchanged."""
+    if not isinstance(images, DrawnImages):
+        return images
+    return ImageArray(images.pixels, images.labels, images.classes, images.mean, images.std)
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,30 +217,3 @@ def drop_broken(images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """
     good = targets != IGNORED
     return (images, targets) if bool(good.all()) else (images[good], targets[good])
-
-
-def _rows(indices: Sequence[int] | Tensor) -> Tensor:
-    rows = torch.as_tensor(indices)
-    # A mask must not be read as the indices 0 and 1.
-    return rows.nonzero()[:, 0] if rows.dtype == torch.bool else rows.to(torch.int64)
-
-
-def _check_labels(labels: Tensor, classes: tuple[str, ...], count: int) -> None:
-    if labels.dtype != torch.int64 or tuple(labels.shape) != (count,):
-        raise VitlabError(f"labels are {labels.dtype} of shape {tuple(labels.shape)}; give int64 of shape ({count},)")
-    if not classes and bool((labels == UNLABELLED).all()):
-        return
-    if count and not 0 <= int(labels.min()) <= int(labels.max()) < len(classes):
-        raise VitlabError(
-            f"labels go from {int(labels.min())} to {int(labels.max())}, but there are {len(classes)} classes; "
-            "are these the images of another data set?"
-        )
-
-
-def _hash(*parts: Tensor | bytes) -> str:
-    digest = blake2b(digest_size=8)
-    for part in parts:
-        block = part.contiguous().flatten().numpy() if isinstance(part, Tensor) else np.frombuffer(part, np.uint8)
-        digest.update(f"{block.nbytes}:".encode())  # else ("ab", "c") and ("a", "bc") would agree
-        digest.update(block.data)
-    return digest.hexdigest()

@@ -22,9 +22,9 @@ import torch
 from vitlab.core.errors import VitlabError
 from vitlab.data.folders import class_folders, gather, is_image, wrong_layout
 from vitlab.data.imagenet import wordnet_ids
-from vitlab.data.images import ImageArray, ImageFiles
+from vitlab.data.images import ImageFiles, ImageSet
 
-Images = TypeVar("Images", bound=ImageArray | ImageFiles)
+Images = TypeVar("Images", bound=ImageSet)
 
 #: Folders that the archives of ImageNet-C and ImageNet-P may bring around a corruption.
 GROUPS = ("noise", "blur", "weather", "digital", "extra")

@@ -16,13 +16,31 @@ from typing import get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vitlab.core.errors import VitlabError, unknown
+from vitlab.corruptions.threads import share_out
 from vitlab.data.scene_layout import COLOURS, SHAPES, TEXTURES, Cues, Objects, lay_out, take
 from vitlab.data.scene_painting import paint, silhouettes
 
-__all__ = ["CLASSES", "COLOURS", "MEAN", "SHAPES", "STD", "TEXTURES", "Objects", "Scenes", "draw_scenes"]
+__all__ = [
+    "CLASSES",
+    "COLOURS",
+    "LARGEST",
+    "MEAN",
+    "MOST_OBJECTS",
+    "SHAPES",
+    "SMALLEST",
+    "STD",
+    "TEXTURES",
+    "VERSION",
+    "Objects",
+    "Scenes",
+    "check_scenes",
+    "draw_images",
+    "draw_scenes",
+]
 
 Kinds = str | int | Sequence[str] | Sequence[int] | Tensor
 
@@ -33,8 +51,11 @@ CLASSES = tuple(f"{texture} {shape}" for shape in SHAPES for texture in TEXTURES
 MEAN = (0.383, 0.355, 0.35)
 STD = (0.263, 0.214, 0.231)
 
-_MOST_OBJECTS = 8
-_SMALLEST, _LARGEST = 8, 8192
+#: Part of the fingerprint of scenes. Increase it with every change of the generator that changes a pixel or a label.
+VERSION = 1
+
+MOST_OBJECTS = 8
+SMALLEST, LARGEST = 8, 8192  # sides of an image, in pixels
 _CHUNK = 1 << 17  # pixels drawn at once: temporaries stay near the cache, memory does not grow with the batch
 
 
@@ -154,27 +175,56 @@ def draw_scenes(
     >>> CLASSES[draw_scenes(1, shape="star", texture="dotted").labels[0]]
     'dotted star'
     """
-    frame = _check(count, size, seed, start, objects, cues)
+    frame = check_scenes(count, size, seed, start, objects, cues)
     if texture is not None and cues != "free":
         raise VitlabError(f"texture= and cues={cues!r} both decide the main object's texture; give one of them")
     chosen = _choose("shape", shape, SHAPES, count), _choose("texture", texture, TEXTURES, count)
-    images, drawn = torch.empty(count, 3, *frame, dtype=torch.uint8, device="cpu"), []
-    for rows in _chunks(count, frame):
-        index = np.arange(start + rows.start, start + rows.stop, dtype=np.uint64)
-        main_shapes, main_textures = (None if kinds is None else kinds[rows] for kinds in chosen)
-        placed, look = lay_out(seed, index, frame, objects, main_shapes, main_textures, cues)
-        images[rows] = paint(placed, look, frame)
-        drawn.append(placed)
-    joined = (torch.cat([getattr(part, field.name) for part in drawn]) for field in fields(Objects))
+    index = np.arange(start, start + count, dtype=np.uint64)
+    images, placed = _draw(index, frame, seed, objects, chosen, cues)
+    joined = (torch.cat([getattr(part, field.name) for part in placed]) for field in fields(Objects))
     return Scenes(images, Objects(*joined), seed, start)
 
 
-def _check(count: int, size: int | tuple[int, int], seed: int, start: int, objects: int, cues: str) -> tuple[int, int]:
-    """The frame (h, w), once everything is as it must be."""
+def draw_images(index: Tensor, size: tuple[int, int], seed: int = 0, objects: int = 4, cues: Cues = "free") -> Tensor:
+    """The images (B, 3, h, w) of the scenes of any indices (B,), in any order; settings as in `draw_scenes`.
+
+    >>> few = draw_images(torch.tensor([7, 2]), (16, 16))
+    >>> bool((few == draw_scenes(8, 16).images[[7, 2]]).all())
+    True
+    """
+    return _draw(index.numpy().astype(np.uint64), size, seed, objects, (None, None), cues)[0]
+
+
+def _draw(
+    index: NDArray[np.uint64],
+    size: tuple[int, int],
+    seed: int,
+    objects: int,
+    chosen: tuple[Tensor | None, Tensor | None],
+    cues: Cues,
+) -> tuple[Tensor, list[Objects]]:
+    """Images (B, 3, h, w) and the objects in them, chunk by chunk."""
+    images = torch.empty(len(index), 3, *size, dtype=torch.uint8, device="cpu")
+    placed: dict[int, Objects] = {}
+
+    def draw(rows: slice) -> None:
+        main_shapes, main_textures = (None if kinds is None else kinds[rows] for kinds in chosen)
+        there, look = lay_out(seed, index[rows], size, objects, main_shapes, main_textures, cues)
+        images[rows] = paint(there, look, size)
+        placed[rows.start] = there
+
+    share_out(draw, len(index), _step(size))
+    return images, [placed[start] for start in sorted(placed)]
+
+
+def check_scenes(
+    count: int, size: int | tuple[int, int], seed: int, start: int, objects: int, cues: str
+) -> tuple[int, int]:
+    """Raise where a setting of `draw_scenes` is wrong; returns the height and width."""
     sides = (size, size) if isinstance(size, int) else size if isinstance(size, tuple | list) else ()
-    if len(sides) != 2 or not all(isinstance(side, int) and _SMALLEST <= side <= _LARGEST for side in sides):
-        raise VitlabError(f"size={size!r}: give a side or (height, width), integers from {_SMALLEST} to {_LARGEST}")
-    limits = {"count": (count, 1, 2**31), "start": (start, 0, 2**62), "objects": (objects, 1, _MOST_OBJECTS)}
+    if len(sides) != 2 or not all(isinstance(side, int) and SMALLEST <= side <= LARGEST for side in sides):
+        raise VitlabError(f"size={size!r}: give a side or (height, width), integers from {SMALLEST} to {LARGEST}")
+    limits = {"count": (count, 1, 2**31), "start": (start, 0, 2**62), "objects": (objects, 1, MOST_OBJECTS)}
     for name, (value, low, high) in limits.items():
         if not isinstance(value, int) or not low <= value <= high:
             raise VitlabError(f"{name}={value!r}: give an integer from {low} to {high}")
@@ -201,11 +251,15 @@ def _choose(what: str, given: Kinds | None, names: Sequence[str], count: int) ->
     return torch.tensor(numbers, device="cpu").expand(count)
 
 
+def _step(size: tuple[int, int]) -> int:
+    """How many scenes are drawn at once."""
+    return max(1, _CHUNK // (size[0] * size[1]))
+
+
 def _chunks(count: int, size: tuple[int, int]) -> Iterator[slice]:
     """Rows that are drawn at once."""
-    step = max(1, _CHUNK // (size[0] * size[1]))
-    for low in range(0, count, step):
-        yield slice(low, min(low + step, count))
+    for low in range(0, count, _step(size)):
+        yield slice(low, min(low + _step(size), count))
 
 
 def _extent(hits: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from vitlab import zoo
 from vitlab.adapters import blank_images
 from vitlab.core.errors import VitlabError
-from vitlab.core.expressions import parse_call, parse_model
-from vitlab.data.catalogue import open_data
+from vitlab.core.expressions import parse_model
+from vitlab.data.catalogue import check_data, open_data
 from vitlab.data.class_names import output_names
 from vitlab.data.images import DataSet
 from vitlab.explore.looking import Subject, size_and_grid
@@ -22,6 +22,7 @@ from vitlab.explore.pictures import Album
 from vitlab.explore.server import Exhibition, build
 from vitlab.instruments.look import Look, looking
 from vitlab.preprocessing import preprocessing_of
+from vitlab.progress import waiting
 
 ADDRESS = "127.0.0.1"  # and no other: what is served here is for this machine
 
@@ -34,6 +35,7 @@ def explore(
     images: int = 24,
     port: int = 0,
     say: Callable[[str], None] = print,
+    show: bool = True,
 ) -> None:
     """Serve the explorer on 127.0.0.1 until Ctrl-C.
 
@@ -44,13 +46,15 @@ def explore(
         images: how many images to offer.
         port: 0 for any free one.
         say: told the address, once the page can be fetched.
+        show: whether to show progress while models are loaded.
     """
     import uvicorn
 
     stack = ExitStack()
     with listen(port) as listener, ThreadPoolExecutor(1) as thread:
         try:
-            shown = thread.submit(exhibit, models, data, root, images, stack).result()
+            with waiting("loading the models", show=show):
+                shown = thread.submit(exhibit, models, data, root, images, stack).result()
             server = uvicorn.Server(uvicorn.Config(build(shown, thread), log_level="warning", lifespan="off"))
             say(f"http://{ADDRESS}:{listener.getsockname()[1]}/")
             with suppress(KeyboardInterrupt):  # uvicorn closes its connections first, then hands the signal on
@@ -78,28 +82,16 @@ def exhibit(models: Sequence[str], data: str, root: Path | None, images: int, st
         raise VitlabError(f"explore shows one model or two side by side; {len(models)} given")
     if images < 1:
         raise VitlabError(f"--images {images}: at least one image is needed")
+    check_data(data)
     loaded = [zoo.load(text, seed=0).eval() for text in models]
     sizes = [size_and_grid(model) for model in loaded]
-    opened = open_data(few(data, images), root=root, image_size=sizes[0][0])
+    opened = open_data(data, root=root, image_size=sizes[0][0])
     named = zip(short_names(models), loaded, sizes, strict=True)
     subjects = [open_subject(name, model, size, opened, stack) for name, model, (size, _) in named]
     count = min(images, len(opened.test))
     test = opened.test.subset([i * len(opened.test) // count for i in range(count)])  # sets lie in order of class
     names = output_names(len(opened.classes), opened.classes)
     return Exhibition(subjects, Album(test, names.__getitem__), sizes[0][1])
-
-
-def few(data: str, images: int) -> str:
-    """The same data; of scenes, which are drawn when they are opened, only as many as are shown.
-
-    >>> few("scenes(seed=3)", 24), few("cifar100", 24)
-    ('scenes(train=1, test=24, seed=3)', 'cifar100')
-    """
-    name, settings = parse_call(data)
-    if name != "scenes":
-        return data
-    settings = {"train": 1, "test": images, **settings}
-    return f"{name}({', '.join(f'{key}={value!r}' for key, value in settings.items())})"
 
 
 def open_subject(name: str, model: nn.Module, size: tuple[int, int], data: DataSet, stack: ExitStack) -> Subject:

@@ -21,7 +21,7 @@ from vitlab.adapters.wrappers import unwrap
 from vitlab.core.errors import VitlabError
 from vitlab.core.ledger import step
 from vitlab.core.provenance import provenance
-from vitlab.data.images import IGNORED, ImageArray, ImageFiles
+from vitlab.data.images import IGNORED, ImageFiles, ImageSet
 from vitlab.evaluation import evaluation
 from vitlab.preprocessing import Preprocessing, preprocessing_of
 from vitlab.preprocessing.description import check_names
@@ -107,7 +107,7 @@ def first_choice(logits: Tensor) -> Tensor:
 
 
 def examine(
-    who: Examinee, images: ImageArray | ImageFiles, name: str, total: int, answer: Answer = first_choice
+    who: Examinee, images: ImageSet, name: str, total: int, answer: Answer = first_choice
 ) -> tuple[np.ndarray, list[str]]:
     """Show a model a set of images, as one step of the ledger: an interrupted run resumes at the next set.
 
@@ -204,7 +204,7 @@ def walk(who: Examinee, images: Dataset[Any], batch_size: int | None) -> Iterato
 
 @dataclass(frozen=True)
 class _Shown(Dataset[tuple[Tensor, int]]):
-    images: ImageArray | ImageFiles
+    images: ImageSet
     transform: Callable[[Image.Image], Tensor]
 
     def __len__(self) -> int:
@@ -215,7 +215,7 @@ class _Shown(Dataset[tuple[Tensor, int]]):
         return self.transform(image), label
 
 
-def _answers(who: Examinee, images: ImageArray | ImageFiles, answer: Answer) -> np.ndarray:
+def _answers(who: Examinee, images: ImageSet, answer: Answer) -> np.ndarray:
     found = []
     with evaluation(who.model):
         for pixels, labels in walk(who, _Shown(images, who.preprocessing.transform()), who.batch_size):

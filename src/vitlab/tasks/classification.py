@@ -24,7 +24,7 @@ from vitlab.core.expressions import parse_model
 from vitlab.core.recipe import Objective, Recipe
 from vitlab.core.store import Run
 from vitlab.data.catalogue import open_data
-from vitlab.data.images import DataSet, ImageArray
+from vitlab.data.images import DataSet, ImageArray, in_memory
 from vitlab.data.patch_augment import augment_patches
 from vitlab.data.resident import Resident
 from vitlab.data.seeding import seeded_generator
@@ -33,6 +33,7 @@ from vitlab.data.workers import Workers
 from vitlab.losses.attention_diversification import attention_diversification
 from vitlab.losses.distillation import distillation
 from vitlab.preprocessing import Preprocessing, preprocessing_of
+from vitlab.progress import waiting
 from vitlab.recording import Tape, record
 from vitlab.training.distributed import World, add_up, join, leave
 from vitlab.training.loop import train
@@ -81,6 +82,8 @@ def run(
                 size = recipe.image_size
                 tape = stack.enter_context(record(model, "attention", gradients=True, input_size=size))
             describe(model, recipe.image_size)  # a size that the model does not take is said here, in one line
+            with waiting("drawing images", show=show and world.leads):
+                data = replace(data, train=in_memory(data.to_train_on()), test=in_memory(data.test))
             feed = batches(recipe, data, world)
             loss = make_loss(recipe.objective, _teacher(recipe, world), tape)
             test = Accuracy(data, feed, world, recipe, tape, how)
@@ -130,7 +133,7 @@ def prepared(data: DataSet, how: Preprocessing) -> DataSet:
 
 def batches(recipe: Recipe, data: DataSet, world: World) -> Resident | Workers | Patched:
     """Where training batches come from: small images live on the device, others go through worker processes."""
-    images = data.to_train_on()
+    images = in_memory(data.to_train_on())
     share = {"batch_size": recipe.batch_size, "seed": recipe.seed, "rank": world.rank, "world": world.size}
     feed: Resident | Workers
     if isinstance(images, ImageArray) and tuple(images.images.shape[-2:]) == recipe.image_size:
@@ -286,7 +289,7 @@ class Accuracy:
         return {"loss": loss / count, "top1": 100 * top1 / count, "top5": 100 * top5 / count}
 
     def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        test, feed = self.data.test, self.feed.feed if isinstance(self.feed, Patched) else self.feed
+        test, feed = in_memory(self.data.test), self.feed.feed if isinstance(self.feed, Patched) else self.feed
         if isinstance(feed, Workers) or not isinstance(test, ImageArray):
             return iter(self._stream)
         labels = test.labels.to(self.world.device)

@@ -1,0 +1,56 @@
+"""Scenes as a data set of two splits; nothing is drawn until an image is asked for."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import torch
+
+from vitlab.data.drawn import DrawnImages
+from vitlab.data.images import DataSet, join
+from vitlab.data.scene_layout import Cues, main_labels
+from vitlab.data.scenes import CLASSES, MEAN, STD, VERSION, check_scenes, draw_images
+
+#: Test scenes start here, whatever the number of training scenes: the two never overlap.
+TEST_SCENES = 2**40
+
+#: Scenes of a split. A set keeps 16 bytes of each, before anything is drawn.
+MOST = 10_000_000
+
+_LABELS = 1 << 20  # labels computed at once, which bounds the memory of temporaries
+_SPEED = 1.5e7  # pixels that one core draws in a second, for estimates
+
+
+def open_scenes(
+    train: int, test: int, size: int | tuple[int, int] = 32, seed: int = 0, objects: int = 4, cues: Cues = "free"
+) -> DataSet:
+    """Open `train` and `test` scenes; the other settings as in `draw_scenes`.
+
+    >>> data = open_scenes(10_000, 2_000, 224)
+    >>> len(data.train), data.test.subset([5]).pixels.shape
+    (10000, torch.Size([1, 3, 224, 224]))
+    """
+    for count, start in ((train, 0), (test, TEST_SCENES)):
+        frame = check_scenes(count, size, seed, start, objects, cues)
+    draw = partial(draw_images, size=frame, seed=seed, objects=objects, cues=cues)
+    generator = f"scenes {VERSION}: size={frame}, seed={seed}, objects={objects}, cues={cues}"
+
+    def split(count: int, start: int) -> DrawnImages:
+        indices = torch.arange(start, start + count)
+        numbers = indices.numpy().astype(np.uint64)
+        labels = [main_labels(seed, numbers[low : low + _LABELS], cues) for low in range(0, count, _LABELS)]
+        return DrawnImages(draw, generator, frame, indices, torch.cat(labels), CLASSES, MEAN, STD)
+
+    return join("scenes", split(train, 0), split(test, TEST_SCENES))
+
+
+def cost(count: int) -> str:
+    """What drawing so many scenes takes, in words.
+
+    >>> cost(10**9)
+    '1,000,000,000 scenes of 224x224 take about 151 TB of memory and 929 hours on one core'
+    """
+    pixels = count * 224 * 224
+    memory, hours = 3 * pixels / 1e12, pixels / _SPEED / 3600
+    return f"{count:,} scenes of 224x224 take about {memory:,.0f} TB of memory and {hours:,.0f} hours on one core"
