@@ -22,8 +22,8 @@ ROWS = [
     {"tasks"},
     {"training", "instruments", "stress_tests"},
     {"zoo", "feeding"},
-    {"recording", "surgery", "evaluation"},
-    {"listening"},
+    {"recording", "surgery", "evaluation", "identity", "checkpoints"},
+    {"listening", "fitted", "markers"},
     {"attention", "tokens"},
     {"adapters"},
     {"models"},
@@ -204,6 +204,7 @@ def test_every_public_function_can_be_called_twice(tmp_path: Path) -> None:
         model = vitlab.load(text)
         assert vitlab.describe(model).family == "vit"
         vitlab.retrofit(model, "ContextBroadcast")
+        assert len(vitlab.parts(model)) == 2
         with vitlab.record(model, "attention") as tape:
             model(images)
         assert len(tape) == 2
@@ -217,6 +218,7 @@ def test_every_public_function_can_be_called_twice(tmp_path: Path) -> None:
         "describe",
         "load",
         "measure",
+        "parts",
         "record",
         "report",
         "restore",
