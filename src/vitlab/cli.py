@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +25,7 @@ Images = Annotated[
     typer.Option(help="How many test images: 64 by default; all of the files, of tests on files.", show_default=False),
 ]
 Repeats = Annotated[int, typer.Option(help="Cut the images into so many parts, and measure on each by itself.")]
+Names = Annotated[list[str] | None, typer.Option("--name", help="What to call a model in reports; one for each model.")]
 Measurements = Annotated[Path, typer.Option("--out", help="Folder for the measurements.")]
 
 app = typer.Typer(
@@ -106,12 +108,13 @@ def measure(
     images: Images = None,
     repeats: Repeats = 1,
     device: Device = None,
+    name: Names = None,
     out: Measurements = Path("runs/measure"),
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Measure models with instruments; writes one JSON + npz each, and goes on where it stopped."""
-    what = {"data": data, "root": root, "images": images, "repeats": repeats, "device": device}
+    what = {"data": data, "root": root, "images": images, "repeats": repeats, "device": device, "called": name or ()}
     _examine("measure", models, with_, out, as_json, quiet, what)
 
 
@@ -127,12 +130,13 @@ def stress(
     images: Images = None,
     repeats: Repeats = 1,
     device: Device = None,
+    name: Names = None,
     out: Measurements = Path("runs/stress"),
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Put models under stress tests; writes one JSON + npz each, and goes on where it stopped."""
-    what = {"data": data, "root": root, "images": images, "repeats": repeats, "device": device}
+    what = {"data": data, "root": root, "images": images, "repeats": repeats, "device": device, "called": name or ()}
     _examine("stress", models, with_, out, as_json, quiet, what)
 
 
@@ -142,14 +146,19 @@ def _examine(
     """Print the path of each measurement as it is ready, or at the end what all of them say."""
     from vitlab import laboratory, listing
 
-    paths = getattr(laboratory, verb)(models, _names(names), out, show=not quiet, **what)
+    found, said = [], {""}
+    with warnings.catch_warnings():
+        if quiet:
+            warnings.simplefilter("ignore", UserWarning)
+        for path in getattr(laboratory, verb)(models, _names(names), out, show=not quiet, **what):
+            if not quiet:
+                remarks = [listing.model_of(path), listing.shortfall(path)]
+                for remark in [remark for remark in remarks if remark not in said]:
+                    said.add(remark)
+                    typer.echo(remark, err=True)
+            found.append(path) if as_json else typer.echo(path)
     if as_json:
-        _print_json([listing.measured(path) for path in paths])
-    else:
-        for path in paths:
-            typer.echo(path)
-            if not quiet and (remark := listing.shortfall(path)):
-                typer.echo(remark, err=True)
+        _print_json([listing.measured(path) for path in found])
 
 
 @app.command()

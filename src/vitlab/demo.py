@@ -20,6 +20,7 @@ from vitlab.core.provenance import provenance
 from vitlab.core.statistics import proportion_interval
 from vitlab.core.store import Run
 from vitlab.feeding import parts_for
+from vitlab.identity import identify, signed
 from vitlab.instruments import measure
 from vitlab.progress import Bar
 from vitlab.recipes.quick import quick
@@ -79,7 +80,8 @@ def run(out: Path, epochs: int = 6, images: int = 1280, *, show: bool = True) ->
             with bar.piece(f"training {name}", _TRAINING) as watch:
                 train(recipe, folder, log=partial(_told, watch, epochs))
             model = zoo.load(f"file/{folder}/model.safetensors")
-            found.append(training_curve(name, Run(folder), recipe.data))
+            curve = training_curve(name, Run(folder), recipe.data)
+            found.append(signed(curve, identify(model, name)))
             found[-1].save(folder / "measurements" / "training")
             for kind in MEASURED:
                 with bar.piece(f"{kind} of {name}") as watch, ledger(folder / "steps" / kind, watch):
@@ -100,7 +102,7 @@ def measured(kind: str, model: nn.Module, subject: str, data: str, most: int, fo
     augmented = kind not in STRESS and "augmented" in plugins.card(plugins.instruments()[kind]).get("needs", ())
     parts = parts_for(model, data, min(images, most), count, batch_size=64, augmented=augmented) if images else [None]
     for index, (stem, part) in enumerate(zip(stems, parts, strict=True)):
-        made = use(kind, model, part, subject=subject, **settings)
+        made = use(kind, model, part, name=subject, **settings)
         replace(made, provenance={**made.provenance, "part": [index + 1, count]}).save(stem)
     return [Measurement.load(stem) for stem in stems]
 

@@ -109,6 +109,13 @@ def weights_digest(model: nn.Module, state: Mapping[str, Tensor]) -> str:
     return _combined({**_fingerprints(state), **_of_parts(inner, parts(inner))})
 
 
+def display_name(name: str | None, subject: str | None) -> str | None:
+    """The name that a caller gave, also under its former name."""
+    if subject is not None:
+        warnings.warn("subject= is now name=", DeprecationWarning, stacklevel=3)
+    return name or subject
+
+
 def signed(measurement: Measurement, identity: ModelIdentity) -> Measurement:
     """The measurement with the model's name and identity."""
     about = {**measurement.provenance, "model": asdict(identity)}

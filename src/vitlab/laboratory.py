@@ -51,6 +51,7 @@ def examine(
     images: int | None = None,
     repeats: int = 1,
     device: str | None = None,
+    called: Sequence[str] = (),
     show: bool = True,
 ) -> Iterator[Path]:
     """Measure each model with each instrument, or under each stress test; what a folder already holds is left alone.
@@ -69,6 +70,7 @@ def examine(
             files of its own: all by default.
         repeats: cut the images into so many parts and measure on each by itself, which tells how sure the numbers are.
         device: `cpu` or `cuda`; by default CUDA where there is one. Random numbers are those of the device.
+        called: what to call each model in reports; by default its expression.
         show: whether to show a progress bar.
 
     Yields:
@@ -79,13 +81,15 @@ def examine(
         raise VitlabError(f"no {kind.name} was named; give --with, of: {', '.join(kind.known())}")
     if not 1 <= repeats <= max(count, 1):
         raise VitlabError(f"{count} images cannot be cut into repeats={repeats} parts; ask for 1 to {count}")
+    if called and len(called) != len(models):
+        raise VitlabError(f"{len(called)} names were given for {len(models)} models; give one for each, or none")
     where = _device(device)
     tests = [_test(kind, text) for text in names]
     jobs = [(test, part) for test in tests for part in range(1, repeats + 1) if part == 1 or test.of_images]
     stock = cache(partial(inventory, besides=out))
     with Bar(len(models) * len(jobs), show=show) as bar:
-        for text in models:
-            subject = _Subject(text, data, root, images, repeats, where, stock)
+        for text, name in zip(models, called or models, strict=True):
+            subject = _Subject(text, name, data, root, images, repeats, where, stock)
             for test, part in jobs:
                 with bar.piece(f"{test.name} of {text}") as watch:
                     path = _settle(subject, test, part, out / _slug(text), watch)
@@ -153,6 +157,7 @@ class _Subject:
     """A model by its expression, and what there is to measure it on; each is loaded when it is first asked for."""
 
     text: str
+    name: str
     data: str
     root: Path | None
     images: int | None
@@ -209,9 +214,11 @@ def _settle(subject: _Subject, test: _Test, part: int, folder: Path, watch: Watc
     steps = stem.with_name(f"{stem.name}.{identity}.steps")
     if not _has(stem, identity):
         with ledger(steps, watch):
-            found = test.run(test.name, subject.model, food, subject=subject.text, **beside, **settings)
+            found = test.run(test.name, subject.model, food, name=subject.name, **beside, **settings)
         about = {**found.provenance, "identity": identity, **({"part": [part, subject.repeats]} if repeated else {})}
         replace(found, settings={**found.settings, **settings}, provenance=about).save(stem)
+    else:
+        _rename(stem, subject.name)
     shutil.rmtree(steps, ignore_errors=True)
     return stem.with_name(f"{stem.name}.json")
 
@@ -240,6 +247,14 @@ def _has(stem: Path, identity: str) -> bool:
         return Measurement.load(stem).provenance.get("identity") == identity
     except VitlabError:
         return False
+
+
+def _rename(stem: Path, name: str) -> None:
+    """Give a stored measurement the name that the model has now."""
+    found = Measurement.load(stem)
+    if found.subject != name:
+        model = {**found.provenance.get("model", {}), "name": name}
+        replace(found, subject=name, provenance={**found.provenance, "model": model}).save(stem)
 
 
 def _digest(*parts: str | bytes) -> str:

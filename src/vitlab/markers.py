@@ -44,7 +44,7 @@ def mark(part: Any, name: str, original: nn.Module | None, device: torch.device)
 def parts_in(keys: Iterable[str]) -> list[str]:
     """The names of the parts whose keys are among those of a state dict, each once.
 
-    >>> parts_in(["head.weight", "blocks.0.mlp.vitlab_context_broadcast.marker", "blocks.0.attn.vitlab_local_attention"])
+    >>> parts_in(["head.bias", "blocks.0.mlp.vitlab_context_broadcast.marker", "blocks.0.attn.vitlab_local_attention"])
     ['ContextBroadcast', 'LocalAttention']
     """
     known = {snake(name): name for name in plugins.parts()}
@@ -67,8 +67,8 @@ def _before_loading(part: Any, state: dict[str, Any], prefix: str, about: Any, s
     if key in state:
         return
     warnings.warn(
-        f"the state dict has no marker of {part.vitlab_name}: it was saved without this part, or by a version of vitlab "
-        "that wrote no markers; the part stays in the model",
+        f"the state dict has no marker of {part.vitlab_name}: it was saved without this part, or by a version of "
+        "vitlab that wrote no markers; the part stays in the model",
         stacklevel=2,
     )
     if strict:

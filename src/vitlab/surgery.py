@@ -241,9 +241,7 @@ def _bound(text: str | None, count: int) -> int | None:
 # -- making and placing parts ---------------------------------------------------------------------------------------
 
 
-def _fit(
-    model: nn.Module, seam: Seam, name: str, make: Callable[..., nn.Module], settings: dict[str, Any]
-) -> Any:
+def _fit(model: nn.Module, seam: Seam, name: str, make: Callable[..., nn.Module], settings: dict[str, Any]) -> Any:
     """A part for one seam: built, on the device and in the precision of its neighbours, in the model's mode."""
     host = model.get_submodule(seam.path)
     if seam.side == "replace" and (hasattr(host, "vitlab_original") or any(True for _ in _children(host))):

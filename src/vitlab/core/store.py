@@ -59,17 +59,28 @@ def write_tensors(path: str | Path, tensors: Mapping[str, Any], about: Mapping[s
     return hashlib.sha256(data).hexdigest()
 
 
+def read_about(path: str | Path) -> dict[str, Any]:
+    """What `write_tensors` said of the tensors in a file, without reading them (empty for files of others)."""
+    return _read(path, "numpy")[1]
+
+
 def read_tensors(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read a safetensors file: its tensors, and what `write_tensors` said of them (empty for files of others)."""
+    return _read(path, "pt")
+
+
+def _read(path: str | Path, framework: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tensors of torch and what is said of them; what is said alone where the framework is not torch."""
     from safetensors import SafetensorError, safe_open
 
     path = Path(path)
     if not path.is_file():
         raise VitlabError(f"there is no file {path}")
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework=framework) as file:
             about = _mapping(json.loads((file.metadata() or {}).get("vitlab", "{}")))
-            return {name: file.get_tensor(name) for name in file.keys()}, about  # noqa: SIM118 (no mapping)
+            names = file.keys() if framework == "pt" else ()
+            return {name: file.get_tensor(name) for name in names}, about
     except (SafetensorError, ValueError) as error:
         raise VitlabError(
             f"{path} is no safetensors file ({error}); pickled checkpoints are not read: convert it"

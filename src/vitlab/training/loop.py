@@ -23,6 +23,8 @@ from torch import Tensor, nn
 from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Recipe
 from vitlab.core.store import Run, write_tensors
+from vitlab.fitted import by_kind, parts
+from vitlab.identity import weights_digest
 from vitlab.training.distributed import World, add_up, agree, fill, whole, wrap
 from vitlab.training.optimizer import learning_rate, make_optimizer, set_learning_rate
 from vitlab.training.step import Batch, Loss, Step, capture, make_step
@@ -112,7 +114,9 @@ def train(
         """Write weights as a model that `file/PATH` loads."""
         tensors = {key: whole(tensor) for key, tensor in kept.state_dict().items()}
         if world.leads:
-            made_of = {"model": builder_of(recipe.model), **(about or {})}
+            digest = weights_digest(kept, tensors)
+            made_of = {"model": builder_of(recipe.model), "weights": digest, "parts": by_kind(parts(kept))}
+            made_of |= about or {}
             write_tensors(run.folder / f"{name}.safetensors", tensors, made_of)
 
     def due(step: int) -> bool:
@@ -252,7 +256,8 @@ def _resume(
     for prefix, target in (("model.", model), ("ema.", ema.module if ema is not None else None)):
         if target is not None:
             for name, tensor in target.state_dict().items():
-                fill(tensor, tensors[prefix + name])
+                if tensor.numel():  # markers of parts have nothing to fill, and are not in old checkpoints
+                    fill(tensor, tensors[prefix + name])
     for name, parameter in model.named_parameters():
         for key in ("step", "exp_avg", "exp_avg_sq", "momentum_buffer"):
             value = tensors.get(f"optimizer.{key}.{name}")
