@@ -70,7 +70,7 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], path: str, *, new_head
         missing, unexpected = model.load_state_dict(given, strict=False)
     except RuntimeError as error:
         raise _misfit(model, path, " ".join(str(error).split())[:300]) from error
-    absent = [name for name in missing if name not in head and own[name].numel()]  # for a lost marker it warned
+    absent = [name for name in missing if name not in head]
     if absent or unexpected:
         raise _misfit(model, path, _difference(absent, unexpected))
     if head:

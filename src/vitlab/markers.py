@@ -61,8 +61,8 @@ def snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def _before_loading(part: Any, state: dict[str, Any], prefix: str, about: Any, strict: bool, *_: Any) -> None:
-    """Warn where a state dict has no marker of a part, and let a strict load go on."""
+def _before_loading(part: Any, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Warn where a state dict has no marker of a part, and let the load go on (torch hands over a copy of the dict)."""
     key = prefix + part.vitlab_marker
     if key in state:
         return
@@ -71,5 +71,4 @@ def _before_loading(part: Any, state: dict[str, Any], prefix: str, about: Any, s
         "vitlab that wrote no markers; the part stays in the model",
         stacklevel=2,
     )
-    if strict:
-        state[key] = getattr(part, part.vitlab_marker)
+    state[key] = getattr(part, part.vitlab_marker)
