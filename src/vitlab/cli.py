@@ -146,17 +146,17 @@ def _examine(
     """Print the path of each measurement as it is ready, or at the end what all of them say."""
     from vitlab import laboratory, listing
 
+    if quiet:
+        warnings.simplefilter("ignore", UserWarning)
     found, said = [], {""}
-    with warnings.catch_warnings():
-        if quiet:
-            warnings.simplefilter("ignore", UserWarning)
-        for path in getattr(laboratory, verb)(models, _names(names), out, show=not quiet, **what):
-            if not quiet:
-                remarks = [listing.model_of(path), listing.shortfall(path)]
-                for remark in [remark for remark in remarks if remark not in said]:
-                    said.add(remark)
-                    typer.echo(remark, err=True)
-            found.append(path) if as_json else typer.echo(path)
+    for path in getattr(laboratory, verb)(models, _names(names), out, show=not quiet, **what):
+        found.append(path)
+        for remark in () if quiet else (listing.model_of(path), listing.shortfall(path)):
+            if remark not in said:
+                typer.echo(remark, err=True)
+            said.add(remark)
+        if not as_json:
+            typer.echo(path)
     if as_json:
         _print_json([listing.measured(path) for path in found])
 

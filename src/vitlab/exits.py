@@ -32,7 +32,7 @@ class Verbs(TyperGroup):
 
 def run(app: typer.Typer) -> None:
     """Run a command line and exit; errors of our own keep their traceback, which is what a report of one needs."""
-    warnings.showwarning = lambda message, *_: _warn(" ".join(str(message).split()))  # type: ignore[assignment]
+    warnings.showwarning = lambda message, *_: _warn(" ".join(str(message).split()))
     try:
         sys.exit(app(standalone_mode=False))
     except VitlabError as error:

@@ -138,7 +138,7 @@ def _fingerprints(state: Mapping[str, Tensor]) -> dict[str, str]:
 
 def _of_bytes(tensor: Tensor) -> str:
     flat = tensor.detach().cpu().contiguous().reshape(-1)
-    return blake2b(flat.view(torch.uint8).numpy(), digest_size=16).hexdigest()
+    return blake2b(flat.view(torch.uint8).numpy().data, digest_size=16).hexdigest()
 
 
 def _of_parts(model: nn.Module, fitted: Sequence[FittedPart]) -> dict[str, str]:

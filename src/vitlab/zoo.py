@@ -47,7 +47,7 @@ def load(expression: str, *, seed: int | None = None) -> nn.Module:
         if seed is not None:
             torch.manual_seed(seed)
         model, origin = _build(parsed)
-    set_origin(model, origin, str(parsed))
+    set_origin(model, origin, expression.strip())
     return model
 
 

@@ -1,7 +1,7 @@
 """Data sets by expression: `scenes(train=20000)`, `cifar100(fraction=0.1)`, `imagenet(classes=9)`, `folder('/photos')`.
 
-A path by itself (`/photos`, `./photos`, `C:\\photos`) is a folder of images. In quotes, the backslashes of a Windows path
-may be written once or twice.
+A path by itself (`/photos`, `./photos`, `C:\\photos`) is a folder of images. In quotes, the backslashes of a Windows
+path may be written once or twice.
 
 Every expression also takes `classes` (the first so many, or a list of names), `fraction` (of the training images) and
 `seed` (which images the fraction holds, and which scenes are drawn).
