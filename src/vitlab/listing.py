@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,12 +124,11 @@ _SMALL = 100
 def model_of(path: Path) -> str:
     """Which model a stored measurement is of, in a line: its name, where its weights came from, its parts."""
     from vitlab.core.measurement import Measurement
+    from vitlab.identity import ModelIdentity
 
     model = Measurement.load(path).provenance.get("model", {})
-    if not {"name", "weights", "origin", "parts"} <= set(model):
-        return ""
-    fitted = "".join(f", {part['name']} at {part['seam']}" for part in model["parts"])
-    return f"{model['name']}: weights {model['origin']} ({model['weights'][:6]}){fitted}"
+    known = {field.name for field in fields(ModelIdentity)} == set(model)
+    return str(ModelIdentity(**model)) if known else ""
 
 
 def shortfall(path: Path) -> str:
