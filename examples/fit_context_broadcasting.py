@@ -35,9 +35,9 @@ def main() -> None:
     images, _ = next(iter(batches))
     with torch.no_grad():
         before = model(images[:2])
-    plain = vitlab.measure("attention_entropy", model, batches, subject="plain")
+    plain = vitlab.measure("attention_entropy", model, batches, name="plain")
     vitlab.retrofit(model, options.part)
-    fitted = vitlab.measure("attention_entropy", model, batches, subject=options.part)
+    fitted = vitlab.measure("attention_entropy", model, batches, name=options.part)
     for layer, old, new in zip(plain.axes["layer"], plain.values["mean"], fitted.values["mean"], strict=True):
         print(f"{layer:12} {old.mean():.4f} -> {new.mean():.4f} nats")
     vitlab.restore(model)

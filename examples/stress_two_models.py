@@ -52,7 +52,7 @@ def strain(name: str, part: str, options: argparse.Namespace) -> list[Measuremen
     batches = batches_for(model, recipe.data, options.images)
     found = []
     for test, settings in TESTS.items():
-        measured = vitlab.stress(test, model, batches, subject=name, **settings)
+        measured = vitlab.stress(test, model, batches, name=name, **settings)
         measured.save(options.out / "measurements" / f"{test}-{name}")
         drops = 100 * measured.values["drop"]
         print(f"{name}: {test} costs {drops.min():.1f} to {drops.max():.1f} points", flush=True)

@@ -34,7 +34,7 @@ def main() -> None:
         row = run(recipe, folder)
         model = vitlab.load(f"file/{folder / 'model.safetensors'}").eval()
         batches = batches_for(model, recipe.data, 64)
-        measured = vitlab.measure("attention_diversity", model, batches, subject=f"λ = {weight:g}")
+        measured = vitlab.measure("attention_diversity", model, batches, name=f"λ = {weight:g}")
         rows, heads = measured.values["row_similarity"].mean(), measured.values["head_similarity"].mean()
         print(f"λ = {weight:g}: top-1 {row['top1']:.1f} %, rows alike {rows:.3f}, heads alike {heads:.3f}", flush=True)
         found.append(measured)

@@ -137,6 +137,10 @@ def test_describe_says_family_weights_and_seams() -> None:
     assert "family vit" in text and "weights: random" in text and "mlp.out" in text and "4x4" in text
     plain = json.loads(vitlab("describe", TINY, "--json").stdout)
     assert plain["blocks"][0]["seams"]["mlp.out"]["dim"] == 24
+    fitted = json.loads(vitlab("describe", f"{TINY} | ContextBroadcast", "--json").stdout)
+    assert plain["model"]["origin"] == "random" == plain["weights"] and plain["model"]["parts"] == []
+    assert [part["name"] for part in fitted["model"]["parts"]] == ["ContextBroadcast"]
+    assert fitted["model"]["weights"] != plain["model"]["weights"]
 
 
 def test_measure_and_report(tmp_path: Path) -> None:
@@ -152,6 +156,26 @@ def test_measure_and_report(tmp_path: Path) -> None:
     assert "attention_entropy" in (tmp_path / "page.html").read_text()
     said = json.loads(vitlab("report", "runs/measure", "-o", "page.html", "--json", folder=tmp_path).stdout)
     assert said == {"path": "page.html", "measurements": 2}
+
+
+def test_models_are_named_and_said_to_be_random(tmp_path: Path) -> None:
+    models = (TINY, f"{TINY} | ContextBroadcast")
+    asked = ("measure", *models, "--with", "calibration", *FEW, "--json")
+    rows = [
+        json.loads(vitlab(*asked, *names, folder=tmp_path).stdout) for names in ((), ("--name", "a", "--name", "b"))
+    ]
+    assert [row["subject"] for row in rows[0]] == list(models) and [row["subject"] for row in rows[1]] == ["a", "b"]
+    for before, after, name, text in zip(*rows, ("a", "b"), models, strict=True):
+        assert before["path"] == after["path"] and before["values"] == after["values"]
+        assert after["model"] == {**before["model"], "name": name} and before["model"]["expression"] == text
+    found = vitlab(*asked[:-1], "--name", "a", "--name", "b", folder=tmp_path)
+    digests = [row["model"]["weights"][:6] for row in rows[1]]
+    assert [line for line in found.stderr.splitlines() if line.startswith(("a:", "b:"))] == [
+        f"a: weights random ({digests[0]})",
+        f"b: weights random ({digests[1]}), ContextBroadcast at mlp.out",
+    ]
+    wrong = vitlab(*asked, "--name", "only", folder=tmp_path)
+    assert wrong.returncode == 2 and "1 names were given for 2 models" in wrong.stderr
 
 
 def test_json_and_repeats(tmp_path: Path) -> None:
@@ -200,7 +224,8 @@ def test_stress(tmp_path: Path) -> None:
     assert json.loads(paths[1].read_text())["settings"]["grids"] == [2, 4]
     stamps = [path.stat().st_mtime_ns for path in paths]
     remark = f"corruptions of {TINY}: on 4 images, not the full 50,000\n"
-    assert found.stderr.endswith(remark) and found.stderr.count("not the full") == 1
+    assert remark in found.stderr and found.stderr.count("not the full") == 1
+    assert found.stderr.count("random weights") == 1 and f"{TINY}: weights random (" in found.stderr
     assert vitlab("stress", TINY, "--with", asked, *FEW, "--quiet", folder=tmp_path).stderr == ""
     assert [path.stat().st_mtime_ns for path in paths] == stamps, "measured again"
 

@@ -149,9 +149,9 @@ def fake(monkeypatch: pytest.MonkeyPatch, needs: tuple[str, ...], **defaults: ob
         step("first", 2, lambda: fed.append("first") or {"x": np.array(1.0)})
         return Measurement("probe", "", {"x": step("second", 2, second)["x"]}, {"x": ()})
 
-    def run(name, model, batches, *, subject, **settings):
+    def run(test, model, batches, *, name, **settings):
         fed.append(batches)
-        return replace(look(model, batches, **settings), subject=subject)
+        return replace(look(model, batches, **settings), subject=name)
 
     look.__signature__ = signature_with(**defaults)
     module = SimpleNamespace(measure=look, CARD=Card("a probe", "", "", needs))
@@ -220,9 +220,9 @@ def test_a_test_of_files_is_told_how_many(setting: str, tmp_path: Path, monkeypa
     more = inspect.Parameter(setting, inspect.Parameter.KEYWORD_ONLY, default=None)
     look.__signature__ = look.__signature__.replace(parameters=[*look.__signature__.parameters.values(), more])
 
-    def run(name, model, batches, *, subject, **settings):
+    def run(test, model, batches, *, name, **settings):
         told.append(settings)
-        return Measurement("probe", subject, {}, {})
+        return Measurement("probe", name, {}, {})
 
     kind = replace(kind, run=run)
     for images, text in ((None, "probe"), (7, "probe"), (7, "probe"), (8, "probe"), (8, f"probe({setting}=3)")):

@@ -23,8 +23,9 @@ ROWS = [
     {"training", "instruments", "stress_tests"},
     {"zoo", "feeding"},
     {"preprocessing"},
-    {"recording", "surgery", "evaluation"},
-    {"listening"},
+    {"recording", "surgery", "evaluation", "checkpoints"},
+    {"identity"},
+    {"listening", "fitted", "markers"},
     {"attention", "tokens"},
     {"adapters"},
     {"models"},
@@ -205,6 +206,7 @@ def test_every_public_function_can_be_called_twice(tmp_path: Path) -> None:
         model = vitlab.load(text)
         assert vitlab.describe(model).family == "vit"
         vitlab.retrofit(model, "ContextBroadcast")
+        assert len(vitlab.parts(model)) == 2
         with vitlab.record(model, "attention") as tape:
             model(images)
         assert len(tape) == 2
@@ -218,6 +220,7 @@ def test_every_public_function_can_be_called_twice(tmp_path: Path) -> None:
         "describe",
         "load",
         "measure",
+        "parts",
         "record",
         "report",
         "restore",

@@ -55,7 +55,7 @@ def test_state_dict_round_trip(part: str, images: Tensor) -> None:
 
 
 def test_copies_are_independent(images: Tensor) -> None:
-    fitted = fitted_model()
+    fitted = vitlab.retrofit(fitted_model(), "ContextBroadcast", at="attn.out")
     before = fitted(images)
     copied, averaged = copy.deepcopy(fitted), ModelEmaV3(fitted, decay=0.5)
     unpickled = pickle.loads(pickle.dumps(fitted))
@@ -129,14 +129,14 @@ def test_onnx(part: str, images: Tensor, tmp_path: Path) -> None:
 
 
 DDP = """
-import os, sys, torch, torch.distributed as dist
+import os, sys, torch, torch.distributed as dist, vitlab
 sys.path.insert(0, "tests")
 from test_surgery import fitted_model
 from torch.nn.parallel import DistributedDataParallel
 rank = int(os.environ["RANK"])
 dist.init_process_group("gloo")
 torch.manual_seed(0)
-model = fitted_model()
+model = vitlab.retrofit(fitted_model(), "ContextBroadcast", at="attn.out")
 images = torch.randn(4, 3, 32, 32)
 model(images).square().mean().backward()
 whole = {name: p.grad.clone() for name, p in model.named_parameters()}

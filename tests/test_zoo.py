@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 import timm
 import torch
+import torchvision
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import vitlab
 from vitlab import zoo
 from vitlab.core.errors import VitlabError
+from vitlab.identity import identify
 
 VIT = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3, num_classes=7)"
 PARTS = "ContextBroadcast(blocks='upper') | TokenAwarePooling(branches=2) | ScaledContextBroadcast(init=0.5)"
@@ -140,8 +142,10 @@ def _go_off(path: str) -> None:
 def test_a_pickled_checkpoint_is_refused_and_never_opened(tmp_path: Path) -> None:
     path, mark = tmp_path / "model.pth", tmp_path / "mark"
     torch.save({"bomb": _Bomb(mark)}, path)
-    fails(f"{VIT[:-1]}, weights={str(path)!r})", "pickled checkpoints are not read")
-    fails(f"file/{path}", "pickled checkpoints are not read")
+    fails(f"{VIT[:-1]}, weights={str(path)!r})", "other pickled objects are not read")
+    fails(f"file/{path}", "other pickled objects are not read")
+    path.rename(path.with_suffix(".safetensors"))
+    fails(f"file/{path.with_suffix('.safetensors')}", "pickled checkpoints are not read")
     assert not mark.exists()
 
 
@@ -160,21 +164,55 @@ def test_nothing_is_saved_under_a_wrong_expression(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "words"),
+    ("expression", "origin"),
     [
-        ("timm/vit_tiny_patch16_224", "random"),
-        ("timm/vit_tiny_patch16_224(pretrained=False)", "random"),
-        ("timm/vit_tiny_patch16_224(pretrained=True)", "pretrained"),
-        ("timm/vit_tiny_patch16_224.augreg_in21k | ContextBroadcast", "pretrained (tag augreg_in21k)"),
-        ("timm/vit_tiny_patch16_224(weights='a b.safetensors')", "file a b.safetensors"),
-        ("file/runs/1/model.safetensors", "file runs/1/model.safetensors"),
-        ("torchvision/vit_b_16", "random"),
-        ("hf/google/vit-base-patch16-224(pretrained=True)", "pretrained"),
-        ("vitlab/rvt_tiny", "random"),
+        (VIT, "random"),
+        (f"{VIT} | ContextBroadcast", "random"),
+        ("timm/test_vit.r160_in1k(pretrained=False)", "random"),
+        ("torchvision/squeezenet1_1", "random"),
+        ("vitlab/vit_tiny_cifar", "random"),
     ],
 )
-def test_which_weights(expression: str, words: str) -> None:
-    assert zoo.weights_of(expression) == words
+def test_weights_that_are_random(expression: str, origin: str) -> None:
+    assert identify(vitlab.load(expression)).origin == origin
+
+
+def test_weights_of_files(tmp_path: Path) -> None:
+    path = tmp_path / "a b.safetensors"
+    zoo.save(vitlab.load(VIT), VIT, str(path))
+    settings = {
+        "pretrained": True,
+        "pretrained_cfg_overlay": {"file": str(path), "num_classes": 7, "custom_load": False},
+    }
+    by_timm = f"{VIT[:-1]}, {', '.join(f'{key}={value!r}' for key, value in settings.items())})"
+    for expression in (
+        f"file/{path}",
+        f"file/{path} | ContextBroadcast",
+        f"{VIT[:-1]}, weights={str(path)!r})",
+        by_timm,
+    ):
+        assert identify(vitlab.load(expression)).origin == f"file: {path}"
+
+
+def test_weights_of_hubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Out of caches, as the libraries lay them out."""
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+    file = Path(torchvision.models.SqueezeNet1_1_Weights.DEFAULT.url).name
+    (tmp_path / "torch" / "hub" / "checkpoints").mkdir(parents=True)
+    torch.save(torchvision.models.squeezenet1_1().state_dict(), tmp_path / "torch" / "hub" / "checkpoints" / file)
+    found = identify(vitlab.load("torchvision/squeezenet1_1(pretrained=True)"))
+    assert found.origin == "hub: squeezenet1_1.IMAGENET1K_V1" and not found.untrained
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    cached = tmp_path / "hub" / "models--timm--test_vit.r160_in1k"
+    (cached / "snapshots" / "abc").mkdir(parents=True)
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text("abc")
+    save_file(timm.create_model("test_vit").state_dict(), cached / "snapshots" / "abc" / "model.safetensors")
+    for expression in ("timm/test_vit(pretrained=True)", "timm/test_vit.r160_in1k"):
+        assert identify(vitlab.load(expression)).origin == "hub: test_vit.r160_in1k"
+    fresh = identify(vitlab.load("timm/test_vit.r160_in1k(num_classes=3)"))
+    assert fresh.origin == "hub: test_vit.r160_in1k (random head)" and fresh.untrained
 
 
 # -- mistakes ----------------------------------------------------------------------------------------------------------

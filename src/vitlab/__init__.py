@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from vitlab.adapters import describe as describe
     from vitlab.core.errors import VitlabError as VitlabError
+    from vitlab.fitted import parts as parts
     from vitlab.instruments import measure as measure
     from vitlab.recording import record as record
     from vitlab.reporting import report as report
@@ -26,6 +27,7 @@ _HOMES = {
     "describe": "vitlab.adapters",
     "load": "vitlab.zoo",
     "measure": "vitlab.instruments",
+    "parts": "vitlab.fitted",
     "record": "vitlab.recording",
     "report": "vitlab.reporting",
     "restore": "vitlab.surgery",
@@ -38,6 +40,7 @@ __all__ = [
     "describe",
     "load",
     "measure",
+    "parts",
     "record",
     "report",
     "restore",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,6 +43,7 @@ Images = Annotated[
     typer.Option(help="How many test images: 64 by default; all of the files, of tests on files.", show_default=False),
 ]
 Repeats = Annotated[int, typer.Option(help="Cut the images into so many parts, and measure on each by itself.")]
+Names = Annotated[list[str] | None, typer.Option("--name", help="What to call a model in reports; one for each model.")]
 Measurements = Annotated[Path, typer.Option("--out", help="Folder for the measurements.")]
 
 app = typer.Typer(
@@ -127,13 +129,14 @@ def measure(
     preprocessing: Preprocess = "",
     classes: Classes = None,
     augment: AugmentName = None,
+    name: Names = None,
     out: Measurements = Path("runs/measure"),
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Measure models with instruments; writes one JSON + npz each, and goes on where it stopped."""
-    what = {"data": data, "root": root, "images": images, "repeats": repeats, "device": device, "augment": augment}
-    what |= _prepared(preprocessing, classes)
+    what = {"data": data, "root": root, "images": images, "repeats": repeats, "device": device, "called": name or ()}
+    what |= {"augment": augment, **_prepared(preprocessing, classes)}
     _examine("measure", models, with_, out, as_json, quiet, what)
 
 
@@ -151,12 +154,13 @@ def stress(
     device: Device = None,
     preprocessing: Preprocess = "",
     classes: Classes = None,
+    name: Names = None,
     out: Measurements = Path("runs/stress"),
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Put models under stress tests; writes one JSON + npz each, and goes on where it stopped."""
-    what = {"data": data, "root": root, "images": images, "repeats": repeats, "device": device}
+    what = {"data": data, "root": root, "images": images, "repeats": repeats, "device": device, "called": name or ()}
     what |= _prepared(preprocessing, classes)
     _examine("stress", models, with_, out, as_json, quiet, what)
 
@@ -177,14 +181,19 @@ def _examine(
     with _importing(quiet):
         from vitlab import laboratory, listing
 
-    paths = getattr(laboratory, verb)(models, split_calls(names), out, show=not quiet, **what)
-    if as_json:
-        _print_json([listing.measured(path) for path in paths])
-    else:
-        for path in paths:
-            typer.echo(path)
-            if not quiet and (remark := listing.shortfall(path)):
+    if quiet:
+        warnings.simplefilter("ignore", UserWarning)
+    found, said = [], {""}
+    for path in getattr(laboratory, verb)(models, split_calls(names), out, show=not quiet, **what):
+        found.append(path)
+        for remark in () if quiet else (listing.model_of(path), listing.shortfall(path)):
+            if remark not in said:
                 typer.echo(remark, err=True)
+            said.add(remark)
+        if not as_json:
+            typer.echo(path)
+    if as_json:
+        _print_json([listing.measured(path) for path in found])
 
 
 @app.command()

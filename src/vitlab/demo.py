@@ -21,6 +21,7 @@ from vitlab.core.recipe import Recipe
 from vitlab.core.statistics import proportion_interval
 from vitlab.core.store import Run
 from vitlab.feeding import parts_for
+from vitlab.identity import identify, signed
 from vitlab.instruments import measure
 from vitlab.laboratory import augmentation
 from vitlab.progress import Bar
@@ -81,7 +82,8 @@ def run(out: Path, epochs: int = 6, images: int = 1280, *, show: bool = True) ->
             with bar.piece(f"training {name}", _TRAINING) as watch, ledger(None, watch):
                 train(recipe, folder, log=partial(_told, watch, epochs))
             model = zoo.load(f"file/{folder}/model.safetensors")
-            found.append(training_curve(name, Run(folder), recipe.data))
+            curve = training_curve(name, Run(folder), recipe.data)
+            found.append(signed(curve, identify(model, name)))
             found[-1].save(folder / "measurements" / "training")
             for kind in MEASURED:
                 with bar.piece(f"{kind} of {name}") as watch, ledger(folder / "steps" / kind, watch):
@@ -103,7 +105,7 @@ def measured(kind: str, model: nn.Module, subject: str, recipe: Recipe, most: in
     how: dict[str, Any] = {"augmentation": augmentation(None, recipe), "split": "train"} if augmented else {}
     parts = parts_for(model, recipe.data, min(images, most), count, batch_size=64, **how) if images else [None]
     for index, (stem, part) in enumerate(zip(stems, parts, strict=True)):
-        made = use(kind, model, part, subject=subject, **settings)
+        made = use(kind, model, part, name=subject, **settings)
         replace(made, provenance={**made.provenance, "part": [index + 1, count]}).save(stem)
     return [Measurement.load(stem) for stem in stems]
 

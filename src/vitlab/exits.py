@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from functools import cache
 from typing import Any
 
 import typer
@@ -32,6 +34,7 @@ class Verbs(TyperGroup):
 
 def run(app: typer.Typer) -> None:
     """Run a command line and exit; errors of our own keep their traceback, which is what a report of one needs."""
+    warnings.showwarning = lambda message, *_: _warn(" ".join(str(message).split()))
     try:
         sys.exit(app(standalone_mode=False))
     except VitlabError as error:
@@ -43,6 +46,12 @@ def run(app: typer.Typer) -> None:
             raise
         _say(f"{error.filename}: {error.strerror}")
     sys.exit(2)
+
+
+@cache
+def _warn(message: str) -> None:
+    """A warning in one line, without the place in the source that it comes from, and only once."""
+    typer.echo(f"warning: {message}", err=True)
 
 
 def _say(message: str) -> None:

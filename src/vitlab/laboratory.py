@@ -30,6 +30,7 @@ from vitlab.core.recipe import Augment, Recipe
 from vitlab.data.catalogue import check_data
 from vitlab.data.inventory import inventory
 from vitlab.feeding import Augmentation, NoTrainingImagesError, Split, parts_for
+from vitlab.identity import identify
 from vitlab.instruments import measure as measure_one
 from vitlab.preprocessing.description import check_names
 from vitlab.progress import Bar
@@ -57,6 +58,7 @@ def examine(
     images: int | None = None,
     repeats: int = 1,
     device: str | None = None,
+    called: Sequence[str] = (),
     preprocessing: Mapping[str, Any] | None = None,
     classes: Mapping[str, Any] | Sequence[str] | None = None,
     augment: str | None = None,
@@ -79,6 +81,7 @@ def examine(
             files of its own: all by default.
         repeats: split the images into this many disjoint parts; gives error bars.
         device: `cpu` or `cuda`; by default CUDA where there is one. Random numbers are those of the device.
+        called: what to call each model in reports; by default its expression.
         preprocessing: fields of `Preprocessing` that replace the model's own.
         classes: which output each class is, where names do not tell: see `match_labels`.
         augment: augmentation of training images, for tests that use them: the name of a recipe, `weak` (crop and flip)
@@ -94,6 +97,8 @@ def examine(
         raise VitlabError(f"images={images}: at least one image is needed")
     if repeats < 1 or (images is not None and repeats > images):
         raise VitlabError(f"{images or 'the'} images cannot be split into repeats={repeats} parts; ask for 1 or more")
+    if called and len(called) != len(models):
+        raise VitlabError(f"{len(called)} names were given for {len(models)} models; give one for each, or none")
     check_names(preprocessing or {})
     if data is not None:
         check_data(data)
@@ -102,11 +107,11 @@ def examine(
     jobs = [(test, part) for test in tests for part in range(1, repeats + 1) if part == 1 or test.of_images]
     stock = cache(partial(inventory, besides=out))
     with Bar(len(models) * len(jobs), show=show) as bar:
-        for text in models:
+        for text, name in zip(models, called or models, strict=True):
             recipe = zoo.recipe_of(text)
             source = data or (recipe.data if recipe else "scenes")
             shown = augmentation(augment, recipe)
-            subject = _Subject(text, source, root, images, repeats, where, stock, preprocessing, classes, shown)
+            subject = _Subject(text, name, source, root, images, repeats, where, stock, preprocessing, classes, shown)
             for test, part in jobs:
                 with bar.piece(f"{test.name} of {text}") as watch, ledger(None, watch):
                     path = _settle(subject, test, part, out / _slug(text), watch)
@@ -122,7 +127,7 @@ class _Test:
     """One instrument or stress test with its settings, and what it is measured on.
 
     That is test `images`, `augmented` training images, these and test images (`both`), `files`, or `nothing`. `counts`
-    is the setting, if any, that limits the number of files; `labelled` says whether labels are needed.
+    is the setting, if any, that limits the number of files.
     """
 
     name: str
@@ -132,7 +137,6 @@ class _Test:
     counts: str = ""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     module: str = ""
-    labelled: bool = False
 
     @property
     def of_images(self) -> bool:
@@ -169,7 +173,7 @@ def _test(kind: Kind, text: str) -> _Test:
     plugins.check_settings(name, module.measure, settings)
     counts = next((key for key in ("images", "videos") if key in takes), "") if eats == "files" else ""
     defaults = {key: item.default for key, item in list(takes.items())[2:] if item.default is not item.empty}
-    return _Test(name, settings, kind.run, eats, counts, defaults, known[name], "labels" in module.CARD.needs)
+    return _Test(name, settings, kind.run, eats, counts, defaults, known[name])
 
 
 @dataclass(frozen=True)
@@ -177,6 +181,7 @@ class _Subject:
     """A model by its expression, and what there is to measure it on; each is loaded when it is first asked for."""
 
     text: str
+    name: str
     data: str
     root: Path | None
     images: int | None
@@ -195,7 +200,7 @@ class _Subject:
 
     @cached_property
     def weights(self) -> str:
-        return _digest(*(tensor.detach().cpu().numpy().tobytes() for tensor in self.model.state_dict().values()))
+        return identify(self.model).weights
 
     def parts(self, *, augmented: bool = False, split: Split = "test", batch_size: int = 16) -> list[Batches]:
         """The images, split into parts; those of each kind are made once."""
@@ -284,9 +289,11 @@ def _settle(subject: _Subject, test: _Test, part: int, folder: Path, watch: Watc
     steps = stem.with_name(f"{stem.name}.{identity}.steps")
     if not _has(stem, identity):
         with ledger(steps, watch):
-            found = test.run(test.name, subject.model, food, subject=subject.text, **beside, **settings)
+            found = test.run(test.name, subject.model, food, name=subject.name, **beside, **settings)
         about = {**found.provenance, "identity": identity, **({"part": [part, subject.repeats]} if repeated else {})}
         replace(found, settings={**settings, **found.settings}, provenance=about).save(stem)
+    else:
+        _rename(stem, subject.name)
     shutil.rmtree(steps, ignore_errors=True)
     return stem.with_name(f"{stem.name}.json")
 
@@ -315,6 +322,14 @@ def _has(stem: Path, identity: str) -> bool:
         return Measurement.load(stem).provenance.get("identity") == identity
     except VitlabError:
         return False
+
+
+def _rename(stem: Path, name: str) -> None:
+    """Give a stored measurement the name that the model has now."""
+    found = Measurement.load(stem)
+    if found.subject != name:
+        model = {**found.provenance.get("model", {}), "name": name}
+        replace(found, subject=name, provenance={**found.provenance, "model": model}).save(stem)
 
 
 def _digest(*parts: str | bytes) -> str:

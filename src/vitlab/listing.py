@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,12 +113,22 @@ def measured(path: Path) -> dict[str, Any]:
         for name, value in found.values.items()
         if value.ndim and value.size <= _SMALL
     }
-    about = {key: found.provenance[key] for key in ("images", "partial") if key in found.provenance}
+    about = {key: found.provenance[key] for key in ("model", "images", "partial") if key in found.provenance}
     said = {"values": finite(values), "arrays": finite(arrays)}
     return {"path": str(path), "kind": found.kind, "subject": found.subject, **about, **said}
 
 
 _SMALL = 100
+
+
+def model_of(path: Path) -> str:
+    """Which model a stored measurement is of, in a line: its name, where its weights came from, its parts."""
+    from vitlab.core.measurement import Measurement
+    from vitlab.identity import ModelIdentity
+
+    model = Measurement.load(path).provenance.get("model", {})
+    known = {field.name for field in fields(ModelIdentity)} == set(model)
+    return str(ModelIdentity(**model)) if known else ""
 
 
 def shortfall(path: Path) -> str:
@@ -195,20 +205,22 @@ def show_anatomy(expression: str, size: tuple[int, int] | None, *, as_json: bool
     """Print what a model is made of."""
     from vitlab import zoo
     from vitlab.adapters import describe
+    from vitlab.identity import identify
 
     model = zoo.load(expression)
+    identity = identify(model, expression)
     anatomy = describe(model, size)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     if as_json:
-        print(
-            json.dumps({"weights": zoo.weights_of(expression), "parameters": parameters, **_plain(anatomy)}, indent=1)
-        )
+        about = {"model": asdict(identity), "weights": identity.origin, "parameters": parameters}
+        print(json.dumps({**about, **_plain(anatomy)}, indent=1))
         return
     console = Console()
     h, w = anatomy.input_size
     console.print(expression, style="bold", highlight=False, markup=False)
     console.print(
-        f"family {anatomy.family}, {parameters:,} parameters, weights: {zoo.weights_of(expression)}, images {h}x{w}",
+        f"family {anatomy.family}, {parameters:,} parameters, weights: {identity.origin} ({identity.weights[:6]}), "
+        f"images {h}x{w}",
         highlight=False,
         markup=False,
     )

@@ -26,6 +26,8 @@ from vitlab.core import plugins
 from vitlab.core.anatomy import SEAMS, Anatomy, Block, Seam
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_part
+from vitlab.fitted import configuration
+from vitlab.markers import mark, snake
 from vitlab.tokens import from_tokens, orders, to_tokens
 
 __all__ = ["restore", "retrofit"]
@@ -67,10 +69,15 @@ def retrofit(
         raise unknown("seam", at, SEAMS)
     inner = unwrap(model)
     anatomy = describe(inner, input_size)
-    seams = _seams(anatomy, at, "all" if blocks is None else blocks)
-    fitted = [(seam, _fit(inner, seam, name, make, settings)) for seam in seams]  # all are built before any goes in
-    for seam, module in fitted:
-        _insert(inner, seam, _snake(name), module)
+    places = _places(anatomy, at, "all" if blocks is None else blocks)
+    # All are built before any goes in.
+    fitted = [(block, seam, _fit(inner, seam, name, make, settings or {})) for block, seam in places]
+    twice = [block.name for block, seam, module in fitted if _has_same(inner, seam, module, settings)]
+    if twice:
+        warnings.warn(f"{name} with the same settings is already at {at!r} of {', '.join(twice)}", stacklevel=2)
+    for block, seam, module in fitted:
+        module.vitlab_name, module.vitlab_block, module.vitlab_settings = name, block.name, settings
+        _insert(inner, seam, snake(name), module)
     guard_hooks()
     return model
 
@@ -137,8 +144,11 @@ def _apply(part: Any, x: Tensor) -> Tensor:
 
 def _read(
     part: Part, at: str | None, blocks: Any
-) -> tuple[str, Callable[..., nn.Module], dict[str, Any], str | None, str | None, Any]:
-    """Name, constructor, settings, default seam, seam and blocks of a part, however it was given."""
+) -> tuple[str, Callable[..., nn.Module], dict[str, Any] | None, str | None, str | None, Any]:
+    """Name, constructor, settings, default seam, seam and blocks of a part, however it was given.
+
+    The settings of a finished module are not known: None.
+    """
     if isinstance(part, str):
         call = parse_part(part)
         for word, inside, outside in (("at", call.at, at), ("blocks", call.blocks, blocks)):
@@ -154,14 +164,14 @@ def _read(
             blocks if call.blocks is None else call.blocks,
         )
     if isinstance(part, nn.Module):
-        return type(part).__name__, lambda: copy.deepcopy(part), {}, getattr(part, "default_seam", None), at, blocks
+        return type(part).__name__, lambda: copy.deepcopy(part), None, getattr(part, "default_seam", None), at, blocks
     if callable(part):
         return getattr(part, "__name__", type(part).__name__), part, {}, getattr(part, "default_seam", None), at, blocks
     raise VitlabError(f"a part is a name, a class or a module, not {type(part).__name__}")
 
 
-def _seams(anatomy: Anatomy, at: str, blocks: Any) -> list[Seam]:
-    """The seams of that name in the chosen blocks; says so where some of them do not have it."""
+def _places(anatomy: Anatomy, at: str, blocks: Any) -> list[tuple[Block, Seam]]:
+    """The chosen blocks and their seams of that name; says so where some of them do not have it."""
     mixing = [block for block in anatomy.blocks if block.mixer.kind != "class attention"]
     if at == "stage.out":
         mixing = [block for block in mixing if block.seam(at)]
@@ -184,7 +194,7 @@ def _seams(anatomy: Anatomy, at: str, blocks: Any) -> list[Seam]:
             f"{len(missing)} of {len(seams)} blocks have no seam {at!r} and stay plain: {', '.join(missing)}",
             stacklevel=3,
         )
-    return [seam for _, seam in seams if seam is not None]
+    return [(block, seam) for block, seam in seams if seam is not None]
 
 
 _RANGE = re.compile(r"^(\d+%?)?:(\d+%?)?$")
@@ -231,9 +241,7 @@ def _bound(text: str | None, count: int) -> int | None:
 # -- making and placing parts ---------------------------------------------------------------------------------------
 
 
-def _fit(
-    model: nn.Module, seam: Seam, name: str, make: Callable[..., nn.Module], settings: dict[str, Any]
-) -> nn.Module:
+def _fit(model: nn.Module, seam: Seam, name: str, make: Callable[..., nn.Module], settings: dict[str, Any]) -> Any:
     """A part for one seam: built, on the device and in the precision of its neighbours, in the model's mode."""
     host = model.get_submodule(seam.path)
     if seam.side == "replace" and (hasattr(host, "vitlab_original") or any(True for _ in _children(host))):
@@ -282,13 +290,15 @@ def _insert(model: nn.Module, seam: Seam, name: str, part: Any) -> None:
     part.vitlab_seam = seam
     part.vitlab_side = seam.side
     host = model.get_submodule(seam.path)
+    weight = next(iter(model.parameters()), torch.empty(0))
     if seam.side == "replace":
+        mark(part, _PREFIX + name, host, weight.device)
         part.vitlab_original = (host,)  # in a tuple, so that it is kept without being registered
         parent, _, child = seam.path.rpartition(".")
         model.get_submodule(parent)._modules[child] = part
         return
+    mark(part, "marker", None, weight.device)
     if seam.layout.permutation is not None:
-        weight = next(iter(model.parameters()), torch.empty(0))
         order, inverse = orders(seam.layout, weight.device)
         part.register_buffer("vitlab_order", order, persistent=False)
         part.register_buffer("vitlab_inverse", inverse, persistent=False)
@@ -313,13 +323,19 @@ def _children(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     return ((name, child) for name, child in module.named_children() if name.startswith(_PREFIX))
 
 
+def _has_same(model: nn.Module, seam: Seam, part: nn.Module, settings: dict[str, Any] | None) -> bool:
+    """Whether there is a part of the same class, settings and configuration at a seam."""
+    here = [vars(child) | {"part": child} for _, child in _children(model.get_submodule(seam.path))]
+    return any(
+        type(child["part"]) is type(part)
+        and (child.get("vitlab_seam"), child.get("vitlab_settings")) == (seam, settings)
+        and configuration(child["part"]) == configuration(part)
+        for child in here
+    )
+
+
 def _free_name(module: nn.Module, name: str) -> str:
     taken = dict(_children(module))
     if name not in taken:
         return name
     return next(f"{name}_{i}" for i in range(2, len(taken) + 3) if f"{name}_{i}" not in taken)
-
-
-def _snake(name: str) -> str:
-    """`ContextBroadcast` -> `context_broadcast`."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()

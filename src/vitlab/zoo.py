@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from difflib import get_close_matches
@@ -17,19 +18,24 @@ from typing import Any
 import torch
 from torch import nn
 
+from vitlab.checkpoints import fill, read_weights
 from vitlab.core import plugins
 from vitlab.core.downloads import downloading_from
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import ModelExpression, parse_model
 from vitlab.core.recipe import Recipe, stored_recipe
-from vitlab.core.store import read_about, read_tensors, write_tensors
+from vitlab.core.store import read_about, write_tensors
+from vitlab.identity import set_origin
+from vitlab.markers import parts_in
 from vitlab.preprocessing import declare
 from vitlab.preprocessing.declaration import from_hugging_face, from_torchvision
 from vitlab.surgery import retrofit
 
-__all__ = ["builder_of", "load", "model_names", "recipe_of", "save", "weights_file", "weights_of"]
+__all__ = ["builder_of", "load", "model_names", "recipe_of", "save"]
 
 _HUB = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"  # where timm's and Hugging Face's weights are
+
+_WEIGHTS = ("weights", "weights_entry", "pretrained")
 
 
 def load(expression: str, *, seed: int | None = None) -> nn.Module:
@@ -40,13 +46,16 @@ def load(expression: str, *, seed: int | None = None) -> nn.Module:
         seed: seeds the random initialisation, and leaves the random state as it was.
 
     Returns:
-        The model, as its library builds it (in training mode, as timm's `create_model` does).
+        The model, as its library builds it (in training mode, as timm's `create_model` does). It remembers where its
+        weights came from (`vitlab.identity`).
     """
     parsed = parse_model(expression)
     with torch.random.fork_rng(devices=[], enabled=seed is not None):
         if seed is not None:
             torch.manual_seed(seed)
-        return _build(parsed)
+        model, origin = _build(parsed)
+    set_origin(model, origin, expression.strip())
+    return model
 
 
 def save(model: nn.Module, expression: str, path: str) -> None:
@@ -59,9 +68,9 @@ def builder_of(expression: str) -> str:
     """The expression that builds the same model with random weights, without files or downloads."""
     parsed = parse_model(expression)
     if parsed.source == "file":
-        about = read_about(weights_file(parsed.name))
+        _, about = _read_own(parsed.name)
         return " | ".join([_built_by(parsed.name, about), *map(str, parsed.parts)])
-    settings = {key: value for key, value in parsed.settings.items() if key not in ("weights", "pretrained")}
+    settings = {key: value for key, value in parsed.settings.items() if key not in _WEIGHTS}
     if parsed.source == "timm" and "." in parsed.name:
         settings["pretrained"] = False
     return str(replace(parsed, settings=settings))
@@ -71,34 +80,10 @@ def recipe_of(expression: str) -> Recipe | None:
     """The recipe that trained a model, where the expression names a file or run folder of vitlab."""
     parsed = parse_model(expression)
     file = parsed.name if parsed.source == "file" else parsed.settings.get("weights")
-    if not isinstance(file, str) or Path(file).suffix in (".pth", ".pt", ".bin"):
+    if not isinstance(file, str) or _weights_file(file).suffix != ".safetensors":
         return None
-    about = read_about(weights_file(file))
+    about = read_about(_weights_file(file))
     return stored_recipe(about["recipe"]) if "recipe" in about else None
-
-
-def weights_file(path: str) -> str:
-    """The file that holds the weights: the path itself, or `model.safetensors` of a run folder."""
-    inside = Path(path) / "model.safetensors"
-    if Path(path).is_dir() and not inside.is_file():
-        raise VitlabError(f"the run folder {path} holds no model.safetensors; has its training finished?")
-    return str(inside) if inside.is_file() else path
-
-
-def weights_of(expression: str) -> str:
-    """Which weights an expression asks for, in words.
-
-    >>> weights_of("timm/vit_tiny_patch16_224"), weights_of("timm/vit_tiny_patch16_224.augreg_in21k")
-    ('random', 'pretrained (tag augreg_in21k)')
-    """
-    parsed = parse_model(expression)
-    if parsed.source == "file":
-        return f"file {parsed.name}"
-    if "weights" in parsed.settings:
-        return f"file {parsed.settings['weights']}"
-    if parsed.source == "timm" and "." in parsed.name:
-        return f"pretrained (tag {parsed.name.partition('.')[2]})"
-    return "pretrained" if parsed.settings.get("pretrained") else "random"
 
 
 def model_names(source: str) -> list[str]:
@@ -120,34 +105,63 @@ def model_names(source: str) -> list[str]:
     return []
 
 
-def _build(parsed: ModelExpression) -> nn.Module:
+def _build(parsed: ModelExpression) -> tuple[nn.Module, str]:
+    """The model and where its weights came from, in words."""
     settings = dict(parsed.settings)
     if parsed.source == "file":
-        model = _from_file(parsed.name, settings)
+        model, origin, path = _from_file(parsed.name, settings), f"file: {parsed.name}", None
     else:
-        weights = settings.pop("weights", None)
-        if weights is not None and settings.get("pretrained"):
+        path, entry = settings.pop("weights", None), settings.pop("weights_entry", None)
+        if path is not None and settings.get("pretrained"):
             raise VitlabError(f"{parsed}: give weights= or pretrained=True, not both")
         build = {"timm": _timm, "torchvision": _torchvision, "hf": _hugging_face, "vitlab": _own}[parsed.source]
-        model = build(parsed.name, settings)
-        if weights is not None:
-            _load_weights(model, str(weights))
+        model, origin = build(parsed.name, settings)
+    if path is not None:
+        return model, _load_weights(model, parsed, str(path), entry)
+    _fit_parts(model, parsed)
+    return model, origin
+
+
+def _fit_parts(model: nn.Module, parsed: ModelExpression) -> None:
     for part in parsed.parts:
         retrofit(model, str(part))
-    return model
 
 
-def _timm(name: str, settings: dict[str, Any]) -> nn.Module:
+def _load_weights(model: nn.Module, parsed: ModelExpression, path: str, entry: str | None) -> str:
+    """Load a file's weights and fit the parts, which come first where the file has them too; returns the origin."""
+    tensors, about = read_weights(path, entry)
+    with_parts = bool(parts_in(tensors))
+    if with_parts:
+        _fit_parts(model, parsed)
+    random_head = fill(model, tensors, path, new_head=True)
+    if not with_parts and parsed.parts:
+        names = ", ".join(dict.fromkeys(part.name for part in parsed.parts))
+        warnings.warn(f"{path} was saved without {names}; what is fitted now is new to these weights", stacklevel=4)
+        _fit_parts(model, parsed)
+    _declare_as_trained(model, about, path)
+    return f"file: {path}" + (" (random head)" if random_head else "")
+
+
+def _timm(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
     import timm
 
     if not timm.is_model(name.partition(".")[0]):
         raise _no_model("timm", name.partition(".")[0], timm.list_models())
     settings.setdefault("pretrained", "." in name)
     server = _HUB if settings["pretrained"] else ""
-    return _wrapped(f"timm/{name}", lambda: timm.create_model(name, **settings), server)
+    model: Any = _wrapped(f"timm/{name}", lambda: timm.create_model(name, **settings), server)
+    if settings.get("checkpoint_path"):
+        return model, f"file: {settings['checkpoint_path']}"
+    if not settings["pretrained"]:
+        return model, "random"
+    config = getattr(model, "pretrained_cfg", None) or {}
+    tag = ".".join(word for word in (name.partition(".")[0], config.get("tag")) if word)
+    origin = f"file: {config['file']}" if config.get("file") else f"hub: {tag}"
+    same = config.get("num_classes") in (None, getattr(model, "num_classes", None))
+    return model, origin if same else f"{origin} (random head)"
 
 
-def _own(name: str, settings: dict[str, Any]) -> nn.Module:
+def _own(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
     names = model_names("vitlab")
     if name not in names:
         raise _no_model("vitlab", name, names)
@@ -162,26 +176,26 @@ def _own_modules() -> list[str]:
     return modules
 
 
-def _torchvision(name: str, settings: dict[str, Any]) -> nn.Module:
+def _torchvision(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
     import torchvision
 
     names = torchvision.models.list_models(module=torchvision.models)
     if name not in names:
         raise _no_model("torchvision", name, names)
-    weights = "DEFAULT" if settings.pop("pretrained", False) else None
+    default: Any = getattr(torchvision.models.get_model_weights(name), "DEFAULT", None)
+    weights = default if settings.pop("pretrained", False) else None
     server = "https://download.pytorch.org" if weights else ""
     model = _wrapped(
         f"torchvision/{name}", lambda: torchvision.models.get_model(name, weights=weights, **settings), server
     )
-    default: Any = getattr(torchvision.models.get_model_weights(name), "DEFAULT", None)
     if default is not None:
         categories = default.meta.get("categories", ())
         own_head = settings.get("num_classes", len(categories)) != len(categories)
         declare(model, **from_torchvision(default.transforms(), () if own_head else categories))
-    return model
+    return model, "random" if weights is None else f"hub: {name}.{weights.name}"
 
 
-def _hugging_face(name: str, settings: dict[str, Any]) -> nn.Module:
+def _hugging_face(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
     try:
         import transformers
     except ImportError:
@@ -199,11 +213,12 @@ def _hugging_face(name: str, settings: dict[str, Any]) -> nn.Module:
             return kind.from_pretrained(name, config=config, use_safetensors=True)
         return kind._from_config(config) if hasattr(kind, "_from_config") else kind.from_config(config)
 
-    model: Any = _wrapped(f"hf/{name}", build, "" if Path(name).is_dir() else _HUB)
+    local = Path(name).is_dir()
+    model: Any = _wrapped(f"hf/{name}", build, "" if local else _HUB)
     processor = _image_processor(name)
     if processor is not None:
         declare(model, **from_hugging_face(processor, getattr(model.config, "id2label", None)))
-    return model
+    return model, f"{'file' if local else 'hub'}: {name}" if pretrained else "random"
 
 
 def _image_processor(name: str) -> dict[str, Any] | None:
@@ -219,15 +234,14 @@ def _image_processor(name: str) -> dict[str, Any] | None:
 
 
 def _from_file(path: str, settings: dict[str, Any]) -> nn.Module:
-    path = weights_file(path)
-    tensors, about = read_tensors(path)
+    tensors, about = _read_own(path)
     expression = _built_by(path, about)
     if settings:
         raise VitlabError(
             f"file/{path} takes no settings ({', '.join(settings)} given): the file says what the model is"
         )
-    model: Any = load(expression)
-    _fill(model, tensors, path)
+    model: Any = _build(parse_model(expression))[0]
+    fill(model, tensors, path)
     _declare_as_trained(model, about, path)
     return model
 
@@ -235,10 +249,23 @@ def _from_file(path: str, settings: dict[str, Any]) -> nn.Module:
 def _declare_as_trained(model: nn.Module, about: dict[str, Any], path: str) -> None:
     """Declare the preprocessing that a file of ours was trained with; files of others say nothing."""
     fields = dict(about.get("preprocessing") or {})
-    if not fields and "mean" in about and "std" in about:  # written by vitlab before it stored all of it
+    if not fields and "mean" in about and "std" in about:  # written before all of it was stored
         fields = {"mean": about["mean"], "std": about["std"]}
     if fields:
         declare(model, **{**fields, "classes": tuple(about.get("classes", ())), "source": f"training run {path}"})
+
+
+def _read_own(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The tensors of a file of ours, or of the last weights of a run folder, and what is said of them."""
+    return read_weights(_weights_file(path))
+
+
+def _weights_file(path: str) -> Path:
+    """The path itself, or the last weights of a run folder."""
+    inside = Path(path) / "model.safetensors"
+    if Path(path).is_dir() and not inside.is_file():
+        raise VitlabError(f"the run folder {path} holds no model.safetensors; has its training finished?")
+    return inside if inside.is_file() else Path(path)
 
 
 def _built_by(path: str, about: dict[str, Any]) -> str:
@@ -251,21 +278,6 @@ def _built_by(path: str, about: dict[str, Any]) -> str:
     if parse_model(expression).source == "file":
         raise VitlabError(f"{path} names another file as its model; it should name what builds it")
     return expression
-
-
-def _load_weights(model: nn.Module, path: str) -> None:
-    tensors, about = read_tensors(path)
-    _fill(model, tensors, path)
-    _declare_as_trained(model, about, path)
-
-
-def _fill(model: nn.Module, tensors: dict[str, Any], path: str) -> None:
-    try:
-        model.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise VitlabError(
-            f"{path} does not fit {type(model).__name__}: {' '.join(str(error).split())[:300]}"
-        ) from error
 
 
 def _wrapped(what: str, build: Callable[[], nn.Module], server: str = "") -> nn.Module:

@@ -1,5 +1,7 @@
 """Data expressions: what they open, where they look, and what they say when they cannot."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -101,6 +103,39 @@ def test_an_expression_opens_that_many_images(root, expression, train, test, cla
     assert data.train is None or data.train.classes == data.classes
     if "mean" in expression:
         assert data.mean == data.train.mean == (0.1, 0.2, 0.3)
+
+
+@pytest.mark.parametrize("name", ["photos", "my photos (1)", "a, b", r"C:\new\table", r"\\server\share", "C:/new"])
+@pytest.mark.parametrize("given", ["bare", "positional", "keyword", "doubled"])
+def test_a_folder_by_its_path(name, given, root, tmp_path, monkeypatch):
+    """On this system a Windows path is a plain name, so that a folder of that name can stand for it."""
+    folder = tmp_path / "here" / name
+    shutil.copytree(root / "imagenet", folder)
+    monkeypatch.chdir(tmp_path / "here")
+    windows = "\\" in name or ":" in name
+    path = name if windows else f"./{name}"
+    quoted = f'"{path}"' if not windows else "'" + path.replace("\\", "\\\\" if given == "doubled" else "\\") + "'"
+    written = {"bare": path, "positional": f"folder({quoted})", "keyword": f"folder(path={quoted})"}
+    expression = written.get(given, f"folder({quoted}, classes=4)")
+    data = open_data(expression, root=root)
+    assert len(data.test) == (20 if given == "doubled" else 30) and data.name == expression
+    if not windows:
+        assert len(open_data(str(folder)).test) == len(open_data(f"folder({str(folder)!r})").test) == 30
+
+
+def test_a_windows_path_is_not_looked_for_below_the_root(root):
+    for expression in (r"D:\photos", r"folder('D:\photos')", r"folder(path='D:\\photos')"):
+        with pytest.raises(VitlabError, match=r"no folder D:\\photos"):
+            open_data(expression, root=root)
+
+
+def test_a_folder_beside_is_hinted_at(root, monkeypatch):
+    monkeypatch.chdir(root)
+    with pytest.raises(VitlabError, match=r"no data set 'CIFAR-100-C'; if the folder .* is meant, write ./CIFAR-100-C"):
+        open_data("CIFAR-100-C")
+    assert len(open_data("imagenet('imagenet/val', full=False)", root=root).test) == 30
+    monkeypatch.chdir(root / "imagenet")
+    assert len(open_data(".").test) == len(open_data("../imagenet").test) == 30
 
 
 def test_the_root_comes_from_the_environment_and_a_given_one_goes_first(root, monkeypatch, tmp_path_factory):

@@ -39,7 +39,7 @@ def test_the_model_is_left_as_found(name: str) -> None:
     modes = [module.training for module in model.modules()]
     before = {key: value.clone() for key, value in model.state_dict().items()}
     state = torch.get_rng_state()
-    found = vitlab.stress(name, model, scene_batches(model), subject="tiny", **SMALL[name])
+    found = vitlab.stress(name, model, scene_batches(model), name="tiny", **SMALL[name])
     assert found.subject == "tiny" and found.kind == name and found.provenance["data"] == "scenes[:12]"
     assert [module.training for module in model.modules()] == modes
     assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())

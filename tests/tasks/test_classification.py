@@ -27,8 +27,10 @@ from vitlab.data.catalogue import open_data
 from vitlab.data.images import DataSet, ImageArray
 from vitlab.data.resident import Resident
 from vitlab.data.workers import Workers
+from vitlab.identity import identify
 from vitlab.losses.attention_diversification import attention_diversification
 from vitlab.recording import record
+from vitlab.reporting import read
 from vitlab.tasks import classification
 from vitlab.tasks.classification import (
     Accuracy,
@@ -323,6 +325,23 @@ def test_a_part_is_trained_and_comes_back_from_the_file(tmp_path: Path) -> None:
     model = vitlab.load(f"file/{tmp_path}/model.safetensors")
     parts = {name: p for name, p in model.named_parameters() if "vitlab_" in name}
     assert len(parts) == 6 and all(p.abs().max() > 0 for p in parts.values())  # they start at zero
+
+
+def test_a_run_and_its_last_weights_are_one_model(tmp_path: Path) -> None:
+    """The training curve that a report reads names the weights that `file/RUN` loads."""
+    folder = tmp_path / "cb"
+    recipe = change(plugins.recipe(QUICK), {"epochs": 1, "ema": 0.5})
+    run(dataclasses.replace(recipe, model=f"{recipe.model} | ContextBroadcast"), folder, device="cpu")
+    (curve,) = read([folder])
+    assert curve.kind == "training" and curve.subject == "cb"
+    for path in (folder, folder / "model.safetensors"):
+        found = identify(vitlab.load(f"file/{path}"))
+        assert curve.provenance["model"]["weights"] == found.weights
+        assert curve.provenance["model"]["parts"] == found.parts
+    averaged = identify(vitlab.load(f"file/{folder}/model_ema.safetensors"))
+    assert averaged.weights != curve.provenance["model"]["weights"]
+    (folder / "model.safetensors").unlink()
+    assert "model" not in read([folder])[0].provenance, "a run that is not over has no weights yet"
 
 
 def test_a_distilled_model_is_trained_on_both_heads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

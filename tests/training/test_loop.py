@@ -19,7 +19,7 @@ from torch import Tensor, nn
 import vitlab
 from vitlab import zoo
 from vitlab.core.recipe import Augment, Objective, Optimizer, Recipe, change
-from vitlab.core.store import Run, read_tensors
+from vitlab.core.store import Run, read_tensors, write_tensors
 from vitlab.data.resident import Resident
 from vitlab.reporting import read
 from vitlab.tasks.classification import make_loss, run
@@ -155,6 +155,24 @@ def test_a_damaged_newest_checkpoint_is_set_aside(tmp_path: Path) -> None:
         run(tiny(epochs=2), tmp_path / "run")
     assert newest.with_suffix(".damaged").exists()
     assert losses(tmp_path / "run") == losses(tmp_path / "whole")
+
+
+def test_a_checkpoint_from_before_there_were_markers_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    recipe = tiny(model=f"{MODEL} | ContextBroadcast", epochs=2, checkpoint_every=3)
+    run(recipe, tmp_path / "whole", device="cpu")
+    run(recipe, tmp_path / "old", device="cpu")
+    (tmp_path / "old" / "model.safetensors").unlink()
+    for path in sorted((tmp_path / "old" / "checkpoints").glob("*.safetensors"))[1:]:
+        path.unlink()
+    (kept,) = (tmp_path / "old" / "checkpoints").glob("*.safetensors")
+    tensors, about = read_tensors(kept)
+    without = {name: tensor for name, tensor in tensors.items() if not name.endswith("marker")}
+    assert len(without) < len(tensors)
+    checksum = write_tensors(kept, without, about)
+    kept.with_suffix(".json").write_text(json.dumps({"sha256": checksum, "step": about["step"]}))
+    run(recipe, tmp_path / "old", device="cpu")
+    first, second = (read_tensors(tmp_path / name / "model.safetensors")[0] for name in ("whole", "old"))
+    assert first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 def test_another_recipe_does_not_go_on_in_this_folder(tmp_path: Path) -> None:

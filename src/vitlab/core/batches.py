@@ -34,16 +34,19 @@ class Batches:
     labels: str = ""
     no_labels: str = ""
 
-    def record(self) -> dict[str, Any]:
-        """Preprocessing and labels as provenance has them; only what is known."""
-        known = {"preprocessing": dict(self.preprocessing), "labels": self.labels}
-        return {name: value for name, value in known.items() if value}
-
     def __iter__(self) -> Iterator[Any]:
         return iter(self.items)
 
     def __len__(self) -> int:
         return len(self.items)  # type: ignore[arg-type]
+
+
+def recorded(batches: Any) -> dict[str, Any]:
+    """Preprocessing and labels of `Batches`, for provenance; nothing of other batches."""
+    if not isinstance(batches, Batches):
+        return {}
+    known = {"preprocessing": dict(batches.preprocessing), "labels": batches.labels}
+    return {name: value for name, value in known.items() if value}
 
 
 def require_labels(batches: Any, name: str, needs: Sequence[str]) -> None:

@@ -93,15 +93,21 @@ def parse_part(text: str) -> PartCall:
     return PartCall(name, settings, at, blocks)
 
 
-def parse_call(text: str) -> tuple[str, dict[str, Any]]:
+def parse_call(text: str, first: str = "") -> tuple[str, dict[str, Any]]:
     """Read a name with or without settings, as data expressions are written.
+
+    Args:
+        text: for example `cifar100(fraction=0.1)`.
+        first: the name of a first setting that is written without one; by default all must be written key=value.
 
     >>> parse_call("cifar100(fraction=0.1)")
     ('cifar100', {'fraction': 0.1})
     >>> parse_call("scenes")
     ('scenes', {})
+    >>> parse_call("folder('/x')", first="path")
+    ('folder', {'path': '/x'})
     """
-    return _name_and_settings(_checked(text, "an expression", "name(key=value)"))
+    return _name_and_settings(_checked(text, "an expression", "name(key=value)"), first)
 
 
 def split_calls(text: str) -> list[str]:
@@ -162,11 +168,11 @@ _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
 _HEAD = re.compile(r"^(?P<name>[\w.\-/:@]+)\s*(?:\((?P<inside>.*)\))?$", re.DOTALL)
 
 
-def _name_and_settings(text: str) -> tuple[str, dict[str, Any]]:
+def _name_and_settings(text: str, first: str = "") -> tuple[str, dict[str, Any]]:
     match = _HEAD.match(text)
     if match is None:
         raise VitlabError(f"cannot read {text!r}; write name or name(key=value, ...) with plain values")
-    return match["name"], _literals(match["inside"] or "", text)
+    return match["name"], _literals(match["inside"] or "", text, first)
 
 
 def _file_name(rest: str) -> tuple[str, dict[str, Any]]:
@@ -185,14 +191,16 @@ def _file_name(rest: str) -> tuple[str, dict[str, Any]]:
     return name, _literals(after[1:-1], rest)
 
 
-def _literals(inside: str, text: str) -> dict[str, Any]:
-    """`key=literal, ...` as a dict, read with `ast` and never evaluated."""
+def _literals(inside: str, text: str, first: str = "") -> dict[str, Any]:
+    """`key=literal, ...` as a dict, read with `ast` and never evaluated; `first` names a first value without a key."""
     try:
         call = ast.parse(f"f({inside}\n)", mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise VitlabError(f"cannot read the settings of {text!r}; write key=value, ... with plain values") from None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise VitlabError(f"cannot read the settings of {text!r}; write key=value, ... with plain values")
+    if first and len(call.args) == 1:
+        call.keywords.insert(0, ast.keyword(first, call.args.pop()))
     if call.args or any(keyword.arg is None for keyword in call.keywords):
         raise VitlabError(f"the settings of {text!r} must all be written key=value")
     settings: dict[str, Any] = {}

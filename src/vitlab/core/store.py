@@ -68,25 +68,25 @@ def write_tensors(path: str | Path, tensors: Mapping[str, Any], about: Mapping[s
 
 def read_tensors(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read a safetensors file: its tensors, and what `write_tensors` said of them (empty for files of others)."""
-    with _open_tensors(path) as file:
+    with _open_tensors(path, "pt") as file:
         return {name: file.get_tensor(name) for name in file.keys()}, _about(file)  # noqa: SIM118 (no mapping)
 
 
 def read_about(path: str | Path) -> dict[str, Any]:
-    """What `write_tensors` said of a safetensors file, without reading its tensors."""
-    with _open_tensors(path) as file:
+    """What `write_tensors` said of a safetensors file, without reading its tensors (and without torch)."""
+    with _open_tensors(path, "numpy") as file:
         return _about(file)
 
 
 @contextmanager
-def _open_tensors(path: str | Path) -> Iterator[Any]:
+def _open_tensors(path: str | Path, framework: str) -> Iterator[Any]:
     from safetensors import SafetensorError, safe_open
 
     path = Path(path)
     if not path.is_file():
         raise VitlabError(f"there is no file {path}")
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework=framework) as file:
             yield file
     except (SafetensorError, ValueError) as error:
         raise VitlabError(

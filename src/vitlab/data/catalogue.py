@@ -1,4 +1,7 @@
-"""Data sets by expression: `scenes(train=20000)`, `cifar100(fraction=0.1)`, `imagenet(classes=9)`, `folder(path='…')`.
+"""Data sets by expression: `scenes(train=20000)`, `cifar100(fraction=0.1)`, `imagenet(classes=9)`, `folder('/photos')`.
+
+A path by itself (`/photos`, `./photos`, `C:\\photos`) is a folder of images. In quotes, the backslashes of a Windows
+path may be written once or twice.
 
 Every expression also takes `classes` (the first so many, or a list of names), `fraction` (of the training images) and
 `seed` (which images the fraction holds, and which scenes are drawn).
@@ -8,9 +11,10 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Annotated, Any, Literal
 
 from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
@@ -40,7 +44,7 @@ def open_data(expression: str, *, root: str | Path | None = None, image_size: Si
     """Open the data set that an expression names.
 
     Args:
-        expression: a name of `data_sets()`, with settings or without.
+        expression: a name of `data_sets()`, with settings or without, or the path of a folder.
         root: the folder that holds `cifar-100-binary`, `imagenet`, …; else the environment variable VITLAB_DATA.
         image_size: side or (height, width) at which scenes are drawn, unless they say their own `size`. Real images
             keep the size that they have: augmentation brings them to the model's.
@@ -70,11 +74,38 @@ def check_data(expression: str) -> None:
 
 def _read(expression: str) -> tuple[str, dict[str, Any]]:
     """The name of a data set and its settings, checked."""
-    name, settings = parse_call(expression)
+    name, settings = _parse(expression)
     if name not in _OPENERS:
+        if Path(name).is_dir():
+            raise VitlabError(f"no data set {name!r}; if the folder of that name is meant, write ./{name}")
         raise unknown("data set", name, _OPENERS)
     check_settings(name, settings, _OPENERS[name], _NARROWING)
     return name, settings
+
+
+def _parse(expression: str) -> tuple[str, dict[str, Any]]:
+    """The name and settings of an expression; a path by itself is a folder.
+
+    >>> _parse("./photos (1)")
+    ('folder', {'path': './photos (1)'})
+    """
+    if not isinstance(expression, str):
+        return parse_call(expression)
+    text = expression.strip()
+    name = text.partition("(")[0].strip()
+    if text in (".", "..", "~") or "/" in name or "\\" in name:
+        return "folder", {"path": text}
+    return parse_call(_WINDOWS.sub(_escaped, text), first="path" if name in ("folder", "imagenet") else "")
+
+
+#: A quoted path that starts with a drive or, unless its backslashes are doubled, with the name of a server.
+_WINDOWS = re.compile(r"""(?P<quote>['"])(?P<path>(?:[A-Za-z]:\\|\\\\(?!\\)).*?)(?P=quote)""")
+
+
+def _escaped(match: re.Match[str]) -> str:
+    """A Windows path with all backslashes doubled, as in a Python string: else `C:\\new` would have a line break."""
+    path = match["path"] if match["path"].startswith("\\") else match["path"].replace("\\\\", "\\")
+    return match["quote"] + path.replace("\\", "\\\\") + match["quote"]
 
 
 def data_sets() -> dict[str, str]:
@@ -201,7 +232,8 @@ def _path(place: _Place, path: str) -> Path:
     if not path:
         raise VitlabError("path='': give the path of a folder, in quotes")
     here = Path(path).expanduser()
-    if here.is_dir() or here.is_absolute() or not (place.given or os.environ.get("VITLAB_DATA")):
+    absolute = here.is_absolute() or PureWindowsPath(path).is_absolute()
+    if here.is_dir() or absolute or not (place.given or os.environ.get("VITLAB_DATA")):
         return here
     return place.root / here
 

@@ -8,69 +8,83 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from vitlab.core import plugins
-from vitlab.core.batches import Batches, require_labels
+from vitlab.core.batches import recorded, require_labels
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Measurement
+from vitlab.identity import display_name, identify, signed, warn_untrained
 
 __all__ = ["measure", "measure_together"]
 
 
 def measure(
-    name: str, /, model: Any, batches: Iterable[Any], *, subject: str | None = None, **settings: Any
+    instrument: str,
+    model: Any,
+    batches: Iterable[Any],
+    *,
+    name: str | None = None,
+    subject: str | None = None,
+    **settings: Any,
 ) -> Measurement:
-    """Measure a model with the instrument of that name.
+    """Measure a model with an instrument.
 
     Args:
-        name: the instrument, for example `"attention_entropy"`.
+        instrument: its name, for example `"attention_entropy"`.
         model: a torch module; it is left as it was found.
         batches: `Batches`, or any iterable of (images, targets) or of image tensors.
-        subject: what to call the model in reports; by default its class.
+        name: what to call the model in reports; by default its class, its parts and a short hash of its weights.
+        subject: the former name of `name`.
         settings: what the instrument takes.
 
     Returns:
-        A Measurement: plain data.
+        A Measurement: plain data. Its provenance says under `model` which model was measured.
     """
     known = plugins.instruments()
-    if name not in known:
-        raise unknown("instrument", name, known)
-    run = importlib.import_module(known[name]).measure
-    plugins.check_settings(name, run, settings)
-    if isinstance(batches, Iterable) and not hasattr(batches, "shape"):
-        require_labels(batches, name, importlib.import_module(known[name]).CARD.needs)
-        result: Measurement = run(model, batches, **settings)
-        about = batches.record() if isinstance(batches, Batches) else {}
-        return replace(result, subject=subject or result.subject, provenance={**result.provenance, **about})
-    raise VitlabError(
-        f"batches must be an iterable of (images, targets), not {type(batches).__name__}; wrap one in a list"
-    )
+    if instrument not in known:
+        raise unknown("instrument", instrument, known)
+    module = importlib.import_module(known[instrument])
+    plugins.check_settings(instrument, module.measure, settings)
+    if not isinstance(batches, Iterable) or hasattr(batches, "shape"):
+        raise VitlabError(
+            f"batches must be an iterable of (images, targets), not {type(batches).__name__}; wrap one in a list"
+        )
+    require_labels(batches, instrument, module.CARD.needs)
+    identity = identify(model, display_name(name, subject))
+    warn_untrained(identity, module.CARD.needs)
+    return signed(module.measure(model, batches, **settings), identity, recorded(batches))
 
 
-def measure_together(names: Sequence[str], model: Any, batches: Iterable[Any]) -> dict[str, Measurement]:
+def measure_together(
+    names: Sequence[str], model: Any, batches: Iterable[Any], *, name: str | None = None
+) -> dict[str, Measurement]:
     """Measure a model with several instruments in one pass over the data, each at its default settings.
 
     Args:
         names: instruments that watch a single pass, those with a `Watch`.
         model: a torch module; it is left as it was found.
         batches: `Batches`, or any iterable of (images, targets) or of image tensors.
+        name: what to call the model in reports, as in `measure`.
 
     Returns:
         The Measurements by name.
     """
     known = plugins.instruments()
-    for name in names:
-        if name not in known:
-            raise unknown("instrument", name, known)
-    modules = {name: importlib.import_module(known[name]) for name in names}
-    apart = [name for name, module in modules.items() if not hasattr(module, "Watch")]
+    for instrument in names:
+        if instrument not in known:
+            raise unknown("instrument", instrument, known)
+    modules = {instrument: importlib.import_module(known[instrument]) for instrument in names}
+    apart = [instrument for instrument, module in modules.items() if not hasattr(module, "Watch")]
     if apart or not modules:
         raise VitlabError(
             f"measure_together runs instruments of one pass, not {', '.join(apart) or 'none'}; use measure for others"
         )
     from vitlab.instruments.observation import observe
 
+    identity = identify(model, name)
+    warn_untrained(identity, [need for module in modules.values() for need in module.CARD.needs])
     found = observe(model, batches, [module.Watch() for module in modules.values()])
-    return dict(zip(modules, found, strict=True))
+    return {
+        instrument: signed(each, identity, recorded(batches)) for instrument, each in zip(modules, found, strict=True)
+    }

@@ -10,7 +10,7 @@ import numpy as np
 
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
-from vitlab.core.store import Run, write_atomically
+from vitlab.core.store import Run, read_about, write_atomically
 
 __all__ = ["read", "report"]
 
@@ -90,7 +90,18 @@ def training_curve(run: Path, inside: Mapping[Path, Measurement]) -> Measurement
     subjects = {measurement.subject for measurement in inside.values()}
     values = {name: np.array([_number(row.get(name)) for row in rows.values()]) for name in kept}
     subject = subjects.pop() if len(subjects) == 1 else run.name
-    return Measurement("training", subject, values, dict.fromkeys(kept, ("epoch",)), {"epoch": tuple(rows)})
+    dims, axes = dict.fromkeys(kept, ("epoch",)), {"epoch": tuple(rows)}
+    return Measurement("training", subject, values, dims, axes, {}, _trained_model(run, subject))
+
+
+def _trained_model(run: Path, name: str) -> dict[str, dict[str, object]]:
+    """Which model a run made: that of its last weights, as `file/RUN` loads them; nothing before the run is over."""
+    weights = run / "model.safetensors"
+    about = read_about(weights) if weights.is_file() else {}
+    if "weights" not in about:
+        return {}
+    model = {"name": name, "expression": f"file/{run}", "weights": about["weights"], "origin": f"file: {run}"}
+    return {"model": {**model, "parts": about.get("parts", [])}}
 
 
 def _runs(path: Path) -> list[Path]:

@@ -10,51 +10,52 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from vitlab.core import plugins
-from vitlab.core.batches import Batches, require_labels
+from vitlab.core.batches import recorded, require_labels
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Measurement
+from vitlab.identity import display_name, identify, signed, warn_untrained
 
 __all__ = ["stress"]
 
 
 def stress(
-    name: str,
-    /,
+    stress_test: str,
     model: Any,
     batches: Iterable[Any] | str | Path | None = None,
     *,
+    name: str | None = None,
     subject: str | None = None,
     **settings: Any,
 ) -> Measurement:
-    """Put a model under the stress test of that name.
+    """Put a model under a stress test.
 
     Args:
-        name: the stress test, for example `"corruptions"`.
+        stress_test: its name, for example `"corruptions"`.
         model: a classifier; it is left as it was found.
         batches: `Batches`, or an iterable of (images, targets): then mean and std of the normalisation come from the
             model's `pretrained_cfg`. Tests that bring their own images (`shape_texture`) also take None. Tests over
             published sets (`imagenet_c`) take the folder that holds the set.
-        subject: what to call the model in reports; by default its class.
+        name: what to call the model in reports; by default its class, its parts and a short hash of its weights.
+        subject: the former name of `name`.
         settings: what the stress test takes.
 
     Returns:
-        A Measurement: plain data.
+        A Measurement: plain data. Its provenance says under `model` which model was measured.
     """
     known = plugins.stress_tests()
-    if name not in known:
-        raise unknown("stress test", name, known)
-    test = importlib.import_module(known[name])
-    plugins.check_settings(name, test.measure, settings)
-    _check_given(name, test, batches)
-    require_labels(batches, name, test.CARD.needs)
-    result: Measurement = test.measure(model, batches, **settings)
-    about = batches.record() if isinstance(batches, Batches) else {}
-    return replace(result, subject=subject or result.subject, provenance={**result.provenance, **about})
+    if stress_test not in known:
+        raise unknown("stress test", stress_test, known)
+    test = importlib.import_module(known[stress_test])
+    plugins.check_settings(stress_test, test.measure, settings)
+    _check_given(stress_test, test, batches)
+    require_labels(batches, stress_test, test.CARD.needs)
+    identity = identify(model, display_name(name, subject))
+    warn_untrained(identity, test.CARD.needs)
+    return signed(test.measure(model, batches, **settings), identity, recorded(batches))
 
 
 def _check_given(name: str, test: Any, given: Any) -> None:

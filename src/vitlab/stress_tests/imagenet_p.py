@@ -23,6 +23,7 @@ from vitlab.data.folders import wrong_layout
 from vitlab.data.robustness_sets import has_class, labels_1000, locate, under_group
 from vitlab.data.sequences import Sequences, open_sequences
 from vitlab.evaluation import evaluation
+from vitlab.identity import identify
 from vitlab.stress_tests.examination import STORED, Examinee, examinee, mean_over_sets, walk
 from vitlab.stress_tests.mark_sheet import MarkSheet
 from vitlab.stress_tests.trial import result
@@ -186,9 +187,9 @@ def _rival(reference: Any, batch_size: int, processes: int) -> Examinee | dict[s
                 raise VitlabError(f"reference has {name}: {value!r}; give flip probabilities as shares in (0, 1]")
         return dict(reference)
     if isinstance(reference, str):
-        if zoo.weights_of(reference) == "random":
-            raise VitlabError(f"reference {reference!r} has random weights; give weights='PATH' or pretrained=True")
-        reference = zoo.load(reference)
+        text, reference = reference, zoo.load(reference)
+        if identify(reference).untrained:
+            raise VitlabError(f"reference {text!r} has random weights; give weights='PATH' or pretrained=True")
     return examinee(reference, "imagenet_p", None, batch_size, processes, ours=STORED)
 
 

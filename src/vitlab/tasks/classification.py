@@ -30,6 +30,7 @@ from vitlab.data.resident import Resident
 from vitlab.data.seeding import seeded_generator
 from vitlab.data.streaming import ImageStream
 from vitlab.data.workers import Workers
+from vitlab.identity import is_random
 from vitlab.losses.attention_diversification import attention_diversification
 from vitlab.losses.distillation import distillation
 from vitlab.preprocessing import Preprocessing, preprocessing_of
@@ -116,7 +117,7 @@ def preprocessing_for(recipe: Recipe, model: nn.Module, data: DataSet) -> Prepro
     interpolation of the evaluation are the model's own.
     """
     own = {"mean": data.mean, "std": data.std}
-    random = zoo.weights_of(recipe.model) == "random"
+    random = is_random(model)
     found = preprocessing_of(model, {**(own if random else {}), "size": recipe.image_size}, assume=own)
     return replace(found, classes=data.classes, source=f"recipe, {'random' if random else 'trained'} weights")
 

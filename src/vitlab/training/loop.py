@@ -23,6 +23,8 @@ from torch import nn
 from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Recipe
 from vitlab.core.store import Run, write_tensors
+from vitlab.fitted import by_kind, parts
+from vitlab.identity import weights_digest
 from vitlab.training.bar import training_bar
 from vitlab.training.distributed import World, add_up, agree, whole, wrap
 from vitlab.training.optimizer import learning_rate, set_learning_rate
@@ -113,7 +115,9 @@ def train(
             """Write weights as a model that `file/PATH` loads."""
             tensors = {key: whole(tensor) for key, tensor in kept.state_dict().items()}
             if world.leads:
-                made_of = {"model": builder_of(recipe.model), "compiled": recipe.compile, **(about or {})}
+                digest = weights_digest(kept, tensors)
+                made_of = {"model": builder_of(recipe.model), "weights": digest, "parts": by_kind(parts(kept))}
+                made_of |= {"compiled": recipe.compile, **(about or {})}
                 write_tensors(run.folder / f"{name}.safetensors", tensors, made_of)
 
         if recipe.snapshots and found is None:

@@ -68,7 +68,8 @@ class TrainingState:
         for prefix, target in (("model.", self.model), ("ema.", self.ema.module if self.ema is not None else None)):
             if target is not None:
                 for name, tensor in target.state_dict().items():
-                    fill(tensor, tensors[prefix + name])
+                    if tensor.numel():  # markers of parts have nothing to fill, and are not in old checkpoints
+                        fill(tensor, tensors[prefix + name])
         for name, parameter in self.model.named_parameters():
             for key in ("step", "exp_avg", "exp_avg_sq", "momentum_buffer"):
                 value = tensors.get(f"optimizer.{key}.{name}")
