@@ -135,6 +135,6 @@ def test_files_whose_axes_do_not_fit_are_refused(tmp_path: Path) -> None:
 
 
 def test_settings_that_are_no_json_leave_no_file(tmp_path: Path) -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(VitlabError, match="settings of k: <object .* is a object; give numbers"):
         Measurement("k", "s", {}, {}, settings={"x": object()}).save(tmp_path / "m")
     assert not list(tmp_path.iterdir())

@@ -13,13 +13,15 @@ from scipy import stats
 
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
-from vitlab.core.repeats import auxiliary, average, distinct, errors, standard_error
+from vitlab.core.old_files import errors_by_name
+from vitlab.core.repeats import auxiliary, average, distinct, standard_error
 
 
 def found(values: dict[str, Any], subject: str = "a model", **notes: Any) -> Measurement:
     arrays = {name: np.asarray(value) for name, value in values.items()}
     dims = {name: ("layer", "head")[: array.ndim] for name, array in arrays.items()}
-    return Measurement("loss", subject, arrays, dims, {}, notes.pop("settings", {}), notes)
+    told = notes.pop("settings", {})
+    return Measurement("loss", subject, arrays, dims, {}, told, notes, errors_by_name(dims))
 
 
 @settings(deadline=None, max_examples=25)
@@ -73,7 +75,7 @@ def test_whose_errors_they_are() -> None:
         "clean_error": 0.1, "nll_change": [2.0], "nll_standard_error": [0.1], "test_nll": 1.0, "test_error": 0.3,
         "test_error_interval": [0.2, 0.4],
     }  # fmt: skip
-    assert errors(found(values)) == {
+    assert found(values).errors == {
         "accuracy": "standard_error",
         "drop": "drop_error",
         "clean_accuracy": "clean_error",

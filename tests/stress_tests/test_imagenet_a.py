@@ -52,7 +52,7 @@ def test_both_forms_of_the_argmax(tmp_path, below) -> None:
     assert told["argmax"] == {"accuracy_200": "200-way", "accuracy_1000": "1000-way"}
     assert told["images"] == 9 and told["partial"] is True and told["broken"] == 0
     assert set(told["missing_classes"]) == set(labels_200("a")) - set(SAYS) and told["missing_sets"] == []
-    assert found.settings["view"]["size"] == (8, 8) and found.settings["view"]["crop"] == 0.875
+    assert found.settings["view"]["size"] == [8, 8] and found.settings["view"]["crop"] == 0.875
 
 
 def test_a_whole_set_is_not_partial(tmp_path, monkeypatch) -> None:

@@ -40,6 +40,22 @@ def paired_interval(
     return mean_interval(np.asarray(second, dtype=float) - np.asarray(first, dtype=float), confidence)
 
 
+def pseudo_values(whole: float, without: Sequence[float]) -> np.ndarray:
+    """Jackknife pseudo-values R θ − (R − 1) θ₍₋ᵢ₎ of R parts; those of a mean over equal parts are the parts' values.
+
+    Their standard error is that of θ (Tukey 1958), and pseudo-values of two models on the same parts are paired.
+
+    Args:
+        whole: θ, from all parts.
+        without: θ₍₋ᵢ₎, from all parts but the i-th.
+
+    >>> pseudo_values(2.0, [2.5, 2.0, 1.5]).tolist()  # the mean of 1, 2 and 3
+    [1.0, 2.0, 3.0]
+    """
+    count = len(without)
+    return count * whole - (count - 1) * np.asarray(without, dtype=float)
+
+
 def proportion_interval(correct: int, count: int, confidence: float = 0.95) -> tuple[float, float, float]:
     """A share of `count` trials with Wilson's interval, which stays inside [0, 1].
 

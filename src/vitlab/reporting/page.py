@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.comparison import Difference, Number, compare, numbers
+from vitlab.reporting.comparison import compare, numbers
 from vitlab.reporting.default_drawing import draw_by_axes
 from vitlab.reporting.drawing import Figure, draw
+from vitlab.reporting.judging import Difference, Number
 from vitlab.reporting.plot_data import to_json
 from vitlab.reporting.sections import PICTURES, Section, label_models, sort
 from vitlab.reporting.summary import summarise
@@ -74,7 +75,7 @@ def _fill(template: str, **what: Any) -> str:
 
 
 def _section(section: Section, differences: Sequence[Difference]) -> dict[str, Any]:
-    tables = {label: numbers(found) for label, found in section.repeats.items()}
+    tables = {each.subject: numbers(each) for each in section.averaged()}
     names = list(dict.fromkeys(name for table in tables.values() for name in table))
     against = {(each.label, each.name): each for each in differences}
     fragment, figures, note = _drawn(section)

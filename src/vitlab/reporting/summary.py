@@ -9,7 +9,8 @@ from datetime import datetime
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.accuracy import MODELS, accuracy, tells_accuracy
-from vitlab.reporting.comparison import Difference, Number, numbers
+from vitlab.reporting.comparison import numbers
+from vitlab.reporting.judging import Difference, Number
 from vitlab.reporting.sections import Section, data_set
 from vitlab.reporting.words import value_in_words
 
@@ -140,8 +141,8 @@ def _key_numbers(sections: Sequence[Section]) -> list[str]:
     """The first number of each kind, those with known noise first."""
     found = []
     for section in sections:
-        for repeats in section.repeats.values():
-            table = numbers(repeats)
+        for measurement in section.averaged():
+            table = numbers(measurement)
             first = [(name, number) for name, number in table.items() if not tells_accuracy(section.kind, name)][:1]
             found += [(section.title, value_in_words(section.kind, name), number) for name, number in first]
     found.sort(key=lambda each: math.isnan(each[2].error))
@@ -160,7 +161,16 @@ def _count(differences: Sequence[Difference]) -> list[str]:
     told = f"Of {len(known)} numbers compared whose noise is known, {clear} differ by more than it; {chance}."
     unknown = len(differences) - len(known)
     told += f" The noise of {unknown} more is not known." if unknown else ""
-    return [f"{told} Models count as unpaired, which is cautious where they saw the same images."]
+    return [f"{told} {_pairing(known)}"]
+
+
+def _pairing(known: Sequence[Difference]) -> str:
+    """How many differences are those of models on the same images."""
+    paired = sum(each.pairs > 0 for each in known)
+    if not paired:
+        return "Models count as unpaired, which is cautious where they saw the same images."
+    which = "All" if paired == len(known) else f"{paired} of these"
+    return f"{which} are paired: both models on the same images, or the same parts of them."
 
 
 def _noise(sections: Sequence[Section]) -> str:
