@@ -12,16 +12,24 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.by_depth import mean
-from vitlab.reporting.comparison import MOST, Difference, Number, compare, numbers, quantile
-from vitlab.reporting.findings import finding
+from vitlab.core.old_files import errors_by_name
+from vitlab.core.repeats import average
+from vitlab.reporting.comparison import MOST, compare
+from vitlab.reporting.comparison import numbers as numbers_of_one
+from vitlab.reporting.judging import Difference, Number, quantile, told
+from vitlab.reporting.readings import reading
 from vitlab.reporting.sections import Section, label_models, sort
 
 
 def found(subject: str = "a", dims: dict[str, tuple[str, ...]] | None = None, **values: Any) -> Measurement:
     arrays = {name: np.asarray(value) for name, value in values.items()}
     guessed = {name: ("layer", "head")[: array.ndim] for name, array in arrays.items()}
-    return Measurement("kind", subject, arrays, {**guessed, **(dims or {})})
+    axes = {**guessed, **(dims or {})}
+    return Measurement("kind", subject, arrays, axes, errors=errors_by_name(axes))
+
+
+def numbers(repeats: list[Measurement]) -> dict[str, Number]:
+    return numbers_of_one(average(repeats))
 
 
 def section(**models: list[Measurement]) -> Section:
@@ -110,13 +118,11 @@ def test_titles_and_tables_never_disagree(first: list[float], second: list[float
     doubt = {} if own is None else {"x_error": own}
     given = [found(who, x=x, **doubt) for who, values in (("a", first), ("b", second)) for x in values]
     (one,) = sort(given, label_models(given))
-    drawn = one.averaged()
-    values, errors = ([mean(m.values.get(name, np.nan)) for m in drawn] for name in ("x", "x_error"))
     (difference,) = compare(one)
-    said = finding("x", values, ["a", "b"], errors=errors, digits=9)
-    if "(the same)" not in said and abs(difference.strength - 1) > 1e-6:
-        told = next((w for w in ("within the noise", "noise not known") if w in said), "larger than the noise")
-        assert told == difference.verdict
+    said = told("x", one.averaged(), reading("x"))
+    if "(the same)" not in said:
+        judged = next((w for w in ("within the noise", "noise not known") if w in said), "larger than the noise")
+        assert judged == difference.verdict
 
 
 def test_an_array_whose_mean_is_stored_is_not_compared_again() -> None:

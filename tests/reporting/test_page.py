@@ -116,8 +116,8 @@ def test_values_that_a_drawing_cannot_draw_are_drawn_all_the_same(
 
 def test_differences_stand_beside_the_numbers(tmp_path: Path) -> None:
     sure = {"x": np.array(1.0), "x_error": np.array(0.1)}
-    first = Measurement("k", "a", sure, dict.fromkeys(sure, ()))
-    second = Measurement("k", "b", {**sure, "x": np.array(3.0)}, dict.fromkeys(sure, ()))
+    first = Measurement("k", "a", sure, dict.fromkeys(sure, ()), errors={"x": "x_error"})
+    second = replace(first, subject="b", values={**sure, "x": np.array(3.0)})
     section = written(tmp_path, first, second).partition('<section id="section-1"')[2]
     text = " ".join(re.sub("<[^>]+>", " ", section).split())
     assert "x 1 ± 0.2 3 ± 0.2 +2 ± 0.28 larger than the noise" in text

@@ -110,7 +110,7 @@ def bin_count(confidence: Array, edges: Array) -> Array:
 
 
 def bin_mean(numbers: Array, confidence: Array, edges: Array) -> Array:
-    """The mean of some numbers over the predictions of each bin, NaN where it is empty: (n,), (n,), (M + 1,) -> (M,)."""
+    """The mean of numbers over the predictions of each bin, NaN where it is empty: (n,), (n,), (M + 1,) -> (M,)."""
     sums = np.bincount(_bins(confidence, edges), weights=each(numbers), minlength=len(edges) - 1)
     count = bin_count(confidence, edges)
     return np.where(count > 0, sums / np.maximum(count, 1), np.nan)

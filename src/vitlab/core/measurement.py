@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.errors import VitlabError
-from vitlab.core.old_files import errors_by_name
+from vitlab.core.old_files import errors_by_name, pooling_by_kind
 from vitlab.core.plain_data import plain
 from vitlab.core.store import write_atomically
 
@@ -165,7 +165,7 @@ class Measurement:
                 text["settings"],
                 text["provenance"],
                 text["errors"] if "errors" in text else errors_by_name({name: dims.get(name, ()) for name in values}),
-                text.get("pooling", {}),
+                text["pooling"] if "pooling" in text else pooling_by_kind(text["kind"], values),
             )
         except _UNREADABLE as error:
             reason = " ".join(str(error).split())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 
 def errors_by_name(dims: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
@@ -29,6 +29,24 @@ def errors_by_name(dims: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
             found.setdefault(owner, name)
     if "accuracy" in found and dims.get("error") == dims["accuracy"]:  # 1 - accuracy
         found["error"] = found["accuracy"]
+    return found
+
+
+def pooling_by_kind(kind: str, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """How parts are pooled, for files without the field `pooling` that hold what is needed.
+
+    Args:
+        kind: of the measurement.
+        names: of its values.
+
+    >>> pooling_by_kind("hessian_spectrum", ["eigenvalues", "negative_proportion"])
+    {'eigenvalues': ('concatenate', 'mini_batch'), 'negative_proportion': ('negative_proportion', 'eigenvalues')}
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for name in names if kind == "hessian_spectrum" else ():
+        computed = name in ("negative_proportion", "positive_average")
+        if computed or not name.endswith("_error"):
+            found[name] = (name, "eigenvalues") if computed else ("concatenate", "mini_batch")
     return found
 
 

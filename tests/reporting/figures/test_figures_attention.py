@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from cases import looks
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.by_depth import curves, deep_half, error_by_layer
+from vitlab.core.old_files import errors_by_name
+from vitlab.reporting.by_depth import curves, error_by_layer
+from vitlab.reporting.readings import reading
 from vitlab.reporting.drawing import Figure, draw
 from vitlab.reporting.panels import rounded, short, shrunk
 
@@ -27,7 +29,8 @@ def dots(figure: Figure, name: str) -> list:
 
 def with_value(measurement: Measurement, **values: np.ndarray) -> Measurement:
     dims = {name: ("layer", "head")[: np.ndim(value)] for name, value in values.items()}
-    return replace(measurement, values={**measurement.values, **values}, dims={**measurement.dims, **dims})
+    axes = {**measurement.dims, **dims}
+    return replace(measurement, values={**measurement.values, **values}, dims=axes, errors=errors_by_name(axes))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +92,7 @@ def test_the_finding_says_which_way(make, figure: int, less: str, more: str) -> 
 
 def test_deep_half_is_the_second_half_of_the_layers() -> None:
     found = looks.entropy(depth=5, heads=2)
-    assert deep_half(found, "mean") == pytest.approx(found.values["mean"][2:].mean())
+    assert reading("mean")(found)[0] == pytest.approx(found.values["mean"][2:].mean())
     assert f"{found.values['mean'][2:].mean():.2f} nats" in draw(found.kind, [found])[0].finding
 
 
@@ -162,7 +165,7 @@ def test_the_two_heads_most_alike_are_found() -> None:
     assert said == "The two heads most alike: 2 and 4 in layer 2 of a, similarity 0.900, noise not known"
     doubt = {"head_pairs_error": np.full((3, 4, 4), 0.01)}
     dims = {**found.dims, "head_pairs_error": found.dims["head_pairs"]}
-    sure = replace(found, values={**found.values, **doubt}, dims=dims)
+    sure = replace(found, values={**found.values, **doubt}, dims=dims, errors={"head_pairs": "head_pairs_error"})
     assert draw(found.kind, [sure])[1].finding.endswith("similarity 0.900 ± 0.02")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from vitlab.core.measurement import Measurement
+from vitlab.core.old_files import errors_by_name
 from vitlab.reporting.drawing import Figure, draw
 
 TYPES = ("gaussian_noise", "fog", "jpeg_compression")
@@ -74,7 +75,7 @@ def make(kind: str, subject: str = "a", shift: float = 0.0, seed: int = 0, **rep
     axes = AXES.get(kind, {})
     own = {"group_miou": ("group",)}
     dims = {name: own.get(name, tuple(axes)[: value.ndim]) for name, value in values.items()}
-    return Measurement(kind, subject, values, dims, axes)
+    return Measurement(kind, subject, values, dims, axes, errors=errors_by_name(dims))
 
 
 def traces(figure: Figure) -> list[dict[str, Any]]:
@@ -237,7 +238,7 @@ def test_sets_keep_both_ways_of_counting() -> None:
 
 def test_a_part_of_a_set_is_said_to_be_one() -> None:
     one = make("imagenet_sketch")
-    part = Measurement(one.kind, "b", one.values, one.dims, one.axes, {}, {"partial": True})
+    part = replace(one, subject="b", provenance={"partial": True})
     assert draw("imagenet_sketch", [one, part])[0].finding.endswith("Only part of the set was there for b")
 
 
@@ -284,7 +285,7 @@ def test_who_has_no_accuracy_can_lose_none() -> None:
 def test_only_fgsm_is_after_the_paper() -> None:
     one = make("adversarial")
     assert draw("adversarial", [one])[0].paper == "after CB Table 8 (FGSM; its ε is not given)"
-    other = Measurement(one.kind, "a", one.values, one.dims, {**one.axes, "attack": ("cw", "pgd")})
+    other = replace(one, axes={**one.axes, "attack": ("cw", "pgd")})
     assert draw("adversarial", [other])[0].paper == ""
 
 
