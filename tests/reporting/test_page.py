@@ -70,7 +70,8 @@ def written(tmp_path: Path, *measurements: Measurement, title: str = "t") -> str
 
 
 def test_the_figure_holds_the_numbers_of_averaged_repeats(tmp_path: Path) -> None:
-    page = Page(written(tmp_path, measurement("one"), measurement("two"), measurement("one", shift=1.0)))
+    seeds = [replace(measurement("one", shift=float(seed)), settings={"seed": seed}) for seed in (0, 1)]
+    page = Page(written(tmp_path, seeds[0], measurement("two"), seeds[1]))
     lines = {trace.get("name"): trace for trace in page.figures[0]["data"]}
     np.testing.assert_allclose(lines["one"]["y"], np.linspace(1.75, 2.75, 4), rtol=1e-5)
     np.testing.assert_allclose(lines["two"]["y"], np.linspace(1.25, 2.25, 4), rtol=1e-5)

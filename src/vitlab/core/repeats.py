@@ -215,7 +215,7 @@ def _free_name(name: str, taken: Mapping[str, Any]) -> str:
 def _same(one: Measurement, other: Measurement) -> bool:
     if (one.kind, one.subject, set(one.values)) != (other.kind, other.subject, set(other.values)):
         return False
-    if repeat_of(one) != repeat_of(other):
+    if repeat_of(one) != repeat_of(other) or digest_of(one) != digest_of(other):
         return False
     pairs = [(one.values[name], other.values[name]) for name in one.values]
     return all(np.array_equal(a, b, equal_nan=a.dtype.kind == b.dtype.kind == "f") for a, b in pairs)

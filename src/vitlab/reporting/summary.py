@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from vitlab.core.measurement import Measurement
@@ -27,31 +27,58 @@ class Summary:
         heading: of the findings.
         findings: the few that stand out.
         caution: how sure they are.
+        warnings: what makes numbers mean less than they seem to.
     """
 
     facts: Sequence[str]
     heading: str
     findings: Sequence[str]
     caution: Sequence[str]
+    warnings: Sequence[str] = ()
 
 
-def summarise(labels: Sequence[str], sections: Sequence[Section], differences: Sequence[Difference]) -> Summary:
+@dataclass(frozen=True)
+class Weights:
+    """What is known of the weights of the models.
+
+    Args:
+        origins: where they are from, by label.
+        untrained: labels of models with random weights.
+        remarks: on models that share a name.
+    """
+
+    origins: Mapping[str, str] = field(default_factory=dict)
+    untrained: Sequence[str] = ()
+    remarks: Sequence[str] = ()
+
+
+def summarise(
+    labels: Sequence[str],
+    sections: Sequence[Section],
+    differences: Sequence[Difference],
+    weights: Weights | None = None,
+) -> Summary:
     """The summary of a report.
 
     Args:
         labels: of the models, the baseline first.
         sections: what was measured.
         differences: of all models to the baseline.
+        weights: where those of the models are from.
     """
+    weights = weights or Weights()
+    warnings = [*_untrained(weights.untrained), *weights.remarks]
     measurements = [m for section in sections for found in section.repeats.values() for m in found]
-    facts = [_models(labels, len(sections)), *_data(measurements)]
+    facts = [_models(labels, len(sections)), *_data(measurements), *_origins(weights.origins)]
     right = accuracy(sections)
     if len(labels) == 1:
-        return Summary(facts, "Key numbers", [*right, *_key_numbers(sections)], [*_one_run(sections), _noise(sections)])
+        caution = [*_one_run(sections), _noise(sections)]
+        return Summary(facts, "Key numbers", [*right, *_key_numbers(sections)], caution, warnings)
     told_first = [each for each in differences if tells_accuracy(each.kind, each.name)]
     foremost = strongest(each for each in differences if each not in told_first)
     caution = [*_one_run(sections), *_count(differences), _noise(sections), *_different_data(sections)]
-    return Summary(facts, _heading([*told_first, *foremost]), [*right, *map(sentence, foremost)], caution)
+    findings = [*right, *map(sentence, foremost)]
+    return Summary(facts, _heading([*told_first, *foremost]), findings, caution, warnings)
 
 
 def strongest(differences: Iterable[Difference], count: int = FINDINGS) -> list[Difference]:
@@ -109,6 +136,31 @@ def _models(labels: Sequence[str], kinds: int) -> str:
         return f"One model, {labels[0]}, and {looked}."
     others = [*labels[1:]] if len(labels) <= 2 * MODELS else [*labels[1:MODELS], f"{len(labels) - MODELS} more"]
     return f"{len(labels)} models and {looked}: {labels[0]} is the baseline, held against it {_and(others)}."
+
+
+def _origins(origins: Mapping[str, str]) -> list[str]:
+    if not origins:
+        return []
+    return [f"Weights: {'; '.join(f'{label}: {_weights_in_words(origin)}' for label, origin in origins.items())}."]
+
+
+def _weights_in_words(origin: str) -> str:
+    """Where weights are from.
+
+    >>> _weights_in_words("random"), _weights_in_words("file: runs/cb/model.safetensors")
+    ('random, not trained', 'file runs/cb/model.safetensors')
+    """
+    return "random, not trained" if origin == "random" else origin.replace(": ", " ", 1)
+
+
+def _untrained(labels: Sequence[str]) -> list[str]:
+    if not labels:
+        return []
+    verb, whose = ("has", "Its") if len(labels) == 1 else ("have", "Their")
+    return [
+        f"{_and(labels)} {verb} random weights and {'was' if len(labels) == 1 else 'were'} not trained. "
+        f"{whose} numbers say nothing about a trained model."
+    ]
 
 
 def _one_run(sections: Sequence[Section]) -> list[str]:

@@ -101,7 +101,7 @@ def kind_in_words(kind: str) -> str:
 def value_in_words(kind: str, name: str) -> str:
     """A value of a kind as it is called.
 
-    >>> value_in_words("attention_diversity", "self_mass"), value_in_words("mine", "some_value")
-    ('share of attention on the token itself', 'some value')
+    >>> value_in_words("calibration", "brier"), value_in_words("mine", "some_value")
+    ('Brier score', 'some value')
     """
     return _VALUES.get(kind, {}).get(name) or _ANYWHERE.get(name) or name.replace("_", " ")

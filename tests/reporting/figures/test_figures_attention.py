@@ -13,9 +13,9 @@ from cases import looks
 from vitlab.core.measurement import Measurement
 from vitlab.core.old_files import errors_by_name
 from vitlab.reporting.by_depth import curves, error_by_layer
-from vitlab.reporting.readings import reading
 from vitlab.reporting.drawing import Figure, draw
 from vitlab.reporting.panels import rounded, short, shrunk
+from vitlab.reporting.readings import reading
 
 
 def lines(figure: Figure, name: str) -> list:
