@@ -103,3 +103,28 @@ def test_what_is_no_repeat_is_refused(other: Measurement, said: str) -> None:
 def test_nothing_has_no_average() -> None:
     with pytest.raises(VitlabError, match="at least one"):
         average([])
+
+
+def test_parts_that_agree_by_chance_are_still_parts() -> None:
+    """Three parts of 16 images each can have the same accuracy: dropping one would count the other images twice."""
+    parts = [found({"x": x}, data=f"d {i}", part=[i, 3]) for i, x in enumerate((0.5, 0.5, 0.8))]
+    assert len(distinct(parts)) == 3
+    assert float(average(parts).values["x"]) == pytest.approx(0.6)
+
+
+def test_measurements_of_different_weights_are_no_repeats() -> None:
+    two = [found({"x": float(i)}, model={"weights": f"digest{i}"}) for i in range(2)]
+    with pytest.raises(VitlabError, match="weights digest0 and digest1; average those of one model"):
+        average(two)
+
+
+def test_seeds_are_averaged_and_the_parts_of_each_pooled_first() -> None:
+    about = [({"seed": s}, s, p) for s in (0, 1, 2) for p in (1, 2)]
+    repeats = [
+        found({"x": 10.0 * s + p}, settings=told, data=f"d {p}", part=[p, 2], images=(10, 30)[p - 1])
+        for told, s, p in about
+    ]
+    mean = average(repeats)
+    of_seed = [10.0 * s + 1.75 for s in (0, 1, 2)]  # (1 · 10 + 2 · 30) / 40
+    assert float(mean.values["x"]) == pytest.approx(np.mean(of_seed))
+    assert float(mean.values["x_error"]) == pytest.approx(stats.sem(of_seed))

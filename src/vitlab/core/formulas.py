@@ -22,12 +22,12 @@ Array = np.ndarray
 
 def each(numbers: Array) -> Array:
     """The numbers as they are, (…, n)."""
-    return np.asarray(numbers, dtype=float)
+    return np.asarray(numbers, dtype=np.float64)
 
 
 def drop(clean: Array, numbers: Array) -> Array:
     """Untouched minus perturbed, (n,) and (…, n) -> (…, n): the mean of it has the paired standard error."""
-    return each(clean) - each(numbers)
+    return np.asarray(each(clean) - each(numbers))
 
 
 def wrong(correct: Array) -> Array:
@@ -37,7 +37,7 @@ def wrong(correct: Array) -> Array:
 
 def over_conditions(numbers: Array) -> Array:
     """The mean over all conditions, (…, n) -> (n,)."""
-    return each(numbers).reshape(-1, np.shape(numbers)[-1]).mean(0)
+    return np.asarray(each(numbers).reshape(-1, np.shape(numbers)[-1]).mean(0))
 
 
 def corruption_error(correct: Array, baseline: Array) -> Array:
@@ -46,12 +46,12 @@ def corruption_error(correct: Array, baseline: Array) -> Array:
     >>> corruption_error(np.full((1, 5, 2), 0.6), np.array([0.8])).round(6).tolist()
     [[0.5, 0.5]]
     """
-    return (1 - each(correct)).mean(1) / baseline[:, None]
+    return np.asarray((1 - each(correct)).mean(1) / baseline[:, None])
 
 
 def relative_corruption_error(correct: Array, clean: Array, baseline: Array) -> Array:
     """Relative CE, with the errors on clean images subtracted: (c, s, n), (n,), (c,) -> (c, n)."""
-    return (each(clean) - each(correct)).mean(1) / baseline[:, None]
+    return np.asarray((each(clean) - each(correct)).mean(1) / baseline[:, None])
 
 
 def mean_corruption_error(correct: Array, baseline: Array, weights: Array) -> Array:

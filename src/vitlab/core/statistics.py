@@ -70,6 +70,18 @@ def proportion_interval(correct: int, count: int, confidence: float = 0.95) -> t
     return p, max(0.0, centre - half), min(1.0, centre + half)
 
 
+def share_error(share: float, count: float) -> float:
+    """The standard error of a share of `count` trials that Wilson's 95 % interval stands for; never 0.
+
+    >>> round(share_error(0.5, 100), 3), share_error(1.0, 100) > 0
+    (0.049, True)
+    """
+    if not (count >= 1 and 0 <= share <= 1):
+        return math.nan
+    _, low, high = proportion_interval(round(share * count), round(count))
+    return (high - low) / 2 / 1.96
+
+
 def student_quantile(probability: float, freedom: int) -> float:
     """Quantile of Student's t above the median, by bisection of its integrated density (scipy is no dependency).
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
+from vitlab.core.statistics import share_error
 from vitlab.core.store import Run, write_atomically
 
 __all__ = ["read", "report"]
@@ -95,8 +96,14 @@ def training_curve(run: Path, found: Mapping[Path, Measurement]) -> Measurement 
     values = {name: np.array([_number(row.get(name)) for row in rows.values()]) for name in kept}
     models = [m.provenance["model"] for m in found.values() if _is_of_run(run, m)]
     about = {"model": models[0]} if len({model["weights"] for model in models}) == 1 else {}
-    axes, dims = {"epoch": tuple(rows)}, dict.fromkeys(kept, ("epoch",))
-    return Measurement("training", _model_of(run, found), values, dims, axes, {}, about)
+    counts = [_number(row.get("test_images")) for row in rows.values()]
+    errors = {}
+    if "top1" in values and np.isfinite(counts).any():
+        pairs = zip(values["top1"].tolist(), counts, strict=True)
+        values["top1_error"] = np.array([100 * share_error(top1 / 100, count) for top1, count in pairs])
+        errors = {"top1": "top1_error"}
+    axes, dims = {"epoch": tuple(rows)}, dict.fromkeys(values, ("epoch",))
+    return Measurement("training", _model_of(run, found), values, dims, axes, {}, about, errors)
 
 
 def _model_of(run: Path, found: Mapping[Path, Measurement]) -> str:

@@ -132,6 +132,16 @@ def test_a_band_lies_between_the_percentiles() -> None:
     np.testing.assert_allclose(shade.y, [*high, *low[::-1]])
 
 
+def test_the_band_is_that_of_all_heads_together_where_it_is_known() -> None:
+    found = with_value(looks.entropy("a"), pooled_p15=np.full(4, 0.7), pooled_p85=np.full(4, 3.1))
+    figure = draw(found.kind, [found])[0]
+    (shade,) = [trace for trace in figure.plot.data if trace.fill == "toself"]
+    np.testing.assert_allclose(shade.y, [3.1] * 4 + [0.7] * 4)
+    assert "of all heads together" in figure.plot.layout.yaxis.title.text and "15th to 85th" in shade.name
+    old = draw(found.kind, [looks.entropy("a")])[0]
+    assert "mean over heads" in old.plot.layout.yaxis.title.text
+
+
 def test_stability_by_layer_is_the_share_of_maps_over_heads() -> None:
     found = looks.stability("a", depth=3, heads=4)
     found.values["histogram"][1, 2:] = np.nan  # a layer of two heads

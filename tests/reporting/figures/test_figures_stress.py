@@ -147,6 +147,16 @@ def test_without_a_baseline_bars_are_mean_errors() -> None:
     assert f"errs most under {worst}" in draw("corruptions", [one])[1].finding
 
 
+def test_the_title_above_bars_of_ce_is_about_ce() -> None:
+    """Not all 15 corruptions: no mCE, but CE is known. The hardest by CE need not be the hardest by error."""
+    ce = np.array([0.2, 0.9, 0.4])
+    one = make("corruptions", "a", ce=ce, mce=np.asarray(np.nan), error=np.array([[0.9] * 5, [0.1] * 5, [0.5] * 5]))
+    figure = draw("corruptions", [one])[1]
+    np.testing.assert_allclose(traces(figure)[0]["y"][1:], 100 * ce)
+    assert figure.finding.startswith("CE, error relative to the baseline's: a errs most under fog (90.0")
+    assert "least under gaussian noise (20.0" in figure.finding
+
+
 @pytest.mark.parametrize(
     ("abouts", "said"),
     [

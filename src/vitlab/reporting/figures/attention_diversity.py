@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from vitlab.core.measurement import Measurement
+from vitlab.core.repeats import NORMAL
 from vitlab.reporting.by_depth import curves, deep_half_finding, known
 from vitlab.reporting.drawing import Figure
-from vitlab.reporting.findings import NORMAL, spread
+from vitlab.reporting.findings import spread
 from vitlab.reporting.judging import told
 from vitlab.reporting.mosaic import mosaic, tile
 from vitlab.reporting.panels import panels, short

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
+from vitlab.core.repeats import NORMAL
 from vitlab.reporting.by_depth import curves, deep_half_finding, error_by_layer, known
 from vitlab.reporting.drawing import Figure, band, empty_plot, heat_map, labels, line, plain
-from vitlab.reporting.findings import NORMAL, spread
+from vitlab.reporting.findings import spread
 from vitlab.reporting.judging import told
 from vitlab.reporting.panels import panels, rounded
 from vitlab.reporting.readings import mean, reading

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
+from vitlab.core.repeats import NORMAL
 from vitlab.reporting.drawing import SEQUENTIAL, Figure, bars, empty_plot, plain
-from vitlab.reporting.findings import NORMAL, UNKNOWN, spread
+from vitlab.reporting.findings import UNKNOWN, spread
 from vitlab.reporting.judging import told
 from vitlab.reporting.panels import panels
 from vitlab.reporting.readings import reading

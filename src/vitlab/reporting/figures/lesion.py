@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
+from vitlab.core.repeats import NORMAL
 from vitlab.reporting.by_depth import known
 from vitlab.reporting.drawing import GREY, Figure, bars, plain
-from vitlab.reporting.findings import NORMAL, spread, verdict
+from vitlab.reporting.findings import spread, verdict
 from vitlab.reporting.panels import panels
 from vitlab.reporting.readings import mean
 from vitlab.reporting.shares import on_panel, tie
