@@ -128,3 +128,4 @@ def test_seeds_are_averaged_and_the_parts_of_each_pooled_first() -> None:
     of_seed = [10.0 * s + 1.75 for s in (0, 1, 2)]  # (1 · 10 + 2 · 30) / 40
     assert float(mean.values["x"]) == pytest.approx(np.mean(of_seed))
     assert float(mean.values["x_error"]) == pytest.approx(stats.sem(of_seed))
+    assert average(repeats[:2]).provenance["images"] == 40

@@ -83,7 +83,10 @@ def pool(parts: Sequence[Measurement]) -> Measurement:
     values = {name: array for name, array in derive(stored, first.pooling).items() if name in first.values}
     joined = {rule[1] for rule in first.pooling.values() if rule[0] == "concatenate"}
     axes = {name: labels for name, labels in first.axes.items() if name not in joined}
-    return replace(first, values={name: values[name] for name in first.values}, axes=axes)
+    counts = [part.provenance.get("images") for part in parts]
+    images = {"images": sum(counts)} if all(isinstance(count, int) for count in counts) else {}
+    about = {**first.provenance, **images}
+    return replace(first, values={name: values[name] for name in first.values}, axes=axes, provenance=about)
 
 
 def leave_one_out(parts: Sequence[Measurement]) -> tuple[Measurement, ...]:

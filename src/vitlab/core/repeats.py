@@ -79,6 +79,7 @@ def average(measurements: Sequence[Measurement], *, student: bool = False) -> Me
     whole = _mean_of_runs(units) if over == "runs" else pool(runs[0])
     if len(repeats) > 1:
         about = {**_together([each.provenance for each in repeats]), "repeats": len(repeats)}
+        about |= {"images": whole.provenance["images"]} if "images" in whole.provenance else {}
         whole = replace(whole, settings=_together([each.settings for each in repeats]), provenance=about)
     fields = {name: getattr(whole, name) for name in Measurement.__dataclass_fields__}
     rest = _runs_without_one(units) if over == "runs" else leave_one_out(units)

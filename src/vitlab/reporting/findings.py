@@ -75,6 +75,13 @@ def finding(
     parts = [f"{said[0]} for {names[0]}"]
     judged = [verdict(value - values[0], half[0], each) for value, each in zip(values[1:], half[1:], strict=True)]
     judged = judged if verdicts is None else list(verdicts)
+    clear = [
+        abs(value - values[0]) for value, each in zip(values[1:], judged, strict=True) if each.startswith("larger")
+    ]
+    places = max(
+        [places, *(math.ceil(-math.log10(gap)) for gap in clear if gap > 0)]
+    )  # a clear difference is to be seen
+    said = [_number(value, places, unit) for value in values]
     silent = all(each == UNKNOWN for each in judged)
     for value, text, name, judgement in zip(values[1:], said[1:], names[1:], judged, strict=True):
         doubt = "" if silent or judgement.startswith("larger") else f", {judgement}"

@@ -69,7 +69,8 @@ def summarise(
     weights = weights or Weights()
     warnings = [*_untrained(weights.untrained), *weights.remarks]
     measurements = [m for section in sections for found in section.repeats.values() for m in found]
-    facts = [_models(labels, len(sections)), *_data(measurements), *_origins(weights.origins)]
+    together = [each for section in sections for each in section.averaged()]
+    facts = [_models(labels, len(sections)), *_data(measurements, together), *_origins(weights.origins)]
     right = accuracy(sections)
     if len(labels) == 1:
         caution = [*_one_run(sections), _noise(sections)]
@@ -173,11 +174,12 @@ def _one_run(sections: Sequence[Section]) -> list[str]:
     return ["One training run each: differences between models include the luck of the seed."]
 
 
-def _data(measurements: Sequence[Measurement]) -> list[str]:
-    """On what, how many images, which device, when: as far as provenance knows."""
+def _data(measurements: Sequence[Measurement], together: Sequence[Measurement]) -> list[str]:
+    """On what, how many images, which device, when: as far as provenance knows. Parts count together."""
     notes = [measurement.provenance for measurement in measurements]
     sets = _distinct(data_set(measurement) for measurement in measurements)
-    counts = sorted({int(n) for n in _said(notes, "images") if isinstance(n, (int, float))})
+    images = _said([measurement.provenance for measurement in together], "images")
+    counts = sorted({int(n) for n in images if isinstance(n, (int, float))})
     devices = _distinct(map(str, _said(notes, "device")))
     days = sorted({str(time)[:10] for time in _said(notes, "time")})
     parts = [f"on {_and(sets)}"] if sets else []
