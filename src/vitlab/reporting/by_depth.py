@@ -85,7 +85,7 @@ def error_by_layer(measurement: Measurement, name: str) -> np.ndarray | None:
 
 def deep_half_finding(measurements: Sequence[Measurement], name: str, what: str, unit: str = "", **words: Any) -> str:
     """How the models differ in the second half of their layers."""
-    return told(f"{what} in the deep half of the layers", measurements, reading(name), unit, **words)
+    return told(f"{what} in the deep half of the layers", measurements, reading(name, deep=True), unit, **words)
 
 
 def _band(plot: Any, measurement: Measurement, tails: tuple[str, str], index: int, **where: Any) -> None:

@@ -72,16 +72,11 @@ def finding(
     said = [_number(value, places, unit) for value in values]
     if len(values) == 1:
         return f"{what}: {said[0]}{spread(half[0], noisy=noisy)}"
-    parts = [f"{said[0]} for {names[0]}"]
     judged = [verdict(value - values[0], half[0], each) for value, each in zip(values[1:], half[1:], strict=True)]
     judged = judged if verdicts is None else list(verdicts)
-    clear = [
-        abs(value - values[0]) for value, each in zip(values[1:], judged, strict=True) if each.startswith("larger")
-    ]
-    places = max(
-        [places, *(math.ceil(-math.log10(gap)) for gap in clear if gap > 0)]
-    )  # a clear difference is to be seen
+    places = max(places, _places_to_see(values, judged))
     said = [_number(value, places, unit) for value in values]
+    parts = [f"{said[0]} for {names[0]}"]
     silent = all(each == UNKNOWN for each in judged)
     for value, text, name, judgement in zip(values[1:], said[1:], names[1:], judged, strict=True):
         doubt = "" if silent or judgement.startswith("larger") else f", {judgement}"
@@ -120,6 +115,13 @@ def _places(values: Sequence[float], places: int) -> int:
         if math.isfinite(value - first)
     )
     return places + 1 if any(off) else places
+
+
+def _places_to_see(values: Sequence[float], judged: Sequence[str]) -> int:
+    """How many decimals show every difference that is larger than its noise: it must not read as `the same`."""
+    pairs = zip(values[1:], judged, strict=True)
+    gaps = [abs(value - values[0]) for value, each in pairs if each.startswith("larger") and value != values[0]]
+    return max((math.ceil(-math.log10(gap)) for gap in gaps), default=0)
 
 
 def _rounded(value: float, places: int) -> float:

@@ -19,13 +19,14 @@ DEEP_HALF = {
 }
 
 
-def reading(name: str, scale: float = 1.0, offset: float = 0.0) -> Reading:
+def reading(name: str, scale: float = 1.0, offset: float = 0.0, *, deep: bool = False) -> Reading:
     """The number that stands for a value, times a scale, plus an offset, and its standard error.
 
     Args:
         name: of the value.
         scale: 100 for percent; negative where more of the value is less of the number.
         offset: added after scaling.
+        deep: take the deep half of the layers, also for kinds that `DEEP_HALF` does not name.
 
     >>> m = Measurement("k", "a", {"x": np.array([1.0, 3.0]), "e": np.array([0.5, 0.5])}, {"x": ("i",), "e": ("i",)},
     ...     errors={"x": "e"})
@@ -36,13 +37,13 @@ def reading(name: str, scale: float = 1.0, offset: float = 0.0) -> Reading:
     def read(measurement: Measurement) -> tuple[float, float]:
         if name not in measurement.values:
             return float("nan"), float("nan")
-        value = reduced(measurement, name, measurement.values[name])
-        return offset + scale * value, abs(scale) * _own_error(measurement, name)
+        value = reduced(measurement, name, measurement.values[name], deep=deep)
+        return offset + scale * value, abs(scale) * _own_error(measurement, name, deep)
 
     return read
 
 
-def reduced(measurement: Measurement, name: str, array: np.ndarray) -> float:
+def reduced(measurement: Measurement, name: str, array: np.ndarray, *, deep: bool = False) -> float:
     """One number for an array with the axes of a value: over epochs the last, else a mean of what is finite.
 
     That is over the deep half of the layers for `DEEP_HALF`, and over pairs of a shallow and a deep layer for CKA. The
@@ -55,7 +56,7 @@ def reduced(measurement: Measurement, name: str, array: np.ndarray) -> float:
         return float(known[-1]) if len(known) else float("nan")
     if dims[:2] == ("share", "layer"):
         array, dims = array[0], dims[1:]
-    if name in DEEP_HALF.get(measurement.kind, ()) and dims[:1] == ("layer",):
+    if (deep or name in DEEP_HALF.get(measurement.kind, ())) and dims[:1] == ("layer",):
         return mean_of_rows(array[len(array) // 2 :])
     if dims == ("layer", "other_layer"):
         return across_halves(array)
@@ -89,14 +90,14 @@ def mean(values: object) -> float:
     return float(finite.mean()) if finite.size else float("nan")
 
 
-def _own_error(measurement: Measurement, name: str) -> float:
+def _own_error(measurement: Measurement, name: str, deep: bool) -> float:
     """The standard error that the instrument gives, or what its 95 % interval says of it.
 
     Over axes errors are averaged, as if they always went the same way: layers are measured on the same images.
     """
     error, interval = measurement.errors.get(name), f"{name}_interval"
     if error is not None:
-        return reduced(measurement, name, measurement.values[error])
+        return reduced(measurement, name, measurement.values[error], deep=deep)
     if interval in measurement.values:
         half = _half(measurement, name, interval) / NORMAL
         return half if np.isfinite(half) else float("nan")

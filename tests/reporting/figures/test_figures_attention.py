@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cases import looks
 from vitlab.core.measurement import Measurement
 from vitlab.core.old_files import errors_by_name
-from vitlab.reporting.by_depth import curves, error_by_layer
+from vitlab.reporting.by_depth import curves, deep_half_finding, error_by_layer
 from vitlab.reporting.drawing import Figure, draw
 from vitlab.reporting.panels import rounded, short, shrunk
 from vitlab.reporting.readings import reading
@@ -94,6 +94,10 @@ def test_deep_half_is_the_second_half_of_the_layers() -> None:
     found = looks.entropy(depth=5, heads=2)
     assert reading("mean")(found)[0] == pytest.approx(found.values["mean"][2:].mean())
     assert f"{found.values['mean'][2:].mean():.2f} nats" in draw(found.kind, [found])[0].finding
+    other = replace(found, kind="of_somebody_else")
+    assert deep_half_finding([other], "mean", "It").startswith(
+        f"It in the deep half of the layers: {found.values['mean'][2:].mean():.2f}"
+    )
 
 
 def test_entropy_has_one_bound_where_all_agree_and_two_where_not() -> None:
