@@ -84,7 +84,8 @@ def pool(parts: Sequence[Measurement]) -> Measurement:
     joined = {rule[1] for rule in first.pooling.values() if rule[0] == "concatenate"}
     axes = {name: labels for name, labels in first.axes.items() if name not in joined}
     counts = [part.provenance.get("images") for part in parts]
-    images = {"images": sum(counts)} if all(isinstance(count, int) for count in counts) else {}
+    known = [count for count in counts if isinstance(count, int)]
+    images = {"images": sum(known)} if len(known) == len(parts) else {}
     about = {**first.provenance, **images}
     return replace(first, values={name: values[name] for name in first.values}, axes=axes, provenance=about)
 
@@ -102,7 +103,7 @@ def split(measurement: Measurement, groups: int = GROUPS) -> list[Measurement]:
     Every `groups`-th image goes into the same group, so that files sorted by class are spread over all.
 
     Returns:
-        None where a value cannot be computed from what is stored, or where there is only one image.
+        The groups; none where a value cannot be computed from what is stored, or where there is only one image.
     """
     rules = measurement.pooling
     axes = {rule[1] for rule in rules.values() if rule[0] == "concatenate"}
