@@ -18,7 +18,7 @@ from vitlab.core.ledger import Watch, ledger
 from vitlab.core.measurement import Measurement
 from vitlab.core.provenance import provenance
 from vitlab.core.recipe import Recipe
-from vitlab.core.statistics import proportion_interval
+from vitlab.core.statistics import proportion_interval, share_error
 from vitlab.core.store import Run
 from vitlab.feeding import parts_for
 from vitlab.identity import identify, signed
@@ -114,8 +114,11 @@ def training_curve(subject: str, run: Run, data: str) -> Measurement:
     """The metrics of a run as a Measurement."""
     rows = [row for row in run.metrics() if "top1" in row]
     values = {key: np.array([row[key] for row in rows]) for key in ("train_loss", "loss", "top1", "top5")}
-    axes = {"epoch": tuple(row["epoch"] for row in rows)}
-    return Measurement("training", subject, values, dict.fromkeys(values, ("epoch",)), axes, {}, provenance(data=data))
+    doubts = [100 * share_error(row["top1"] / 100, row.get("test_images", np.nan)) for row in rows]
+    values["top1_error"] = np.array(doubts)
+    axes, dims = {"epoch": tuple(row["epoch"] for row in rows)}, dict.fromkeys(values, ("epoch",))
+    errors = {"top1": "top1_error"}
+    return Measurement("training", subject, values, dims, axes, {}, provenance(data=data), errors)
 
 
 def sentences(found: Sequence[Measurement], tested: int) -> list[str]:

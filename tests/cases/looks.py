@@ -7,10 +7,13 @@ from collections.abc import Callable
 import numpy as np
 
 from vitlab.core.measurement import Measurement
+from vitlab.core.old_files import errors_by_name
 
 
 def _measured(kind: str, subject: str, values: dict, dims: dict, axes: dict | None = None, **settings) -> Measurement:
-    return Measurement(kind, subject, {name: np.asarray(v) for name, v in values.items()}, dims, axes or {}, settings)
+    arrays = {name: np.asarray(value) for name, value in values.items()}
+    errors = errors_by_name({name: tuple(dims.get(name, ())) for name in values})
+    return Measurement(kind, subject, arrays, dims, axes or {}, settings, {}, errors)
 
 
 def _by_layer(values: dict) -> dict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -135,6 +136,53 @@ def test_files_whose_axes_do_not_fit_are_refused(tmp_path: Path) -> None:
 
 
 def test_settings_that_are_no_json_leave_no_file(tmp_path: Path) -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(VitlabError, match="settings of k: <object .* is a object; give numbers"):
         Measurement("k", "s", {}, {}, settings={"x": object()}).save(tmp_path / "m")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_loaded_measurement_equals_the_one_in_memory(tmp_path: Path) -> None:
+    settings = {"sizes": (1, np.int64(2)), "root": tmp_path, "rate": np.float32(0.5), "deep": {"a": [(True, None)]}}
+    values = {"x": np.array([1.0, np.nan]), "x_error": [0.1, 0.2], "n": 3}
+    dims = {"x": ["layer"], "x_error": ("layer",), "n": ()}
+    axes = {"layer": (np.str_("a"), ("b", 1))}
+    about = {"part": (1, 3), "counts": np.arange(2)}
+    pooling = {"n": ["sum"]}
+    found = Measurement("k", "s", values, dims, axes, settings, about, {"x": "x_error"}, pooling)
+    found.save(tmp_path / "m")
+    assert Measurement.load(tmp_path / "m") == found
+    assert found.settings == {"sizes": [1, 2], "root": str(tmp_path), "rate": 0.5, "deep": {"a": [[True, None]]}}
+    assert found != replace(found, values={**values, "n": 4}) and found != "something else"
+
+
+def test_which_value_is_an_error_is_stored_and_not_guessed(tmp_path: Path) -> None:
+    values = {"accuracy": np.zeros(2), "spread": np.ones(2), "accuracy_error": np.ones(2)}
+    found = Measurement("k", "s", values, dict.fromkeys(values, ("mask",)), errors={"accuracy": "spread"})
+    about = found.save(tmp_path / "m")
+    assert Measurement.load(about).errors == {"accuracy": "spread"}
+    assert Measurement("k", "s", values, dict.fromkeys(values, ("mask",))).errors == {}
+    text = json.loads(about.read_text(encoding="utf-8"))
+    del text["errors"], text["pooling"]  # as it was before the fields existed
+    about.write_text(json.dumps(text))
+    assert Measurement.load(about).errors == {"accuracy": "accuracy_error"}
+
+
+@pytest.mark.parametrize(
+    ("errors", "pooling", "said"),
+    [
+        ({"x": "y_error"}, {}, "'y_error' of k is said to be the error of 'x'; give values of both"),
+        ({"x": "wide"}, {}, "has another shape than 'x'"),
+        ({}, {"y": ("sum",)}, "k says how 'y' is pooled; give a value"),
+    ],
+)
+def test_errors_and_rules_name_values(errors: dict[str, str], pooling: dict[str, tuple[str, ...]], said: str) -> None:
+    values, dims = {"x": np.zeros(2), "wide": np.zeros(3)}, {"x": ("layer",), "wide": ("edge",)}
+    with pytest.raises(VitlabError, match=said):
+        Measurement("k", "s", values, dims, errors=errors, pooling=pooling)
+
+
+def test_the_stored_results_still_load() -> None:
+    folder = Path(__file__).parents[2] / "docs" / "results" / "data"
+    corruptions = Measurement.load(folder / "stress_deit_tiny" / "corruptions")
+    assert corruptions.errors["mce"] == "mce_error" and corruptions.errors["accuracy"] == "standard_error"
+    assert Measurement.load(folder / "deit_tiny" / "calibration").errors == {}

@@ -13,13 +13,15 @@ from scipy import stats
 
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
-from vitlab.core.repeats import auxiliary, average, distinct, errors, standard_error
+from vitlab.core.old_files import errors_by_name
+from vitlab.core.repeats import auxiliary, average, distinct, standard_error
 
 
 def found(values: dict[str, Any], subject: str = "a model", **notes: Any) -> Measurement:
     arrays = {name: np.asarray(value) for name, value in values.items()}
     dims = {name: ("layer", "head")[: array.ndim] for name, array in arrays.items()}
-    return Measurement("loss", subject, arrays, dims, {}, notes.pop("settings", {}), notes)
+    told = notes.pop("settings", {})
+    return Measurement("loss", subject, arrays, dims, {}, told, notes, errors_by_name(dims))
 
 
 @settings(deadline=None, max_examples=25)
@@ -73,7 +75,7 @@ def test_whose_errors_they_are() -> None:
         "clean_error": 0.1, "nll_change": [2.0], "nll_standard_error": [0.1], "test_nll": 1.0, "test_error": 0.3,
         "test_error_interval": [0.2, 0.4],
     }  # fmt: skip
-    assert errors(found(values)) == {
+    assert found(values).errors == {
         "accuracy": "standard_error",
         "drop": "drop_error",
         "clean_accuracy": "clean_error",
@@ -101,3 +103,29 @@ def test_what_is_no_repeat_is_refused(other: Measurement, said: str) -> None:
 def test_nothing_has_no_average() -> None:
     with pytest.raises(VitlabError, match="at least one"):
         average([])
+
+
+def test_parts_that_agree_by_chance_are_still_parts() -> None:
+    """Three parts of 16 images each can have the same accuracy: dropping one would count the other images twice."""
+    parts = [found({"x": x}, data=f"d {i}", part=[i, 3]) for i, x in enumerate((0.5, 0.5, 0.8))]
+    assert len(distinct(parts)) == 3
+    assert float(average(parts).values["x"]) == pytest.approx(0.6)
+
+
+def test_measurements_of_different_weights_are_no_repeats() -> None:
+    two = [found({"x": float(i)}, model={"weights": f"digest{i}"}) for i in range(2)]
+    with pytest.raises(VitlabError, match="weights digest0 and digest1; average those of one model"):
+        average(two)
+
+
+def test_seeds_are_averaged_and_the_parts_of_each_pooled_first() -> None:
+    about = [({"seed": s}, s, p) for s in (0, 1, 2) for p in (1, 2)]
+    repeats = [
+        found({"x": 10.0 * s + p}, settings=told, data=f"d {p}", part=[p, 2], images=(10, 30)[p - 1])
+        for told, s, p in about
+    ]
+    mean = average(repeats)
+    of_seed = [10.0 * s + 1.75 for s in (0, 1, 2)]  # (1 · 10 + 2 · 30) / 40
+    assert float(mean.values["x"]) == pytest.approx(np.mean(of_seed))
+    assert float(mean.values["x_error"]) == pytest.approx(stats.sem(of_seed))
+    assert average(repeats[:2]).provenance["images"] == 40

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,8 @@ from hypothesis import strategies as st
 
 import vitlab
 from cases.features import FAMILY, images, labels
-from vitlab.instruments.calibration import reliability
+from vitlab.core.formulas import bin_count, bin_mean, expected_calibration_error, signed_calibration_error
+from vitlab.core.repeats import average
 
 
 class Says(torch.nn.Module):
@@ -42,11 +45,31 @@ def test_bins(count, bins, seed, exact):
     bins = 8 if exact else bins
     confidence = generator.integers(1, 9, count) / 8 if exact else 1 - generator.random(count)
     correct = generator.integers(0, 2, count).astype(float)
-    found = reliability(confidence, correct, bins)
-    assert (found.expected_error, found.signed_error) == pytest.approx(brute(confidence, correct, bins))
-    assert found.signed_error == pytest.approx(confidence.mean() - correct.mean())
-    assert found.count.sum() == count
-    assert (np.isnan(found.accuracy) == (found.count == 0)).all()
+    edges = np.linspace(0.0, 1.0, bins + 1)
+    counts = bin_count(confidence, edges)
+    diagram = counts, bin_mean(correct, confidence, edges), bin_mean(confidence, confidence, edges)
+    signed = signed_calibration_error(*diagram)
+    assert (expected_calibration_error(*diagram), signed) == pytest.approx(brute(confidence, correct, bins))
+    assert signed == pytest.approx(confidence.mean() - correct.mean())
+    assert counts.sum() == count
+    assert (np.isnan(diagram[1]) == (counts == 0)).all()
+
+
+def test_parts_of_the_images_are_pooled_and_not_averaged():
+    """The mean of ECE over small parts is far too large; pooled parts give what all images together give."""
+    generator = torch.Generator().manual_seed(0)
+    logits, targets = torch.randn(48, 6, generator=generator), torch.randint(0, 6, (48,), generator=generator)
+    whole = handed(logits, targets)
+    parts = [handed(logits[i : i + 16], targets[i : i + 16]) for i in (0, 16, 32)]
+    parts = [replace(m, provenance={**m.provenance, "part": [i + 1, 3], "data": f"d {i}"}) for i, m in enumerate(parts)]
+    pooled = average(parts)
+    assert float(np.mean([m.values["ece"] for m in parts])) > 1.1 * float(whole.values["ece"])
+    for name in whole.values:
+        np.testing.assert_allclose(pooled.values[name], whole.values[name], err_msg=name)
+    confidence, correct = whole.values["confidence_by_image"], whole.values["correct_by_image"]
+    without = [brute(np.delete(confidence, i), np.delete(correct, i), 10)[0] for i in range(48)]
+    jackknife = np.sqrt(47 / 48 * ((without - np.mean(without)) ** 2).sum())
+    assert pooled.values[pooled.errors["ece"]] == pytest.approx(jackknife)
 
 
 def test_against_torchmetrics():

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 
 import vitlab
 from cases.features import FAMILY, FEATURES, images
+from vitlab.core.repeats import average
 from vitlab.instruments.representation_cka import centre, gram, hsic
 
 
@@ -108,3 +111,13 @@ def test_the_same_image_again_is_refused():
     case = FAMILY["vit"]
     with pytest.raises(vitlab.VitlabError, match=r"blocks\.0 has the same features"):
         vitlab.measure("representation_cka", case.model(), [images(case, 1).expand(6, -1, -1, -1)])
+
+
+def test_parts_are_pooled_as_sums():
+    case = FAMILY["vit"]
+    model, pictures = case.model(), images(case, 12)
+    whole = vitlab.measure("representation_cka", model, [pictures[:6], pictures[6:]]).values["cka"]
+    parts = [vitlab.measure("representation_cka", model, [pictures[i : i + 6]]) for i in (0, 6)]
+    parts = [replace(m, provenance={**m.provenance, "part": [i, 2], "data": f"d {i}"}) for i, m in enumerate(parts)]
+    np.testing.assert_allclose(average(parts).values["cka"], whole)
+    assert not np.allclose(np.mean([m.values["cka"] for m in parts], axis=0), whole, rtol=1e-6)

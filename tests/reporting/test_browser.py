@@ -20,11 +20,12 @@ from vitlab.reporting import report
 
 EVIL = "=HYPERLINK(1)</script><script>document.title='run'</script><img src=x onerror=\"document.title='run'\">"
 LAYERS = np.array([1.0, 2.0, 4.0, 8.0])
+ERRORS = {"size": "size_error"}
 
 
 def lines(subject: str, kind: str = "something_new", scale: float = 1.0) -> Measurement:
     values = {"size": scale * LAYERS, "size_error": 0.1 * LAYERS}
-    return Measurement(kind, subject, values, dict.fromkeys(values, ("layer",)), {}, {}, {"note": subject})
+    return Measurement(kind, subject, values, dict.fromkeys(values, ("layer",)), {}, {}, {"note": subject}, ERRORS)
 
 
 def matrix(subject: str) -> Measurement:
@@ -272,7 +273,7 @@ def test_a_surface_turns_by_keys_and_is_saved_as_it_is_seen(drawn: Any) -> None:
 
 def test_an_unknown_error_is_no_error_of_zero(browser_page: Any, tmp_path: Path) -> None:  # noqa: F811
     values = {"size": LAYERS, "size_error": np.array([0.5, np.nan, 0.5, np.nan])}
-    half = Measurement("half_known", "a", values, dict.fromkeys(values, ("layer",)))
+    half = Measurement("half_known", "a", values, dict.fromkeys(values, ("layer",)), errors=ERRORS)
     browser_page.goto(report([half], tmp_path / "page.html").as_uri())
     browser_page.wait_for_selector("#figure-1-1 .errorbar")
     assert browser_page.locator("#figure-1-1 .yerror").count() == 2

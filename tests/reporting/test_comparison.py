@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,16 +14,26 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.by_depth import mean
-from vitlab.reporting.comparison import MOST, Difference, Number, compare, numbers, quantile
-from vitlab.reporting.findings import finding
+from vitlab.core.old_files import errors_by_name
+from vitlab.core.pooling import derive
+from vitlab.core.repeats import average
+from vitlab.reporting.comparison import MOST, compare
+from vitlab.reporting.comparison import numbers as numbers_of_one
+from vitlab.reporting.drawing import draw
+from vitlab.reporting.judging import Difference, Number, quantile, told
+from vitlab.reporting.readings import reading
 from vitlab.reporting.sections import Section, label_models, sort
 
 
 def found(subject: str = "a", dims: dict[str, tuple[str, ...]] | None = None, **values: Any) -> Measurement:
     arrays = {name: np.asarray(value) for name, value in values.items()}
     guessed = {name: ("layer", "head")[: array.ndim] for name, array in arrays.items()}
-    return Measurement("kind", subject, arrays, {**guessed, **(dims or {})})
+    axes = {**guessed, **(dims or {})}
+    return Measurement("kind", subject, arrays, axes, errors=errors_by_name(axes))
+
+
+def numbers(repeats: list[Measurement]) -> dict[str, Number]:
+    return numbers_of_one(average(repeats))
 
 
 def section(**models: list[Measurement]) -> Section:
@@ -110,13 +122,11 @@ def test_titles_and_tables_never_disagree(first: list[float], second: list[float
     doubt = {} if own is None else {"x_error": own}
     given = [found(who, x=x, **doubt) for who, values in (("a", first), ("b", second)) for x in values]
     (one,) = sort(given, label_models(given))
-    drawn = one.averaged()
-    values, errors = ([mean(m.values.get(name, np.nan)) for m in drawn] for name in ("x", "x_error"))
     (difference,) = compare(one)
-    said = finding("x", values, ["a", "b"], errors=errors, digits=9)
-    if "(the same)" not in said and abs(difference.strength - 1) > 1e-6:
-        told = next((w for w in ("within the noise", "noise not known") if w in said), "larger than the noise")
-        assert told == difference.verdict
+    said = told("x", one.averaged(), reading("x"))
+    if "(the same)" not in said:
+        judged = next((w for w in ("within the noise", "noise not known") if w in said), "larger than the noise")
+        assert judged == difference.verdict
 
 
 def test_an_array_whose_mean_is_stored_is_not_compared_again() -> None:
@@ -128,3 +138,71 @@ def test_an_array_whose_mean_is_stored_is_not_compared_again() -> None:
     assert set(numbers([found(eigenvalues=[[2.0, -1.0]], positive_average=2.0)])) == {"positive_average"}
     assert set(numbers([found(share=[0.25, 0.75], shape_bias=0.4)])) == {"shape_bias"}
     assert set(numbers([found(accuracy=[0.2, 0.4], mean_accuracy=np.nan)])) == {"accuracy"}
+
+
+def part(subject: str, index: int, value: float, data: str = "imagenet test", **about: Any) -> Measurement:
+    """Entropy by layer and head on one part of the images; the deep half has the given mean."""
+    table = np.array([[5.0, 5.0], [value - 0.1, value + 0.1]])
+    values = {"mean": table, "class_row": table - 0.5}
+    told = {"part": [index, 3], "data": f"{data}[{index}::3] hash{index}", "images": 16, **about}
+    return Measurement("attention_entropy", subject, values, dict.fromkeys(values, ("layer", "head")), {}, {}, told)
+
+
+def test_models_on_the_same_parts_of_the_images_are_paired() -> None:
+    """DeiT-Ti and DeiT-Ti + CB on three parts of 48 images: the parts differ more than the models."""
+    plain, gaps = [2.1, 2.5, 1.9], [0.045, 0.086, 0.051]
+    given = [part("plain", i, x) for i, x in enumerate(plain)]
+    given += [part("CB", i, x + gap) for i, (x, gap) in reversed([*enumerate(zip(plain, gaps, strict=True))])]
+    (one,) = sort(given, label_models(given))
+    made = next(each for each in compare(one) if each.name == "mean")
+    interval = stats.ttest_rel(np.add(plain, gaps), plain).confidence_interval(0.95)
+    assert made.value == pytest.approx(np.mean(gaps)) and made.pairs == 3
+    assert made.half_width == pytest.approx((interval.high - interval.low) / 2, rel=1e-5)
+    assert made.verdict == "larger than the noise"
+    assert "within" not in draw("attention_entropy", one.averaged())[0].finding
+    others = [
+        *given[:3],
+        *(part("CB", i, x + gap, "cifar test") for i, (x, gap) in enumerate(zip(plain, gaps, strict=True))),
+    ]
+    (unpaired,) = sort(others, label_models(others))
+    apart = next(each for each in compare(unpaired) if each.name == "mean")
+    assert apart.pairs == 0 and apart.verdict == "within the noise", "other images are not paired"
+
+
+def test_models_on_the_same_images_are_paired_image_by_image() -> None:
+    random = np.random.default_rng(0)
+    base = random.random(60) < 0.5
+    better = base | (random.random(60) < 0.2)
+    rules = {"correct": ("concatenate", "image"), "accuracy": ("mean_of", "each", "correct")}
+    rules |= {"standard_error": ("error_of", "each", "correct")}
+
+    def measured(subject: str, correct: np.ndarray, data: str = "d") -> Measurement:
+        values = derive({"correct": correct}, rules)
+        dims = {name: ("image",)[: value.ndim] for name, value in values.items()}
+        errors = {"accuracy": "standard_error"}
+        return Measurement("adversarial", subject, values, dims, {}, {}, {"data": data}, errors, rules)
+
+    given = [measured("a", base), measured("b", better)]
+    (made,) = compare(sort(given, label_models(given))[0])
+    interval = stats.ttest_rel(better.astype(float), base.astype(float)).confidence_interval(0.95)
+    assert made.pairs == 60 and made.value == pytest.approx(better.mean() - base.mean())
+    assert made.half_width == pytest.approx((interval.high - interval.low) / 2, rel=1e-5)
+    assert made.verdict == "larger than the noise" != replace(made, paired=math.nan).verdict
+    apart = [measured("a", base), measured("b", better, "e")]
+    assert compare(sort(apart, label_models(apart))[0])[0].pairs == 0
+
+
+@pytest.mark.parametrize("name", ["mean", "class_row"])
+def test_title_and_table_give_the_same_number_and_verdict(name: str) -> None:
+    given = [
+        part(who, i, x + 0.01 * i * shift) for who, shift in (("a", 0), ("b", 3)) for i, x in enumerate((1, 1.2, 2))
+    ]
+    (one,) = sort(given, label_models(given))
+    made = next(each for each in compare(one) if each.name == name)
+    titles = [figure.finding for figure in draw("attention_entropy", one.averaged())]
+    (title,) = [each for each in titles if ("class" in each) == (name == "class_row")]
+    said = re.search(r": ([\d.]+) nats for a, ([\d.]+) nats for b", title)
+    assert said and [float(each) for each in said.groups()] == pytest.approx(
+        [made.baseline.value, made.number.value], abs=6e-3
+    )
+    assert ("within the noise" in title) == (made.strength <= 1)

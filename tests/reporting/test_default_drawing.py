@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from vitlab.core.measurement import Measurement
+from vitlab.core.old_files import errors_by_name
 from vitlab.reporting.default_drawing import LONGEST_SIDE, draw_by_axes
 
 
 def found(subject: str, dims: dict[str, tuple[str, ...]], axes: Any = None, **values: Any) -> Measurement:
-    return Measurement("new", subject, {name: np.asarray(v) for name, v in values.items()}, dims, axes or {})
+    arrays = {name: np.asarray(v) for name, v in values.items()}
+    return Measurement("new", subject, arrays, dims, axes or {}, errors=errors_by_name(dims))
 
 
 def test_numbers_are_bars_with_their_errors() -> None:

@@ -65,3 +65,11 @@ def test_printed_differences_are_those_of_printed_numbers(values: list[float]) -
 
 def test_one_decimal_more_where_the_arithmetic_would_not_add_up() -> None:
     assert finding("x", [2.906, 2.714], ["a", "b"]).startswith("x: 2.906 for a, 2.714 for b (0.192 lower)")
+
+
+def test_a_clear_difference_is_never_called_the_same() -> None:
+    """Paired models can differ clearly in a digit that would not be printed: the table says so, and the title too."""
+    values = [2.8331, 2.83309]
+    said = finding("Entropy", values, ["a", "b"], halves=[0.1, 0.1], verdicts=["larger than the noise"])
+    assert said == "Entropy: 2.83310 for a, 2.83309 for b (0.00001 lower)"
+    assert finding("Entropy", values, ["a", "b"], errors=[0.1, 0.1]).endswith("2.83 for b (the same)")

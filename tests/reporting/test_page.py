@@ -70,7 +70,8 @@ def written(tmp_path: Path, *measurements: Measurement, title: str = "t") -> str
 
 
 def test_the_figure_holds_the_numbers_of_averaged_repeats(tmp_path: Path) -> None:
-    page = Page(written(tmp_path, measurement("one"), measurement("two"), measurement("one", shift=1.0)))
+    seeds = [replace(measurement("one", shift=float(seed)), settings={"seed": seed}) for seed in (0, 1)]
+    page = Page(written(tmp_path, seeds[0], measurement("two"), seeds[1]))
     lines = {trace.get("name"): trace for trace in page.figures[0]["data"]}
     np.testing.assert_allclose(lines["one"]["y"], np.linspace(1.75, 2.75, 4), rtol=1e-5)
     np.testing.assert_allclose(lines["two"]["y"], np.linspace(1.25, 2.25, 4), rtol=1e-5)
@@ -116,8 +117,8 @@ def test_values_that_a_drawing_cannot_draw_are_drawn_all_the_same(
 
 def test_differences_stand_beside_the_numbers(tmp_path: Path) -> None:
     sure = {"x": np.array(1.0), "x_error": np.array(0.1)}
-    first = Measurement("k", "a", sure, dict.fromkeys(sure, ()))
-    second = Measurement("k", "b", {**sure, "x": np.array(3.0)}, dict.fromkeys(sure, ()))
+    first = Measurement("k", "a", sure, dict.fromkeys(sure, ()), errors={"x": "x_error"})
+    second = replace(first, subject="b", values={**sure, "x": np.array(3.0)})
     section = written(tmp_path, first, second).partition('<section id="section-1"')[2]
     text = " ".join(re.sub("<[^>]+>", " ", section).split())
     assert "x 1 ± 0.2 3 ± 0.2 +2 ± 0.28 larger than the noise" in text

@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.comparison import Difference, Number, compare
+from vitlab.core.old_files import errors_by_name
+from vitlab.reporting.comparison import compare
+from vitlab.reporting.judging import Difference, Number
 from vitlab.reporting.sections import label_models, sort
 from vitlab.reporting.summary import Summary, sentence, strongest, summarise
 
 
 def found(kind: str, subject: str, value: float, error: float | None = None, **about: Any) -> Measurement:
     values = {"x": np.array(value)} | ({} if error is None else {"x_error": np.array(error)})
-    return Measurement(kind, subject, values, dict.fromkeys(values, ()), {}, {}, about)
+    dims: dict[str, tuple[str, ...]] = dict.fromkeys(values, ())
+    return Measurement(kind, subject, values, dims, {}, {}, about, errors_by_name(dims))
 
 
 def summary(*measurements: Measurement) -> Summary:
@@ -96,8 +99,11 @@ def test_one_finding_for_each_kind_and_model() -> None:
 
 
 def measured(kind: str, name: str, **models: float) -> list[Measurement]:
-    dims = {name: (), f"{name}_error": ()}
-    return [Measurement(kind, m, {name: np.array(x), f"{name}_error": np.array(0.01)}, dims) for m, x in models.items()]
+    error = f"{name}_error"
+    return [
+        Measurement(kind, m, {name: np.array(x), error: np.array(0.01)}, {name: (), error: ()}, errors={name: error})
+        for m, x in models.items()
+    ]
 
 
 def test_accuracy_comes_first_however_small_its_difference() -> None:
@@ -109,7 +115,8 @@ def test_accuracy_comes_first_however_small_its_difference() -> None:
         far = measured("attention_diversity", "self_mass", a=0.1, b=9.0)
         made = summary(*far, *measured(kind, name, a=0.5 * scale, b=0.51 * scale))
         assert "ccuracy" in made.findings[0] and "50.0 % for a, 51.0 % for b (1.0 points higher" in made.findings[0]
-        assert made.findings[1].startswith("Attention diversity, share of attention on the token itself: 9 for b")
+        assert made.findings[1].startswith("Attention diversity, share of attention on the token itself, deep half")
+        assert "layers: 9 for b" in made.findings[1]
         assert len(made.findings) == 2
     alone = summary(*far[:1], *measured("calibration", "accuracy", a=0.5))
     assert alone.findings[0].startswith("Accuracy: 50.0 % ± 2")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 import vitlab
 from cases.stress import answers, pixels, scene_batches, scenes_model
+from vitlab.core.repeats import average
 from vitlab.corruptions import CORRUPTIONS, corrupt
 from vitlab.stress_tests.baselines import BASELINES
 
@@ -110,3 +113,23 @@ def _normalisation():
     from vitlab.data.scenes import MEAN, STD
 
     return MEAN, STD
+
+
+def test_parts_of_the_images_give_the_mce_of_all_of_them() -> None:
+    """Parts of different size: what counts is how many images are wrong, not the mean over parts."""
+    model = scenes_model()
+    batches = scene_batches(model, 9)
+    images, labels = (torch.cat(each) for each in zip(*batches, strict=True))
+    given = [(slice(0, 3), 0), (slice(3, 9), 1)]
+    told = {"names": ("fog", "contrast"), "severities": (5,), "baseline": "imagenet"}
+    parts = []
+    for where, i in given:
+        one = vitlab.stress("corruptions", model, replace(batches, items=[(images[where], labels[where])]), **told)
+        parts.append(replace(one, provenance={**one.provenance, "part": [i, 2], "data": f"d {i}"}))
+    pooled = average(parts)
+    right = np.concatenate([part.values["correct"] for part in parts], -1)
+    assert right.shape == (2, 1, 9) and 0 < right.mean() < 1
+    alex = [BASELINES["imagenet"].error(name, (5,)) for name in told["names"]]
+    np.testing.assert_allclose(pooled.values["ce"], (1 - right.mean((1, 2))) / alex)
+    each = (1 - right.mean(1)) / np.array(alex)[:, None]
+    np.testing.assert_allclose(pooled.values["ce_error"], each.std(1, ddof=1) / 3)

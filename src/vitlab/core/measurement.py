@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.errors import VitlabError
+from vitlab.core.old_files import errors_by_name, pooling_by_kind
+from vitlab.core.plain_data import plain
 from vitlab.core.store import write_atomically
 
 
@@ -41,6 +43,9 @@ class Card:
 class Measurement:
     """Named arrays with named axes.
 
+    Labels, settings and provenance are converted to what JSON holds (tuples to lists, numpy scalars to Python numbers,
+    paths to text), so that a measurement equals its copy that was stored and loaded.
+
     Args:
         kind: the instrument's name.
         subject: what was measured, usually a model expression.
@@ -49,6 +54,9 @@ class Measurement:
         axes: for each axis, the labels along it; an axis without labels is numbered.
         settings: what the instrument was told.
         provenance: versions, seed, device, data, command.
+        errors: for each value that has a standard error, the name of the value that holds it.
+        pooling: for each value, how parts of the images are combined: a rule and the values that it takes
+            (`core/pooling.py`); the mean over images where nothing is given.
 
     >>> found = Measurement("attention_entropy", "a", {"mean": np.zeros((2, 3))}, {"mean": ("layer", "head")})
     >>> found.values["mean"].shape
@@ -62,11 +70,27 @@ class Measurement:
     axes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    errors: Mapping[str, str] = field(default_factory=dict)
+    pooling: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        converted = {
+            "values": {name: np.asarray(value) for name, value in self.values.items()},
+            "dims": {name: tuple(dims) for name, dims in self.dims.items()},
+            "axes": {name: tuple(plain(list(labels), self.kind)) for name, labels in self.axes.items()},
+            "settings": plain(self.settings, f"settings of {self.kind}"),
+            "provenance": plain(self.provenance, f"provenance of {self.kind}"),
+            "pooling": {name: tuple(rule) for name, rule in self.pooling.items()},
+        }
+        for name, made in converted.items():
+            object.__setattr__(self, name, made)
+        self._check_axes()
+        self._check_names()
+
+    def _check_axes(self) -> None:
         for name, value in self.values.items():
             dims = self.dims.get(name, ())
-            if np.asarray(value).dtype.hasobject:
+            if value.dtype.hasobject:
                 raise VitlabError(f"{name!r} of {self.kind} holds Python objects; give numbers, truth values or text")
             if len(dims) != np.ndim(value):
                 raise VitlabError(f"{name!r} of {self.kind} has {np.ndim(value)} axes but is said to have {dims}")
@@ -75,6 +99,28 @@ class Measurement:
                     raise VitlabError(
                         f"axis {axis!r} of {name!r} has {length} places but {len(self.axes[axis])} labels"
                     )
+
+    def _check_names(self) -> None:
+        for name, error in self.errors.items():
+            if name not in self.values or error not in self.values:
+                raise VitlabError(f"{error!r} of {self.kind} is said to be the error of {name!r}; give values of both")
+            if self.values[name].shape != self.values[error].shape:
+                raise VitlabError(f"{error!r}, the error of {name!r} of {self.kind}, has another shape than {name!r}")
+        for name in self.pooling:
+            if name not in self.values:
+                raise VitlabError(f"{self.kind} says how {name!r} is pooled; give a value of this name")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Measurement) or self.values.keys() != other.values.keys():
+            return False
+        notes = ("kind", "subject", "dims", "axes", "settings", "provenance", "errors", "pooling")
+        return all(getattr(self, name) == getattr(other, name) for name in notes) and all(
+            value.dtype == other.values[name].dtype
+            and np.array_equal(value, other.values[name], equal_nan=value.dtype.kind in "fc")
+            for name, value in self.values.items()
+        )
+
+    __hash__ = None  # type: ignore[assignment]
 
     def save(self, stem: str | Path) -> Path:
         """Write `stem.json` and `stem.npz`, each whole or not at all; returns the path of the JSON."""
@@ -88,10 +134,12 @@ class Measurement:
             "axes": {name: list(labels) for name, labels in self.axes.items()},
             "settings": dict(self.settings),
             "provenance": dict(self.provenance),
+            "errors": dict(self.errors),
+            "pooling": {name: list(rule) for name, rule in self.pooling.items()},
         }
         data = json.dumps(text, indent=1, ensure_ascii=False).encode()  # before anything is written: it may fail
         with write_atomically(arrays) as file:
-            arrays_by_name: dict[str, Any] = {name: np.asarray(value) for name, value in self.values.items()}
+            arrays_by_name: dict[str, Any] = dict(self.values)
             np.savez_compressed(file, **arrays_by_name)
         with write_atomically(about) as file:
             file.write(data)
@@ -107,14 +155,17 @@ class Measurement:
             text = json.loads(about.read_text(encoding="utf-8"))
             with np.load(arrays, allow_pickle=False) as pack:
                 values = {name: pack[name] for name in pack.files}
+            dims = {name: tuple(axes) for name, axes in text["dims"].items()}
             return Measurement(
                 text["kind"],
                 text["subject"],
                 values,
-                {name: tuple(dims) for name, dims in text["dims"].items()},
+                dims,
                 {name: tuple(labels) for name, labels in text["axes"].items()},
                 text["settings"],
                 text["provenance"],
+                text["errors"] if "errors" in text else errors_by_name({name: dims.get(name, ()) for name in values}),
+                text["pooling"] if "pooling" in text else pooling_by_kind(text["kind"], values),
             )
         except _UNREADABLE as error:
             reason = " ".join(str(error).split())

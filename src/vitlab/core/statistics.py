@@ -40,6 +40,22 @@ def paired_interval(
     return mean_interval(np.asarray(second, dtype=float) - np.asarray(first, dtype=float), confidence)
 
 
+def pseudo_values(whole: float, without: Sequence[float]) -> np.ndarray:
+    """Jackknife pseudo-values R θ − (R − 1) θ₍₋ᵢ₎ of R parts; those of a mean over equal parts are the parts' values.
+
+    Their standard error is that of θ (Tukey 1958), and pseudo-values of two models on the same parts are paired.
+
+    Args:
+        whole: θ, from all parts.
+        without: θ₍₋ᵢ₎, from all parts but the i-th.
+
+    >>> pseudo_values(2.0, [2.5, 2.0, 1.5]).tolist()  # the mean of 1, 2 and 3
+    [1.0, 2.0, 3.0]
+    """
+    count = len(without)
+    return count * whole - (count - 1) * np.asarray(without, dtype=float)
+
+
 def proportion_interval(correct: int, count: int, confidence: float = 0.95) -> tuple[float, float, float]:
     """A share of `count` trials with Wilson's interval, which stays inside [0, 1].
 
@@ -52,6 +68,18 @@ def proportion_interval(correct: int, count: int, confidence: float = 0.95) -> t
     centre = (p + z * z / (2 * count)) / (1 + z * z / count)
     half = z / (1 + z * z / count) * math.sqrt(p * (1 - p) / count + z * z / (4 * count * count))
     return p, max(0.0, centre - half), min(1.0, centre + half)
+
+
+def share_error(share: float, count: float) -> float:
+    """The standard error of a share of `count` trials that Wilson's 95 % interval stands for; never 0.
+
+    >>> round(share_error(0.5, 100), 3), share_error(1.0, 100) > 0
+    (0.049, True)
+    """
+    if not (count >= 1 and 0 <= share <= 1):
+        return math.nan
+    _, low, high = proportion_interval(round(share * count), round(count))
+    return (high - low) / 2 / 1.96
 
 
 def student_quantile(probability: float, freedom: int) -> float:

@@ -30,6 +30,19 @@ CARD = Card(
 )
 
 
+#: Bins of the stored histograms, of equal width between 0 and the bound; parts of the images are pooled by them.
+BINS = 512
+
+#: Percentiles of parts follow from the sum of their histograms, off by at most a bin (1/512 of the bound).
+_POOLING = {
+    "bound": ("constant",),
+    "row_histogram": ("sum",),
+    "p15": ("quantile_15", "row_histogram", "bound"),
+    "p85": ("quantile_85", "row_histogram", "bound"),
+    "pooled_p15": ("quantile_15_of_all", "row_histogram", "bound"),
+    "pooled_p85": ("quantile_85_of_all", "row_histogram", "bound"),
+}
+
 _SORTED = 1 << 22  # numbers at a time: a sort takes several times the room of what it sorts
 
 
@@ -63,6 +76,17 @@ def quantiles(rows: Tensor, at: Sequence[float]) -> list[Tensor]:
     return [low + (high - low) * (place % 1) for low, high, place in zip(below, above, places, strict=True)]
 
 
+def histogram(rows: Tensor, top: float, bins: int = BINS) -> Tensor:
+    """Counts in bins of equal width between 0 and `top`: (H, R) -> (H, bins).
+
+    >>> histogram(torch.tensor([[0.1, 0.9, 2.0]]), 2.0, 4).tolist()
+    [[1, 1, 0, 1]]
+    """
+    places = (rows.nan_to_num() * (bins / top if top else 0.0)).long().clamp(0, bins - 1)
+    places += bins * torch.arange(len(rows), device=rows.device)[:, None]
+    return torch.bincount(places.flatten(), minlength=bins * len(rows)).reshape(len(rows), bins)
+
+
 class Watch(Observer):
     """Keeps the entropy of every row."""
 
@@ -88,32 +112,40 @@ class Watch(Observer):
             self._class_rows.put(block.name, found[:, :, 0].clone())
 
     def result(self, anatomy: Anatomy) -> Result:
-        """Mean and tails by layer and head."""
-        means, low, high = (fetch(each) for each in zip(*map(self._summary, self._blocks), strict=True))
+        """Mean and tails by layer and head, and the tails of all heads together."""
+        found = [self._summary(block) for block in self._blocks]
+        means, low, high, ends, counts = (fetch(each) for each in zip(*found, strict=True))
         for block, each in zip(self._blocks, means, strict=True):
             refuse_not_finite(self.kind, block.name, each)
         limits = np.array([bound(self._keys[block.name]) for block in self._blocks])
         mean = table(means)
+        heads = mean.shape[1]
         values = {
             "mean": mean,
             "p15": table(low),
             "p85": table(high),
+            "pooled_p15": np.array([each[0] for each in ends]),
+            "pooled_p85": np.array([each[1] for each in ends]),
             "class_row": table(
                 [self._class_row(block, len(each)) for block, each in zip(self._blocks, means, strict=True)]
             ),
             "normalised": mean / limits[:, None],
             "bound": limits,
+            "row_histogram": np.stack([np.pad(each, ((0, heads - len(each)), (0, 0))) for each in counts]),
         }
-        dims = {name: ("layer", "head")[: value.ndim] for name, value in values.items()}
-        axes = {"layer": tuple(block.name for block in self._blocks), "head": tuple(range(mean.shape[1]))}
-        return Result(values, dims, axes)
+        dims = {name: ("layer", "head", "bin")[: value.ndim] for name, value in values.items()}
+        axes = {"layer": tuple(block.name for block in self._blocks), "head": tuple(range(heads))}
+        return Result(values, dims, axes, _POOLING)
 
     def _summary(self, block: Block) -> list[Tensor]:
-        """Mean, 15th and 85th percentile of a layer's heads, three times (H,)."""
+        """Of a layer: by head the mean, 15th and 85th percentile (H,), both over all heads (2,), counts (H, BINS)."""
         pieces = [piece.to(self._device, non_blocking=True) for piece in self._entropies.take(block.name)]
         rows = torch.cat([piece.transpose(0, 1).flatten(1) for piece in pieces], 1)  # (H, R)
         few = torch.split(rows, max(1, _SORTED // rows.shape[1]))
-        return [rows.mean(1), *map(torch.cat, zip(*(quantiles(heads, (0.15, 0.85)) for heads in few), strict=True))]
+        tails = map(torch.cat, zip(*(quantiles(heads, (0.15, 0.85)) for heads in few), strict=True))
+        ends = torch.stack(quantiles(rows.flatten(), (0.15, 0.85)))
+        counts = torch.cat([histogram(heads, bound(self._keys[block.name])) for heads in few])
+        return [rows.mean(1), *tails, ends, counts]
 
     def _class_row(self, block: Block, heads: int) -> np.ndarray:
         found = self._class_rows.take(block.name)
@@ -128,9 +160,11 @@ def measure(model: nn.Module, batches: Iterable[Any]) -> Measurement:
         batches: yields (images, targets) or images.
 
     Returns:
-        `mean`, `p15`, `p85` (layer, head) over images and query tokens, `class_row` (layer, head) of the first prefix
-        token (NaN where there is none), `normalised` = mean / bound, and `bound` (layer). The paper's text speaks of
-        the top 15 %, its figure of the 15th percentile: both tails are given. Layers with fewer heads are filled with
-        NaN.
+        `mean`, `p15`, `p85` (layer, head) over images and query tokens; `pooled_p15`, `pooled_p85` (layer), the same
+        percentiles over heads too, which is the band of CB Fig. 4; `class_row` (layer, head) of the first prefix
+        token (NaN where there is none), `normalised` = mean / bound, `bound` (layer), and `row_histogram` (layer,
+        head, bin), how many rows have an entropy in each of `BINS` bins between 0 and the bound. The paper's text
+        speaks of the top 15 %, its figure of the 15th percentile: both tails are given. Layers with fewer heads are
+        filled with NaN.
     """
     return observe(model, batches, [Watch()])[0]

@@ -97,6 +97,7 @@ class _Compare(ByImage):
             ),
             "distribution": _shares(everything[None], self._bins)[0],
             "overall": np.array(everything.mean()),
+            "quantile_level": np.array(QUANTILES),
         }
         dims: dict[str, tuple[str, ...]] = {
             "mean": ("layer", "head"),
@@ -104,9 +105,11 @@ class _Compare(ByImage):
             "histogram": ("layer", "head", "similarity"),
             "distribution": ("similarity",),
             "overall": (),
+            "quantile_level": ("quantile",),
         }
         centres = tuple((i + 0.5) / self._bins for i in range(self._bins))
-        return Result(values, dims, {**self.axes(heads), "quantile": QUANTILES, "similarity": centres})
+        pooling = {"quantile_level": ("constant",), "quantiles": ("share_quantiles", "histogram", "quantile_level")}
+        return Result(values, dims, {**self.axes(heads), "quantile": QUANTILES, "similarity": centres}, pooling)
 
 
 def measure(

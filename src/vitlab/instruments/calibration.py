@@ -10,7 +10,7 @@ Shape legend: n images, C classes, M bins.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,8 @@ from torch import nn
 
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
+from vitlab.core.pooling import derive
 from vitlab.core.provenance import provenance
-from vitlab.core.statistics import mean_interval, proportion_interval
 from vitlab.evaluation import evaluation
 from vitlab.instruments.predictions import Scores, device_of, labelled, predict, score, together
 
@@ -32,50 +32,22 @@ CARD = Card(
 )
 
 
-@dataclass(frozen=True)
-class Reliability:
-    """A reliability diagram: of each bin the number of images, and their mean accuracy and confidence, NaN where empty.
-
-    All are (M,).
-    """
-
-    count: np.ndarray
-    accuracy: np.ndarray
-    confidence: np.ndarray
-
-    @property
-    def expected_error(self) -> float:
-        """ECE."""
-        return float(np.nansum(self.count * np.abs(self.accuracy - self.confidence)) / self.count.sum())
-
-    @property
-    def signed_error(self) -> float:
-        """Signed ECE: mean confidence minus accuracy."""
-        return float(np.nansum(self.count * (self.confidence - self.accuracy)) / self.count.sum())
-
-
-def reliability(confidence: np.ndarray, correct: np.ndarray, bins: int = 10) -> Reliability:
-    """The reliability diagram of n predictions.
-
-    Both the accuracy and the confidence of a bin are taken over the same images, those in ((m−1)/M, m/M]. HDVW's
-    released code takes confidence over [(m−1)/M, m/M) instead, so that predictions of confidence 1 count in the one
-    and not in the other; that is not offered here.
-
-    Args:
-        confidence: (n,), in [0, 1].
-        correct: (n,), 0 or 1.
-        bins: M.
-
-    >>> found = reliability(np.array([0.9, 1.0, 0.6, 0.6]), np.array([1, 1, 0, 1]))
-    >>> round(found.expected_error, 3), round(found.signed_error, 3)  # ¼ · 0.1 in bin 9, 0 in 10, ½ · 0.1 in 6
-    (0.075, 0.025)
-    """
-    edges = np.linspace(0.0, 1.0, bins + 1)
-    which = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)  # rounding may pass 1
-    count = np.bincount(which, minlength=bins)
-    with np.errstate(invalid="ignore"):
-        means = [np.bincount(which, weights=part, minlength=bins) / count for part in (correct, confidence)]
-    return Reliability(count, *means)
+#: How the values follow from the predictions of single images.
+_POOLING = {
+    **{f"{name}_by_image": ("concatenate", "image") for name in ("confidence", "correct", "nll", "brier")},
+    "edges": ("constant",),
+    "bin_count": ("bin_count", "confidence_by_image", "edges"),
+    "bin_accuracy": ("bin_mean", "correct_by_image", "confidence_by_image", "edges"),
+    "bin_confidence": ("bin_mean", "confidence_by_image", "confidence_by_image", "edges"),
+    "ece": ("expected_calibration_error", "bin_count", "bin_accuracy", "bin_confidence"),
+    "signed_ece": ("signed_calibration_error", "bin_count", "bin_accuracy", "bin_confidence"),
+    "nll": ("mean_of", "each", "nll_by_image"),
+    "brier": ("mean_of", "each", "brier_by_image"),
+    "accuracy": ("mean_of", "each", "correct_by_image"),
+    "confidence": ("mean_of", "each", "confidence_by_image"),
+    "accuracy_interval": ("wilson_interval", "correct_by_image"),
+    "nll_interval": ("student_interval", "nll_by_image"),
+}
 
 
 def measure(model: nn.Module, batches: Iterable[Any], *, bins: int = 10, images: int | None = None) -> Measurement:
@@ -90,7 +62,11 @@ def measure(model: nn.Module, batches: Iterable[Any], *, bins: int = 10, images:
     Returns:
         `ece`, `signed_ece`, `nll` (nats), `brier` (Σ_c (p_c − y_c)², 0 to 2), `accuracy`, `confidence`, all ();
         `accuracy_interval` (Wilson) and `nll_interval` (Student), 95 %, (bound); `bin_count`, `bin_accuracy`,
-        `bin_confidence` (bin), NaN where a bin is empty; `edges` (edge).
+        `bin_confidence` (bin), NaN where a bin is empty; `edges` (edge); and `confidence_by_image`,
+        `correct_by_image`, `nll_by_image`, `brier_by_image` (image), from which all others follow. Both the accuracy
+        and the confidence of a bin are taken over the same images. HDVW's released code takes confidence over
+        [(m−1)/M, m/M) instead, so that predictions of confidence 1 count in the one and not in the other; that is not
+        offered here.
     """
     if bins < 1:
         raise VitlabError(f"calibration got bins={bins}; expected at least 1")
@@ -100,26 +76,17 @@ def measure(model: nn.Module, batches: Iterable[Any], *, bins: int = 10, images:
         found = together([score(predict(model, x, "calibration"), targets) for x, targets in pairs])
     values = _values(found, bins)
     single = {"edges": ("edge",), "accuracy_interval": ("bound",), "nll_interval": ("bound",)}
+    single |= {name: ("image",) for name in values if name.endswith("_by_image")}
     dims = {name: single.get(name, ("bin",) if value.ndim else ()) for name, value in values.items()}
     about = provenance(device=str(device), images=len(found), data=getattr(batches, "fingerprint", ""))
     axes = {"bound": ("low", "high")}
     settings = {"bins": bins, "images": images}
-    return Measurement("calibration", type(model).__name__, values, dims, axes, settings, about)
+    subject = type(model).__name__
+    return Measurement("calibration", subject, values, dims, axes, settings, about, pooling=_POOLING)
 
 
 def _values(found: Scores, bins: int) -> dict[str, np.ndarray]:
-    diagram = reliability(found.confidence, found.correct, bins)
-    return {
-        "ece": np.array(diagram.expected_error),
-        "signed_ece": np.array(diagram.signed_error),
-        "nll": found.nll.mean(),
-        "brier": found.brier.mean(),
-        "accuracy": found.correct.mean(),
-        "confidence": found.confidence.mean(),
-        "accuracy_interval": np.array(proportion_interval(int(found.correct.sum()), len(found))[1:]),
-        "nll_interval": np.array(mean_interval(found.nll.tolist())[1:]),
-        "bin_count": diagram.count,
-        "bin_accuracy": diagram.accuracy,
-        "bin_confidence": diagram.confidence,
-        "edges": np.linspace(0.0, 1.0, bins + 1),
-    }
+    stored = {f"{name}_by_image": np.asarray(value) for name, value in asdict(found).items()}
+    stored["correct_by_image"] = stored["correct_by_image"] > 0.5
+    values = derive({**stored, "edges": np.linspace(0.0, 1.0, bins + 1)}, _POOLING)
+    return {name: values[name] for name in sorted(values, key=lambda name: name in stored)}  # findings first

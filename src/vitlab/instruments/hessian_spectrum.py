@@ -24,6 +24,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from vitlab.core.errors import VitlabError
 from vitlab.core.ledger import step
 from vitlab.core.measurement import Card, Measurement
+from vitlab.core.pooling import derive
 from vitlab.core.provenance import provenance
 from vitlab.core.statistics import student_quantile
 from vitlab.instruments.curvature import Product, largest_eigenvalues
@@ -50,24 +51,12 @@ CARD = Card(
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-def negative_proportion(eigenvalues: np.ndarray) -> float:
-    """NEP, the share of negative eigenvalues: how non-convex the loss is (HDVW App. C, Fig. C.5).
-
-    >>> negative_proportion(np.array([-1.0, 2.0, 4.0, 6.0]))
-    0.25
-    """
-    return float(np.mean(eigenvalues < 0))
-
-
-def positive_average(eigenvalues: np.ndarray) -> float:
-    """APE, the mean of the positive eigenvalues: how sharp the loss is (HDVW App. C, Fig. C.5);
-    NaN where there are none.
-
-    >>> positive_average(np.array([-1.0, 2.0, 4.0, 6.0]))
-    4.0
-    """
-    positive = eigenvalues[eigenvalues > 0]
-    return float(positive.mean()) if len(positive) else math.nan
+#: NEP and APE (HDVW App. C, Fig. C.5) are those of the eigenvalues of all mini-batches.
+_POOLING = {
+    **dict.fromkeys(("eigenvalues", "residuals", "converged", "loss", "products"), ("concatenate", "mini_batch")),
+    "negative_proportion": ("negative_proportion", "eigenvalues"),
+    "positive_average": ("positive_average", "eigenvalues"),
+}
 
 
 def power_law(x: Sequence[float], y: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float]:
@@ -208,6 +197,7 @@ def measure(
             **{"weight_decay": weight_decay, "training": training, "seed": seed, **solver},
         },
         provenance(device=str(flat.device), images=len(pairs) * batch_size, data=data, seed=seed),
+        pooling=_POOLING,
     )
 
 
@@ -280,7 +270,4 @@ def _joined(groups: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]
 
 
 def _pool(groups: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    values = _joined(groups)
-    values["negative_proportion"] = np.array(negative_proportion(values["eigenvalues"]))
-    values["positive_average"] = np.array(positive_average(values["eigenvalues"]))
-    return values
+    return derive(_joined(groups), _POOLING)

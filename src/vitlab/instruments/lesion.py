@@ -84,7 +84,8 @@ def measure(
     about = provenance(device=str(device), images=len(base), data=getattr(batches, "fingerprint", ""))
     axes = {"unit": tuple(unit.name for unit in chosen)}
     settings = {"conv": conv, "images": images}
-    return Measurement("lesion", type(inner).__name__, values, dims, axes, settings, about)
+    errors = {"change": "standard_error", "nll_change": "nll_standard_error"}
+    return Measurement("lesion", type(inner).__name__, values, dims, axes, settings, about, errors)
 
 
 def _scores(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import length_hint
 from typing import Any, Literal
 
@@ -25,11 +25,12 @@ from vitlab.recording import Feature, record
 
 @dataclass(frozen=True)
 class Result:
-    """What an observer found: arrays, the names of their axes, and the labels along these."""
+    """What an observer found: arrays, the names of their axes, the labels along these, and how parts are pooled."""
 
     values: Mapping[str, np.ndarray]
     dims: Mapping[str, tuple[str, ...]]
     axes: Mapping[str, tuple[Any, ...]]
+    pooling: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Observer:
@@ -93,9 +94,10 @@ def observe(model: nn.Module, batches: Iterable[Any], observers: Sequence[Observ
             images = _images(item, device, size)
     about = provenance(device=str(device), images=count, data=getattr(batches, "fingerprint", ""))
     found = [(observer, observer.result(anatomy)) for observer in observers]
+    subject = type(model).__name__
     return [
-        Measurement(observer.kind, type(model).__name__, r.values, r.dims, r.axes, dict(observer.settings), about)
-        for observer, r in found
+        Measurement(one.kind, subject, r.values, r.dims, r.axes, dict(one.settings), about, pooling=r.pooling)
+        for one, r in found
     ]
 
 

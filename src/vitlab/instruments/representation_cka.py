@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
+from vitlab.core.pooling import derive
 from vitlab.core.provenance import provenance
 from vitlab.evaluation import evaluation
 from vitlab.instruments.predictions import device_of
@@ -69,17 +70,19 @@ def hsic(first: Tensor, second: Tensor) -> Tensor:
 
     >>> x = torch.tensor([[0.0], [1.0], [3.0], [7.0], [8.0]])
     >>> u = centre(torch.stack([gram(x), gram(2 * x + 1)]))
-    >>> cka(hsic(u, u), hsic(u, u).diag(), hsic(u, u).diag())  # neither scale nor shift matters
-    tensor([[1., 1.],
-            [1., 1.]])
+    >>> own = hsic(u, u)
+    >>> (own / (own.diag()[:, None] * own.diag()).sqrt()).tolist()  # CKA: neither scale nor shift matters
+    [[1.0, 1.0], [1.0, 1.0]]
     """
     n = first.shape[-1]
     return first.flatten(1) @ second.flatten(1).T / (n * (n - 3))
 
 
-def cka(cross: Tensor, own: Tensor, other: Tensor) -> Tensor:
-    """CKA from sums of HSIC₁: between layers (L, M), of each with itself (L,) and (M,)."""
-    return cross / (own[:, None] * other).sqrt()
+#: CKA of several parts of the images is that of their sums of HSIC₁.
+_POOLING = {
+    **dict.fromkeys(("hsic", "hsic_own", "hsic_other"), ("sum",)),
+    "cka": ("cka", "hsic", "hsic_own", "hsic_other"),
+}
 
 
 class _Layers:
@@ -145,7 +148,9 @@ def measure(
         at: taps or seams whose features are compared, such as `"block.out"` or `("block.mid", "block.out")`.
 
     Returns:
-        `cka` (layer, other_layer), at most 1; 0 means unrelated, and estimates of it may lie a little below.
+        `cka` (layer, other_layer), at most 1; 0 means unrelated, and estimates of it may lie a little below. The sums
+        over mini-batches that it is computed from: `hsic` (layer, other_layer), `hsic_own` (layer) of each layer with
+        itself, and `hsic_other` (other_layer).
     """
     models = [model] if other is None or other is model else [model, other]
     layers: list[_Layers] = []
@@ -173,14 +178,17 @@ def measure(
     about = provenance(
         device=str(device_of(model)), images=used, left_out=skipped, data=getattr(batches, "fingerprint", "")
     )
+    dims = {"hsic": ("layer", "other_layer"), "hsic_own": ("layer",), "hsic_other": ("other_layer",)}
+    dims |= {"cka": ("layer", "other_layer")}
     return Measurement(
         "representation_cka",
         type(model).__name__,
-        {"cka": cka(*sums).numpy()},
-        {"cka": ("layer", "other_layer")},
+        derive({name: each.numpy() for name, each in zip(dims, sums, strict=False)}, _POOLING),
+        dims,
         {"layer": layers[0].names, "other_layer": layers[-1].names},
         {"at": at if isinstance(at, str) else list(at), "other": None if other is None else type(other).__name__},
         about,
+        pooling=_POOLING,
     )
 
 

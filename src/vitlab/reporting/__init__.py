@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
+from vitlab.core.statistics import share_error
 from vitlab.core.store import Run, read_about, write_atomically
 
 __all__ = ["read", "report"]
@@ -24,7 +26,8 @@ def report(
     """Write one self-contained page: no network, one copy of plotly, every string escaped.
 
     Args:
-        measurements: what was measured; the first model is the baseline, repeats of a kind and model are averaged.
+        measurements: what was measured; the first model is the baseline. Parts of the images are pooled and other
+            repeats of a kind and model averaged; measurements of different weights never are.
         path: the page to write.
         title: its heading.
 
@@ -67,7 +70,10 @@ def read(paths: Sequence[str | Path]) -> list[Measurement]:
         raise VitlabError(
             f"{len(damaged)} of {len(files)} files cannot be read: {'; '.join(damaged)}; remove or repair"
         )
-    curves = [training_curve(run, {file: found[file] for file in found if run in file.parents}) for run in runs]
+    for run in runs:
+        name = _model_of(run, found)
+        found = {file: replace(m, subject=name) if _is_file_of(run, m.subject) else m for file, m in found.items()}
+    curves = [training_curve(run, found) for run in runs]
     made = [*found.values(), *(curve for curve in curves if curve is not None)]
     if not made:
         raise VitlabError(
@@ -76,22 +82,28 @@ def read(paths: Sequence[str | Path]) -> list[Measurement]:
     return made
 
 
-def training_curve(run: Path, inside: Mapping[Path, Measurement]) -> Measurement | None:
+def training_curve(run: Path, found: Mapping[Path, Measurement]) -> Measurement | None:
     """The metrics of a run folder by epoch; none where there are none, or where they are measured already.
 
     Args:
         run: the folder.
-        inside: the measurements in it; where all are of one subject this is that subject's training.
+        found: measurements by file. Those of the weights that the run ended with say which weights these are.
     """
     rows = {row["epoch"]: row for row in Run(run).epochs()}
     kept = [name for name in _METRICS if any(name in row for row in rows.values())]
-    if not kept or any(measurement.kind == "training" for measurement in inside.values()):
+    if not kept or any(m.kind == "training" and run in file.parents for file, m in found.items()):
         return None
-    subjects = {measurement.subject for measurement in inside.values()}
     values = {name: np.array([_number(row.get(name)) for row in rows.values()]) for name in kept}
-    subject = subjects.pop() if len(subjects) == 1 else run.name
-    dims, axes = dict.fromkeys(kept, ("epoch",)), {"epoch": tuple(rows)}
-    return Measurement("training", subject, values, dims, axes, {}, _trained_model(run, subject))
+    name = _model_of(run, found)
+    counts = [_number(row.get("test_images")) for row in rows.values()]
+    errors = {}
+    if "top1" in values and np.isfinite(counts).any():
+        pairs = zip(values["top1"].tolist(), counts, strict=True)
+        values["top1_error"] = np.array([100 * share_error(top1 / 100, count) for top1, count in pairs])
+        errors = {"top1": "top1_error"}
+    axes, dims = {"epoch": tuple(rows)}, dict.fromkeys(values, ("epoch",))
+    about = _trained_model(run, name) or _measured_model(run, found)
+    return Measurement("training", name, values, dims, axes, {}, about, errors)
 
 
 def _trained_model(run: Path, name: str) -> dict[str, dict[str, object]]:
@@ -102,6 +114,39 @@ def _trained_model(run: Path, name: str) -> dict[str, dict[str, object]]:
         return {}
     model = {"name": name, "expression": f"file/{run}", "weights": about["weights"], "origin": f"file: {run}"}
     return {"model": {**model, "parts": about.get("parts", [])}}
+
+
+def _measured_model(run: Path, found: Mapping[Path, Measurement]) -> dict[str, dict[str, object]]:
+    """Which model a run made, as measurements of its last weights say: weights of older versions do not say it."""
+    models = [m.provenance["model"] for m in found.values() if _is_of_run(run, m)]
+    return {"model": models[0]} if len({model["weights"] for model in models}) == 1 else {}
+
+
+def _model_of(run: Path, found: Mapping[Path, Measurement]) -> str:
+    """What the model of a run is called: as all measurements in its folder call it, else as the folder."""
+    inside = {m.subject for file, m in found.items() if run in file.parents and not m.subject.startswith("file/")}
+    return inside.pop() if len(inside) == 1 else run.name
+
+
+def _is_file_of(run: Path, subject: str) -> bool:
+    """Whether a subject is `file/PATH`, and the path that of a run's folder or of its last weights."""
+    if not subject.startswith("file/") or "|" in subject:
+        return False
+    path = Path(subject.removeprefix("file/").strip()).expanduser()
+    for own in (run, run / "model.safetensors"):
+        elsewhere = not path.is_absolute() and own.parts[-len(path.parts) :] == path.parts  # measured from elsewhere
+        if path.resolve() == own or elsewhere:
+            return True
+    return False
+
+
+def _is_of_run(run: Path, measurement: Measurement) -> bool:
+    """Whether a measurement says that it is of the weights that a run ended with."""
+    model = measurement.provenance.get("model")
+    if not isinstance(model, dict) or not model.get("weights") or "|" in str(model.get("expression") or ""):
+        return False
+    origin = str(model.get("origin") or "")
+    return origin.startswith("file: ") and _is_file_of(run, f"file/{origin.removeprefix('file: ')}")
 
 
 def _runs(path: Path) -> list[Path]:

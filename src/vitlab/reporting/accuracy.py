@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from vitlab.reporting.comparison import Number, numbers
-from vitlab.reporting.findings import NORMAL, finding
+from vitlab.core.measurement import Measurement
+from vitlab.reporting.comparison import numbers
+from vitlab.reporting.judging import told
+from vitlab.reporting.readings import reading
 from vitlab.reporting.sections import Section
 
 #: Where the accuracy of a model is found: by kind (any where empty) and value, what it is called, and what makes it %.
@@ -26,10 +28,9 @@ def accuracy(sections: Sequence[Section]) -> list[str]:
     """
     for kind, name, called, scale in ACCURACIES:
         for section in (each for each in sections if each.has_baseline and kind in ("", each.kind)):
-            tables = {label: numbers(found) for label, found in section.repeats.items()}
-            known = {label: table[name] for label, table in tables.items() if name in table}
+            known = [each for each in section.averaged() if name in numbers(each)]
             if known:
-                return [f"{_accuracies(known, called, scale)}."]
+                return [f"{_accuracies(known, name, called, scale)}."]
     return []
 
 
@@ -42,11 +43,11 @@ def tells_accuracy(kind: str, name: str) -> bool:
     return any(of in ("", kind) and name == value for of, value, _, _ in ACCURACIES)
 
 
-def _accuracies(known: Mapping[str, Number], called: str, scale: float) -> str:
-    labels = list(known)
-    if len(labels) > MODELS:
-        ranked = sorted(labels, key=lambda label: known[label].value)
-        called = f"{called}, baseline, best and worst of {len(labels)} models"
-        labels = list(dict.fromkeys((labels[0], ranked[-1], ranked[0])))
-    values, halves = ([scale * getattr(known[label], part) for label in labels] for part in ("value", "half_width"))
-    return finding(called, values, labels, "%", errors=[half / NORMAL for half in halves])
+def _accuracies(known: Sequence[Measurement], name: str, called: str, scale: float) -> str:
+    shown = list(known)
+    if len(shown) > MODELS:
+        ranked = sorted(shown, key=lambda each: reading(name)(each)[0])
+        called = f"{called}, baseline, best and worst of {len(shown)} models"
+        chosen = (shown[0], ranked[-1], ranked[0])
+        shown = [each for i, each in enumerate(chosen) if not any(each is before for before in chosen[:i])]
+    return told(called, shown, reading(name, scale), "%")

@@ -8,7 +8,8 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, bars, empty_plot, plain
-from vitlab.reporting.shares import from_zero, only_bars_that_are_there, percent, percent_error, told
+from vitlab.reporting.judging import told
+from vitlab.reporting.shares import from_zero, only_bars_that_are_there, percent, percent_error
 
 #: The two ways in which accuracy is counted on a set of 200 of ImageNet's classes.
 TWO_HUNDRED = {"accuracy_200": "among the set's 200 classes", "accuracy_1000": "among all 1000 classes"}
@@ -31,16 +32,18 @@ def accuracy_bars(
         heights, errors = ([pair[part] for pair in row.values()] for part in (0, 1))
         bars(plot, [plain(name) for name in row], heights, measurement.subject, index, error=errors)
     from_zero(plot)
-    return [Figure(_finding(measurements, rows, called), paper, only_bars_that_are_there(plot))]
+    return [Figure(_finding(measurements, rows, called, ways), paper, only_bars_that_are_there(plot))]
 
 
-def _finding(measurements: Sequence[Measurement], rows: Sequence[dict[str, tuple[float, float]]], called: str) -> str:
+def _finding(
+    measurements: Sequence[Measurement],
+    rows: Sequence[dict[str, tuple[float, float]]],
+    called: str,
+    ways: Mapping[str, str],
+) -> str:
     first = next((name for name in rows[0] if np.isfinite(rows[0][name][0])), next(iter(rows[0]), ""))
-    pairs = [row.get(first, (np.nan, np.nan)) for row in rows]
     way = f", {first}" if first and len(rows[0]) > 1 else ""
-    said = told(
-        f"Accuracy on {called}{way}", measurements, [value for value, _ in pairs], [error for _, error in pairs]
-    )
+    said = told(f"Accuracy on {called}{way}", measurements, lambda m: _row(m, ways).get(first, (np.nan, np.nan)), "%")
     few = [measurement.subject for measurement in measurements if measurement.provenance.get("partial")]
     return f"{said}. Only part of the set was there for {', '.join(few)}" if few else said
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import band, by_layer, colour, empty_plot, labels, line, marker, plain, reference
-from vitlab.reporting.findings import finding
+from vitlab.reporting.judging import told
+from vitlab.reporting.readings import reading
 from vitlab.reporting.shares import on_panel
 
 
@@ -78,41 +79,20 @@ def bounds(plot: Any, measurements: Sequence[Measurement], name: str, text: str)
 
 def error_by_layer(measurement: Measurement, name: str) -> np.ndarray | None:
     """Standard errors over the first axis: the mean of those of heads, which the error of their mean cannot exceed."""
-    return by_layer(measurement, f"{name}_error") if known(measurement, f"{name}_error") else None
-
-
-def deep_half(measurement: Measurement, name: str) -> float:
-    """The mean over the second half of the layers; NaN where nothing is known.
-
-    >>> deep_half(Measurement("k", "a", {"v": np.array([1.0, 2.0, 4.0])}, {"v": ("layer",)}), "v")
-    3.0
-    """
-    if name not in measurement.values:
-        return float("nan")
-    layers = by_layer(measurement, name)
-    return mean(layers[len(layers) // 2 :])
+    error = measurement.errors.get(name, "")
+    return by_layer(measurement, error) if known(measurement, error) else None
 
 
 def deep_half_finding(measurements: Sequence[Measurement], name: str, what: str, unit: str = "", **words: Any) -> str:
     """How the models differ in the second half of their layers."""
-    values = [deep_half(measurement, name) for measurement in measurements]
-    errors = [deep_half(measurement, f"{name}_error") for measurement in measurements]
-    names = [measurement.subject for measurement in measurements]
-    return finding(f"{what} in the deep half of the layers", values, names, unit, errors=errors, **words)
-
-
-def mean(values: Any) -> float:
-    """The mean of what is finite; NaN where nothing is."""
-    array = np.asarray(values, dtype=float)
-    finite = array[np.isfinite(array)]
-    return float(finite.mean()) if finite.size else float("nan")
+    return told(f"{what} in the deep half of the layers", measurements, reading(name, deep=True), unit, **words)
 
 
 def _band(plot: Any, measurement: Measurement, tails: tuple[str, str], index: int, **where: Any) -> None:
     low, high = (by_layer(measurement, tail) for tail in tails)
     both = np.isfinite(low) & np.isfinite(high)  # a gap would cut the region's edge in two
     x = np.array(labels(measurement, tails[0]))[both].tolist()
-    between = " to ".join(f"{tail.removeprefix('p')}th" for tail in tails)
+    between = " to ".join(f"{tail.removeprefix('pooled_').removeprefix('p')}th" for tail in tails)
     band(plot, x, low[both], high[both], index, name=f"{measurement.subject}, {between} percentile")
     plot.data[-1].update(where)
 

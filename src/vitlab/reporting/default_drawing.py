@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.core.repeats import auxiliary, errors
+from vitlab.core.repeats import auxiliary
 from vitlab.reporting.drawing import Figure, bars, by_layer, compared, empty_plot, heat_map, labels, line, side_by_side
 
 #: Axes along which a value is followed by a line; others get bars.
@@ -80,7 +80,7 @@ def _mean(value: np.ndarray) -> float:
 
 def _error(measurement: Measurement, name: str) -> Any:
     """The standard error of a value, None where there is none."""
-    return measurement.values.get(errors(measurement).get(name, ""))
+    return measurement.values.get(measurement.errors.get(name, ""))
 
 
 def _groups(side: int) -> list[np.ndarray]:

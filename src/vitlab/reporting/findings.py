@@ -5,22 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-#: How many standard errors a 95 % interval reaches to each side where their noise is well known.
-NORMAL = 1.96
+from vitlab.core.repeats import NORMAL
 
 UNKNOWN = "noise not known"
 
 
-def verdict(difference: float, half_width: float, other: float) -> str:
-    """Whether two numbers differ by more than their noise: the one judge of titles, tables and the summary.
+def verdict(difference: float, half_width: float, other: float = 0.0) -> str:
+    """Whether two numbers differ by more than their noise: titles, tables and the summary all say this.
 
-    The interval of a difference has the half width √(a² + b²) of the half widths of both, which readers can check
-    from what is printed (Zou and Donner, Statistics in Medicine 2008). It is cautious: wider than Welch's where the
-    intervals are Student's over few repeats, and wider than that of paired numbers.
+    The interval of a difference of independent numbers has the half width √(a² + b²) of the half widths of both, which
+    readers can check from what is printed (Zou and Donner, Statistics in Medicine 2008). It is cautious: wider than
+    Welch's where the intervals are Student's over few repeats.
 
     Args:
         difference: of two numbers.
-        half_width, other: half of the 95 % interval of each; NaN or 0 where it is not known.
+        half_width, other: half of the 95 % interval of each, or the first that of the difference; NaN or 0 where it is
+            not known.
 
     >>> verdict(5.1, 3.0, 4.0), verdict(4.9, 3.0, 4.0), verdict(5.1, math.nan, 4.0)
     ('larger than the noise', 'within the noise', 'noise not known')
@@ -39,6 +39,8 @@ def finding(
     *,
     digits: int = 3,
     errors: Sequence[float] | None = None,
+    halves: Sequence[float] | None = None,
+    verdicts: Sequence[str] | None = None,
     words: tuple[str, str] = ("lower", "higher"),
     noisy: bool = True,
 ) -> str:
@@ -50,7 +52,9 @@ def finding(
         names: of the models.
         unit: such as `%`, whose differences are points.
         digits: significant ones, of the largest value.
-        errors: standard errors, NaN where not known, by which `verdict` judges.
+        errors: standard errors, NaN where not known; numbers count as independent.
+        halves: half of the 95 % interval of each instead.
+        verdicts: what `verdict` says of each model but the first, where it is known already.
         words: for less and for more.
         noisy: whether noise is worth a word where no error is known; a setting has none.
 
@@ -63,12 +67,16 @@ def finding(
     if not known:
         return f"{what}: not known"
     places = _places(values, decimals(known, digits))
-    half = [NORMAL * error for error in errors] if errors is not None else [math.nan] * len(values)
+    half = [math.nan] * len(values) if errors is None else [NORMAL * error for error in errors]
+    half = half if halves is None else list(halves)
     said = [_number(value, places, unit) for value in values]
     if len(values) == 1:
         return f"{what}: {said[0]}{spread(half[0], noisy=noisy)}"
-    parts = [f"{said[0]} for {names[0]}"]
     judged = [verdict(value - values[0], half[0], each) for value, each in zip(values[1:], half[1:], strict=True)]
+    judged = judged if verdicts is None else list(verdicts)
+    places = max(places, _places_to_see(values, judged))
+    said = [_number(value, places, unit) for value in values]
+    parts = [f"{said[0]} for {names[0]}"]
     silent = all(each == UNKNOWN for each in judged)
     for value, text, name, judgement in zip(values[1:], said[1:], names[1:], judged, strict=True):
         doubt = "" if silent or judgement.startswith("larger") else f", {judgement}"
@@ -107,6 +115,13 @@ def _places(values: Sequence[float], places: int) -> int:
         if math.isfinite(value - first)
     )
     return places + 1 if any(off) else places
+
+
+def _places_to_see(values: Sequence[float], judged: Sequence[str]) -> int:
+    """How many decimals show every difference that is larger than its noise: it must not read as `the same`."""
+    pairs = zip(values[1:], judged, strict=True)
+    gaps = [abs(value - values[0]) for value, each in pairs if each.startswith("larger") and value != values[0]]
+    return max((math.ceil(-math.log10(gap)) for gap in gaps), default=0)
 
 
 def _rounded(value: float, places: int) -> float:

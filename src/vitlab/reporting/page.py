@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.comparison import Difference, Number, compare, numbers
+from vitlab.reporting.comparison import compare, numbers
 from vitlab.reporting.default_drawing import draw_by_axes
 from vitlab.reporting.drawing import Figure, draw
+from vitlab.reporting.judging import Difference, Number
+from vitlab.reporting.models import Named, name_models
 from vitlab.reporting.plot_data import to_json
 from vitlab.reporting.sections import PICTURES, Section, label_models, sort
-from vitlab.reporting.summary import summarise
+from vitlab.reporting.summary import Weights, summarise
 from vitlab.reporting.words import value_in_words
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -34,14 +36,16 @@ def render(measurements: Sequence[Measurement], title: str) -> str:
         measurements: at least one; the first model is the baseline, and repeats of one model are averaged.
         title: its heading.
     """
-    labels = label_models(measurements)
-    sections = sort(measurements, labels)
+    named = name_models(measurements)
+    labels = label_models(named.measurements)
+    sections = sort(named.measurements, labels)
     differences = [compare(section) for section in sections]
+    every = [each for found in differences for each in found]
     return _fill(
         "page.html.j2",
         title=title,
         labels=labels,
-        summary=summarise(list(labels.values()), sections, [each for found in differences for each in found]),
+        summary=summarise(list(labels.values()), sections, every, _weights(named, labels)),
         sections=[_section(*each) for each in zip(sections, differences, strict=True)],
         provenance=_provenance(sections),
     )
@@ -73,8 +77,13 @@ def _fill(template: str, **what: Any) -> str:
     return page.render(policy=_policy([plotly, *own.values()]), scripts=scripts, style=_text("page.css"), **what)
 
 
+def _weights(named: Named, labels: Mapping[str, str]) -> Weights:
+    origins = {labels[name]: origin for name, origin in named.origins.items()}
+    return Weights(origins, [labels[name] for name in named.untrained], named.remarks)
+
+
 def _section(section: Section, differences: Sequence[Difference]) -> dict[str, Any]:
-    tables = {label: numbers(found) for label, found in section.repeats.items()}
+    tables = {each.subject: numbers(each) for each in section.averaged()}
     names = list(dict.fromkeys(name for table in tables.values() for name in table))
     against = {(each.label, each.name): each for each in differences}
     fragment, figures, note = _drawn(section)

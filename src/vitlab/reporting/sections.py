@@ -6,12 +6,10 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cached_property
 
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import OF_A_REPEAT, average, distinct
-from vitlab.core.statistics import student_quantile
-from vitlab.reporting.findings import NORMAL
 from vitlab.reporting.words import kind_in_words
 
 #: Kinds that are looked at: pictures and maps of single images, which have no mean and no difference.
@@ -44,11 +42,16 @@ class Section:
         return f"{words} ({self.variant})" if self.variant else words
 
     def averaged(self) -> list[Measurement]:
-        """One measurement for each model, named by its label; of pictures the first, of numbers the mean.
+        """One measurement for each model, named by its label; of pictures the first, of numbers all repeats together.
 
         Drawings show ±1.96 errors as 95 %: errors over R repeats are widened so that this is Student's interval.
         """
-        taken = [found[0] if self.kind in PICTURES else _averaged(found) for found in self.repeats.values()]
+        return self._averaged
+
+    @cached_property
+    def _averaged(self) -> list[Measurement]:
+        pictures = self.kind in PICTURES
+        taken = [found[0] if pictures else average(found, student=True) for found in self.repeats.values()]
         return [replace(found, subject=label) for label, found in zip(self.repeats, taken, strict=True)]
 
 
@@ -103,15 +106,6 @@ def shorten(text: str) -> str:
 def data_set(measurement: Measurement) -> str:
     """The data set without the part of it: `imagenet test[:1000] f7201085e8a5b9fd` is of `imagenet`."""
     return re.split(r" \w+\[", str(measurement.provenance.get("data", "")))[0]
-
-
-def _averaged(repeats: Sequence[Measurement]) -> Measurement:
-    return average(repeats, widening=_widening(len(repeats)))
-
-
-@cache
-def _widening(repeats: int) -> float:
-    return student_quantile(0.975, repeats - 1) / NORMAL if repeats > 1 else 1.0
 
 
 def _variants(measurements: Sequence[Measurement]) -> dict[str, list[Measurement]]:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.findings import finding
+from vitlab.reporting.judging import Reading
 from vitlab.reporting.panels import panels
-
-#: Values whose standard error has no name of its own.
-_PLAIN = ("accuracy", "error", "share")
+from vitlab.reporting.readings import mean
 
 
 def percent(measurement: Measurement, name: str) -> np.ndarray:
@@ -22,12 +20,9 @@ def percent(measurement: Measurement, name: str) -> np.ndarray:
 
 
 def percent_error(measurement: Measurement, name: str) -> np.ndarray:
-    """The standard error of a share as percent: `<name>_error`, or the one that stands for all; NaN where none is."""
-    own = {"clean_accuracy": "clean_error"}.get(name, f"{name}_error")
-    if own not in measurement.values and name in _PLAIN:
-        own = "standard_error"
+    """The standard error of a share as percent; NaN where none is known."""
     missing = np.full(np.shape(measurement.values.get(name, np.nan)), np.nan)
-    return 100 * np.asarray(measurement.values.get(own, missing), dtype=float)
+    return 100 * np.asarray(measurement.values.get(measurement.errors.get(name, ""), missing), dtype=float)
 
 
 def unlike_panels(titles: Sequence[str], x: Sequence[str], y: Sequence[str], *, height: int = 320) -> Any:
@@ -77,17 +72,20 @@ def _has_bars(error: Any) -> bool:
     return array is not None and bool(np.isfinite(np.asarray(array, dtype=float)).any())
 
 
-def told(
-    what: str,
-    measurements: Sequence[Measurement],
-    values: Sequence[Any],
-    errors: Sequence[Any] | None = None,
-    **words: Any,
-) -> str:
-    """A finding about numbers in percent, one for each model."""
-    names = [measurement.subject for measurement in measurements]
-    doubts = None if errors is None else [float(error) for error in errors]
-    return finding(what, [float(value) for value in values], names, "%", errors=doubts, **words)
+def at(name: str, place: Callable[[Measurement], Any]) -> Reading:
+    """The reading of one place of a share, or of the mean over some places, in percent.
+
+    Args:
+        name: of the share.
+        place: gives what indexes the array of a measurement.
+    """
+
+    def read(measurement: Measurement) -> tuple[float, float]:
+        parts = (part(measurement, name)[place(measurement)] for part in (percent, percent_error))
+        value, error = (mean(part) for part in parts)
+        return value, error
+
+    return read
 
 
 def aligned(measurement: Measurement, values: np.ndarray, axes: Mapping[str, Sequence[Any]]) -> np.ndarray:

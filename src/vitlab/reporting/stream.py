@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.by_depth import mean
 from vitlab.reporting.drawing import line, plain
 from vitlab.reporting.panels import panels
+from vitlab.reporting.readings import mean
 from vitlab.reporting.shares import on_panel
 
 SHADES = {
@@ -72,7 +72,7 @@ def along_depth(measurements: Sequence[Measurement], name: str, y: str) -> Any:
         shade(plot, streams[group[0]], panel)
         for index in group:
             one, measurement = streams[index], measurements[index]
-            found, error = (_kept(measurement, value, one) for value in (name, f"{name}_error"))
+            found, error = (_kept(measurement, value, one) for value in (name, measurement.errors.get(name, "")))
             text = [plain(label) for label in one.labels]
             look = {"text": text, "hovertemplate": "%{text}: %{y:.4g}", "mode": "lines+markers", **on_panel(panel)}
             line(plot, streams[group[0]].labels, found, measurement.subject, index, error=error, **look)

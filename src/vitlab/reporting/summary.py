@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.accuracy import MODELS, accuracy, tells_accuracy
-from vitlab.reporting.comparison import Difference, Number, numbers
+from vitlab.reporting.comparison import numbers
+from vitlab.reporting.judging import Difference, Number
 from vitlab.reporting.sections import Section, data_set
 from vitlab.reporting.words import value_in_words
 
@@ -26,31 +27,59 @@ class Summary:
         heading: of the findings.
         findings: the few that stand out.
         caution: how sure they are.
+        warnings: what makes numbers mean less than they seem to.
     """
 
     facts: Sequence[str]
     heading: str
     findings: Sequence[str]
     caution: Sequence[str]
+    warnings: Sequence[str] = ()
 
 
-def summarise(labels: Sequence[str], sections: Sequence[Section], differences: Sequence[Difference]) -> Summary:
+@dataclass(frozen=True)
+class Weights:
+    """What is known of the weights of the models.
+
+    Args:
+        origins: where they are from, by label.
+        untrained: labels of models with random weights.
+        remarks: on models that share a name.
+    """
+
+    origins: Mapping[str, str] = field(default_factory=dict)
+    untrained: Sequence[str] = ()
+    remarks: Sequence[str] = ()
+
+
+def summarise(
+    labels: Sequence[str],
+    sections: Sequence[Section],
+    differences: Sequence[Difference],
+    weights: Weights | None = None,
+) -> Summary:
     """The summary of a report.
 
     Args:
         labels: of the models, the baseline first.
         sections: what was measured.
         differences: of all models to the baseline.
+        weights: where those of the models are from.
     """
+    weights = weights or Weights()
+    warnings = [*_untrained(weights.untrained), *weights.remarks]
     measurements = [m for section in sections for found in section.repeats.values() for m in found]
-    facts = [_models(labels, len(sections)), *_data(measurements)]
+    together = [each for section in sections for each in section.averaged()]
+    facts = [_models(labels, len(sections)), *_data(measurements, together), *_origins(weights.origins)]
     right = accuracy(sections)
     if len(labels) == 1:
-        return Summary(facts, "Key numbers", [*right, *_key_numbers(sections)], [*_one_run(sections), _noise(sections)])
+        caution = [*_one_run(sections), _noise(sections)]
+        return Summary(facts, "Key numbers", [*right, *_key_numbers(sections)], caution, warnings)
     told_first = [each for each in differences if tells_accuracy(each.kind, each.name)]
     foremost = strongest(each for each in differences if each not in told_first)
     caution = [*_one_run(sections), *_count(differences), _noise(sections), *_different_data(sections)]
-    return Summary(facts, _heading([*told_first, *foremost]), [*right, *map(sentence, foremost)], caution)
+    findings = [*right, *map(sentence, foremost)]
+    return Summary(facts, _heading([*told_first, *foremost]), findings, caution, warnings)
 
 
 def strongest(differences: Iterable[Difference], count: int = FINDINGS) -> list[Difference]:
@@ -110,6 +139,31 @@ def _models(labels: Sequence[str], kinds: int) -> str:
     return f"{len(labels)} models and {looked}: {labels[0]} is the baseline, held against it {_and(others)}."
 
 
+def _origins(origins: Mapping[str, str]) -> list[str]:
+    if not origins:
+        return []
+    return [f"Weights: {'; '.join(f'{label}: {_weights_in_words(origin)}' for label, origin in origins.items())}."]
+
+
+def _weights_in_words(origin: str) -> str:
+    """Where weights are from.
+
+    >>> _weights_in_words("random"), _weights_in_words("file: runs/cb/model.safetensors")
+    ('random, not trained', 'file runs/cb/model.safetensors')
+    """
+    return "random, not trained" if origin == "random" else origin.replace(": ", " ", 1)
+
+
+def _untrained(labels: Sequence[str]) -> list[str]:
+    if not labels:
+        return []
+    verb, whose = ("has", "Its") if len(labels) == 1 else ("have", "Their")
+    return [
+        f"{_and(labels)} {verb} random weights and {'was' if len(labels) == 1 else 'were'} not trained. "
+        f"{whose} numbers say nothing about a trained model."
+    ]
+
+
 def _one_run(sections: Sequence[Section]) -> list[str]:
     """That no model was trained twice, as far as repeats show it."""
     several = any(len(found) > 1 and not _parts(found) for section in sections for found in section.repeats.values())
@@ -120,11 +174,12 @@ def _one_run(sections: Sequence[Section]) -> list[str]:
     return ["One training run each: differences between models include the luck of the seed."]
 
 
-def _data(measurements: Sequence[Measurement]) -> list[str]:
-    """On what, how many images, which device, when: as far as provenance knows."""
+def _data(measurements: Sequence[Measurement], together: Sequence[Measurement]) -> list[str]:
+    """On what, how many images, which device, when: as far as provenance knows. Parts count together."""
     notes = [measurement.provenance for measurement in measurements]
     sets = _distinct(data_set(measurement) for measurement in measurements)
-    counts = sorted({int(n) for n in _said(notes, "images") if isinstance(n, (int, float))})
+    images = _said([measurement.provenance for measurement in together], "images")
+    counts = sorted({int(n) for n in images if isinstance(n, (int, float))})
     devices = _distinct(map(str, _said(notes, "device")))
     days = sorted({str(time)[:10] for time in _said(notes, "time")})
     parts = [f"on {_and(sets)}"] if sets else []
@@ -140,8 +195,8 @@ def _key_numbers(sections: Sequence[Section]) -> list[str]:
     """The first number of each kind, those with known noise first."""
     found = []
     for section in sections:
-        for repeats in section.repeats.values():
-            table = numbers(repeats)
+        for measurement in section.averaged():
+            table = numbers(measurement)
             first = [(name, number) for name, number in table.items() if not tells_accuracy(section.kind, name)][:1]
             found += [(section.title, value_in_words(section.kind, name), number) for name, number in first]
     found.sort(key=lambda each: math.isnan(each[2].error))
@@ -160,7 +215,16 @@ def _count(differences: Sequence[Difference]) -> list[str]:
     told = f"Of {len(known)} numbers compared whose noise is known, {clear} differ by more than it; {chance}."
     unknown = len(differences) - len(known)
     told += f" The noise of {unknown} more is not known." if unknown else ""
-    return [f"{told} Models count as unpaired, which is cautious where they saw the same images."]
+    return [f"{told} {_pairing(known)}"]
+
+
+def _pairing(known: Sequence[Difference]) -> str:
+    """How many differences are those of models on the same images."""
+    paired = sum(each.pairs > 0 for each in known)
+    if not paired:
+        return "Models count as unpaired, which is cautious where they saw the same images."
+    which = "All" if paired == len(known) else f"{paired} of these"
+    return f"{which} are paired: both models on the same images, or the same parts of them."
 
 
 def _noise(sections: Sequence[Section]) -> str:

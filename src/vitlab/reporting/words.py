@@ -27,19 +27,19 @@ _ANYWHERE = {
 _VALUES = {
     "adversarial": {"accuracy": "mean accuracy under attack", "drop": "mean loss of accuracy"},
     "attention_distance": {
-        "distance": "mean distance over all pairs of tokens, image sides",
-        "attended": "how far a query looks, image sides",
+        "distance": "mean distance over all pairs of tokens, deep half of the layers, image sides",
+        "attended": "how far a query looks, deep half of the layers, image sides",
     },
     "attention_diversity": {
-        "head_similarity": "likeness of two heads",
-        "row_similarity": "likeness of rows to their mean",
-        "self_mass": "share of attention on the token itself",
-        "neighbourhood_mass": "share of attention on the 3×3 tokens around",
+        "head_similarity": "likeness of two heads, deep half of the layers",
+        "row_similarity": "likeness of rows to their mean, deep half of the layers",
+        "self_mass": "share of attention on the token itself, deep half of the layers",
+        "neighbourhood_mass": "share of attention on the 3×3 tokens around, deep half of the layers",
     },
     "attention_entropy": {
-        "mean": "mean over layers and heads, nats",
-        "class_row": "that of the class token, nats",
-        "normalised": "share of its bound",
+        "mean": "mean over the deep half of the layers, nats",
+        "class_row": "that of the class token, deep half of the layers, nats",
+        "normalised": "share of its bound, deep half of the layers",
     },
     "attention_stability": {"overall": "likeness on clean and corrupted images"},
     "calibration": {
@@ -51,7 +51,7 @@ _VALUES = {
     "corruptions": {"drop": "mean loss of accuracy"},
     "feature_fourier": {
         "amplitude": "mean Δ log amplitude",
-        "high": "Δ log amplitude at the highest frequency",
+        "high": "Δ log amplitude at the highest frequency, after the last block",
         "change": "change of Δ log amplitude a step",
     },
     "feature_variance": {"variance": "mean over depth", "change": "mean change a step"},
@@ -72,14 +72,14 @@ _VALUES = {
         "total": "mean NLL + ℓ2 on the plane",
     },
     "occlusion": {"accuracy": "mean accuracy behind masks", "drop": "mean loss of accuracy"},
-    "representation_cka": {"cka": "mean over pairs of layers"},
+    "representation_cka": {"cka": "mean over pairs of a shallow and a deep layer"},
     "shape_texture": {"shape_accuracy": "decisions that name the shape", "texture_accuracy": "that name the texture"},
     "token_overfocus": {
-        "top1": "share of attention on the most attended token",
-        "top": "share of attention on the most attended tokens",
-        "gini": "Gini's coefficient of attention",
-        "top1_of_mean": "share on the most attended token, map averaged over heads",
-        "gini_of_mean": "Gini's coefficient, map averaged over heads",
+        "top1": "share of attention on the most attended token, deep half of the layers",
+        "top": "share of attention on the most attended tokens, deep half of the layers",
+        "gini": "Gini's coefficient of attention, deep half of the layers",
+        "top1_of_mean": "share on the most attended token, map averaged over heads, deep half of the layers",
+        "gini_of_mean": "Gini's coefficient, map averaged over heads, deep half of the layers",
     },
     "training": {
         "top1": "top-1 accuracy after the last epoch, %",
@@ -102,7 +102,7 @@ def kind_in_words(kind: str) -> str:
 def value_in_words(kind: str, name: str) -> str:
     """A value of a kind as it is called.
 
-    >>> value_in_words("attention_diversity", "self_mass"), value_in_words("mine", "some_value")
-    ('share of attention on the token itself', 'some value')
+    >>> value_in_words("calibration", "brier"), value_in_words("mine", "some_value")
+    ('Brier score', 'some value')
     """
     return _VALUES.get(kind, {}).get(name) or _ANYWHERE.get(name) or name.replace("_", " ")

@@ -20,7 +20,7 @@ from vitlab.data.folders import wrong_layout
 from vitlab.data.images import ImageSet
 from vitlab.data.robustness_sets import locate, spread
 from vitlab.stress_tests.baselines import choose
-from vitlab.stress_tests.corrupted_sets import SEVERITIES, axes_of, chosen, is_benchmark, summarise
+from vitlab.stress_tests.corrupted_sets import ERRORS, SEVERITIES, axes_of, chosen, is_benchmark, summarise
 from vitlab.stress_tests.examination import STORED, Examinee, examine, examinee, right
 from vitlab.stress_tests.mark_sheet import MarkSheet
 from vitlab.stress_tests.trial import result
@@ -91,7 +91,7 @@ def measure(
     argmax = {"official_images": _OFFICIAL, "argmax": f"{who.classes}-way"}
     values = summarise(sheet.table(places), places, errors)
     about = sheet.provenance(who, places, (), few, **argmax)
-    return result("cifar_c", who.model, values, axes_of(places), who.settings(**told), about)
+    return result("cifar_c", who.model, values, axes_of(places), who.settings(**told), about, ERRORS, {})
 
 
 Which = Literal["cifar10", "cifar100"]

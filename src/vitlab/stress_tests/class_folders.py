@@ -79,7 +79,8 @@ def measure_folders(
     data = " ".join([kind, *(part.fingerprint for part in chosen.values())])
     proof = about(who, data, sum(counts.values()), broken, _missing(sets, names, labels), few, **extra)
     axes = {"set": names} if len(names) > 1 else {}
-    return result(kind, who.model, _values(marks, names, forms), axes, who.settings(images=images), proof)
+    errors = {form: f"{form}_error" for form in forms}
+    return result(kind, who.model, _values(marks, names, forms), axes, who.settings(images=images), proof, errors, {})
 
 
 def _missing(

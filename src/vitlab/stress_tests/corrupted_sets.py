@@ -19,6 +19,12 @@ SEVERITIES = (1, 2, 3, 4, 5)
 
 Places = Sequence[tuple[str, int]]
 
+#: Which value of `summarise` is the standard error of which.
+ERRORS = {
+    **{"accuracy": "standard_error", "error": "standard_error"},
+    **{name: f"{name}_error" for name in ("ce", "mean_accuracy", "mce")},
+}
+
 
 def summarise(marks: np.ndarray, places: Places, baseline: Baseline | None) -> dict[str, np.ndarray]:
     """Errors, mean accuracy (HDVW), and CE_c = Σ_s E_{s,c} / Σ_s E^AlexNet_{s,c} with its mean over the 15 (TAPADL).

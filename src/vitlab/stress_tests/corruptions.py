@@ -13,12 +13,13 @@ from torch import Tensor, nn
 
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Card, Measurement
+from vitlab.core.pooling import derive
 from vitlab.corruptions import CORRUPTIONS, EXTRA
 from vitlab.corruptions.apply import corrupt_pixels
 from vitlab.corruptions.integers import integer
 from vitlab.corruptions.parameters import ParameterSet, choose_set
 from vitlab.stress_tests.baselines import Baseline, choose, resolve
-from vitlab.stress_tests.trial import Batch, Strain, accuracies, mean_and_error, put_on_trial, result
+from vitlab.stress_tests.trial import ERRORS, POOLING, Batch, Strain, accuracies, put_on_trial, result
 
 CARD = Card(
     title="Error under the 15 corruptions of ImageNet-C",
@@ -31,23 +32,34 @@ CARD = Card(
 _FULL = 50_000
 
 
-def corruption_errors(errors: np.ndarray, baseline: np.ndarray) -> np.ndarray:
-    """CE_c = Σ_s E_{s,c} / Σ_s E^AlexNet_{s,c} (Hendrycks and Dietterich, section 4.2), image by image.
-
-    With `errors` and `baseline` less the errors on clean images this is the relative CE.
-
-    Args:
-        errors: (c, s, n) of the model.
-        baseline: (c,) mean over the severities of the baseline.
-
-    Returns:
-        (c, n), whose mean over images is CE.
-
-    >>> corruption_errors(np.full((1, 5, 2), 0.4), np.array([0.8])).tolist()
-    [[0.5, 0.5]]
-    """
-    ratio: np.ndarray = errors.mean(1) / baseline[:, None]
-    return ratio
+#: How the values follow from which images are classified correctly, beside those of every stress test.
+_POOLING = {
+    **POOLING,
+    "error": ("mean_of", "wrong", "correct"),
+    "mean_accuracy": ("mean_of", "over_conditions", "correct"),
+    "mean_accuracy_error": ("error_of", "over_conditions", "correct"),
+    "baseline_error": ("constant",),
+    "relative_baseline_error": ("constant",),
+    "corruption_weight": ("constant",),
+    **{
+        f"{name}{end}": (rule, function, *given)
+        for name, function, *given in (
+            ("ce", "corruption_error", "correct", "baseline_error"),
+            ("relative_ce", "relative_corruption_error", "correct", "clean_correct", "relative_baseline_error"),
+            ("mce", "mean_corruption_error", "correct", "baseline_error", "corruption_weight"),
+            (
+                *("relative_mce", "relative_mean_corruption_error", "correct", "clean_correct"),
+                *("relative_baseline_error", "corruption_weight"),
+            ),
+        )
+        for end, rule in (("", "mean_of"), ("_error", "error_of"))
+    },
+}
+_ERRORS = {
+    **ERRORS,
+    "error": "standard_error",
+    **{name: f"{name}_error" for name in ("mean_accuracy", "ce", "relative_ce", "mce", "relative_mce")},
+}
 
 
 def measure(
@@ -82,7 +94,9 @@ def measure(
         `error`, `accuracy`, `standard_error`, `drop`, `drop_error` (corruption, severity); `ce`, `ce_error`,
         `relative_ce`, `relative_ce_error` (corruption), NaN without a baseline; `mean_accuracy`, over all corruptions
         and severities, `mce`, `relative_mce`, which are NaN unless all 15 corruptions ran at all 5 severities,
-        `clean_accuracy`, each with its `…_error` (). Provenance says `partial: True` unless all 50,000 images ran
+        `clean_accuracy`, each with its `…_error` (); `correct` (corruption, severity, image), `clean_correct` (image),
+        and by corruption `baseline_error`, `relative_baseline_error`, `corruption_weight`, from which the others
+        follow. Provenance says `partial: True` unless all 50,000 images ran
         under all 15 × 5. Settings hold the baseline and the strengths that were used.
     """
     if baseline is not None:
@@ -92,43 +106,30 @@ def measure(
     outcome = put_on_trial(model, batches, "corruptions", strains, images)
     correct = outcome.strained.reshape(len(names), len(severities), -1)
     whole = set(CORRUPTIONS) <= set(names) and set(severities) == {1, 2, 3, 4, 5}
-    values = accuracies(outcome, correct)
-    values["error"] = 1 - values["accuracy"]
-    values["mean_accuracy"], values["mean_accuracy_error"] = map(np.asarray, mean_and_error(correct.mean((0, 1))))
     used = choose_set(outcome.size, parameters)
     against = resolve(baseline, outcome.classes, used)
-    values |= _against(choose(against), 1 - correct, 1 - outcome.clean, names, severities, whole)
+    stored = {**accuracies(outcome, correct), **_constants(choose(against), names, severities, whole)}
+    values = derive(stored, _POOLING)
     settings = {"names": names, "severities": severities, "seed": seed, "baseline": against}
     settings |= {"parameters": used, "images": images}
     about = {**outcome.about, "official_images": _FULL, "partial": not whole or outcome.about["images"] != _FULL}
     axes = {"corruption": names, "severity": severities}
-    return result("corruptions", model, values, axes, settings, about)
+    return result("corruptions", model, values, axes, settings, about, _ERRORS, _POOLING)
 
 
-def _against(
-    baseline: Baseline | None,
-    errors: np.ndarray,
-    clean: np.ndarray,
-    names: tuple[str, ...],
-    severities: tuple[int, ...],
-    whole: bool,
+def _constants(
+    baseline: Baseline | None, names: tuple[str, ...], severities: tuple[int, ...], whole: bool
 ) -> dict[str, np.ndarray]:
-    """CE, mCE and their relative forms, from errors (c, s, n) and clean errors (n,)."""
-    unknown_error = float("nan")
-    alex = np.array([baseline.error(name, severities) if baseline else unknown_error for name in names])
-    alex_clean = baseline.clean if baseline and baseline.clean is not None else unknown_error
+    """By corruption: the baseline's errors, those less its error on clean images, and the weight in mCE.
+
+    The weight is NaN unless all 15 corruptions ran at all 5 severities, and 0 for the extra ones.
+    """
+    missing = float("nan")
+    errors = np.array([baseline.error(name, severities) if baseline else missing for name in names])
+    clean = baseline.clean if baseline and baseline.clean is not None else missing
     benchmark = np.array([name in CORRUPTIONS for name in names])
-    forms = {
-        "ce": corruption_errors(errors, alex),
-        "relative_ce": corruption_errors(errors - clean, alex - alex_clean),
-    }
-    values: dict[str, np.ndarray] = {}
-    for name, each in forms.items():
-        values[name], values[f"{name}_error"] = mean_and_error(each)
-        total = each[benchmark].mean(0) if whole else np.full(each.shape[-1], np.nan)
-        mean = name.replace("ce", "mce")
-        values[mean], values[f"{mean}_error"] = map(np.asarray, mean_and_error(total))
-    return values
+    weight = benchmark / len(CORRUPTIONS) if whole else np.full(len(names), missing)
+    return {"baseline_error": errors, "relative_baseline_error": errors - clean, "corruption_weight": weight}
 
 
 def _strain(name: str, severity: int, seed: int, parameters: ParameterSet | None) -> Strain:

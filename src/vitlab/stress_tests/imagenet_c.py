@@ -25,7 +25,7 @@ from vitlab.data.robustness_sets import (
     under_group,
 )
 from vitlab.stress_tests.baselines import choose, resolve
-from vitlab.stress_tests.corrupted_sets import SEVERITIES, axes_of, chosen, is_benchmark, summarise
+from vitlab.stress_tests.corrupted_sets import ERRORS, SEVERITIES, axes_of, chosen, is_benchmark, summarise
 from vitlab.stress_tests.examination import STORED, examine, examinee, right
 from vitlab.stress_tests.mark_sheet import MarkSheet
 from vitlab.stress_tests.trial import result
@@ -99,7 +99,7 @@ def measure(
     told = {"names": names, "severities": severities, "baseline": against, "images": images}
     about = sheet.provenance(who, places, wordnet_ids(), few, official_images=_OFFICIAL, argmax="1000-way")
     values = summarise(sheet.table(places), places, errors)
-    return result("imagenet_c", who.model, values, axes_of(places), who.settings(**told), about)
+    return result("imagenet_c", who.model, values, axes_of(places), who.settings(**told), about, ERRORS, {})
 
 
 def _folder(folder: Path, name: str, severity: int) -> Path | None:

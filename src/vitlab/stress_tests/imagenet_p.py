@@ -124,7 +124,9 @@ def measure(
     extra = {"argmax": "1000-way", "noise": "compared with the first frame", "others": before}
     about = sheet.provenance(who, wanted, [*labels_1000()], few, **extra)
     told = {"names": wanted, "reference": _said(reference), "difficulty": difficulty, "videos": videos}
-    return result("imagenet_p", who.model, values, {"perturbation": wanted}, who.settings(**told), about)
+    errors = {name: f"{name}_error" for name in ("flip_probability", "flip_rate", "mfr")}
+    axes = {"perturbation": wanted}
+    return result("imagenet_p", who.model, values, axes, who.settings(**told), about, errors, {})
 
 
 def _watch(

@@ -103,7 +103,8 @@ def measure(
     missing = {"classes": missing_classes(whole, labels_1000()) if original else []}
     extra = {"labels": origin, "images_with_labels": with_labels, "argmax": dict.fromkeys(marks, "1000-way")}
     proof = about(who, f"imagenet_real {part.fingerprint}", count, broken, missing, count != _OFFICIAL, **extra)
-    return result("imagenet_real", who.model, values, {}, who.settings(images=images), proof)
+    errors = {name: f"{name}_error" for name in marks}
+    return result("imagenet_real", who.model, values, {}, who.settings(images=images), proof, errors, {})
 
 
 def _holds(place: Path) -> bool:

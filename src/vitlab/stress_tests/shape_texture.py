@@ -98,7 +98,9 @@ def measure(
     settings = {"count": count, "size": size, "seed": seed, "start": start, "batch_size": batch_size}
     data = getattr(batches, "fingerprint", "") or "scenes"  # the size and normalisation were theirs
     about = provenance(device=str(device), images=count, data=data, scenes="cues='conflict'")
-    return result("shape_texture", inner, _values(torch.cat(found).numpy()), {"decision": _KINDS}, settings, about)
+    values, axes = _values(torch.cat(found).numpy()), {"decision": _KINDS}
+    errors = {"share": "standard_error", "shape_bias": "shape_bias_error"}
+    return result("shape_texture", inner, values, axes, settings, about, errors, {})
 
 
 def _values(decisions: np.ndarray) -> dict[str, np.ndarray]:

@@ -20,6 +20,7 @@ from vitlab.core.batches import Batches, again
 from vitlab.core.errors import VitlabError
 from vitlab.core.ledger import step
 from vitlab.core.measurement import Measurement
+from vitlab.core.pooling import derive
 from vitlab.core.provenance import provenance
 from vitlab.evaluation import evaluation
 from vitlab.preprocessing import normalisation_of
@@ -116,24 +117,32 @@ def mean_and_error(each: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return each.mean(-1), each.std(-1, ddof=1) / np.sqrt(each.shape[-1])
 
 
+#: Which value is the standard error of which, of what `accuracies` returns.
+ERRORS = {"accuracy": "standard_error", "drop": "drop_error", "clean_accuracy": "clean_error"}
+
+#: How the values of `accuracies` follow from which images are classified correctly.
+POOLING = {
+    "correct": ("concatenate", "image"),
+    "clean_correct": ("concatenate", "image"),
+    "accuracy": ("mean_of", "each", "correct"),
+    "standard_error": ("error_of", "each", "correct"),
+    "drop": ("mean_of", "drop", "clean_correct", "correct"),
+    "drop_error": ("error_of", "drop", "clean_correct", "correct"),
+    "clean_accuracy": ("mean_of", "each", "clean_correct"),
+    "clean_error": ("error_of", "each", "clean_correct"),
+}
+
+
 def accuracies(outcome: Outcome, strained: np.ndarray | None = None) -> dict[str, np.ndarray]:
     """What every stress test reports of `strained` (…, n), by default the outcome's own.
 
     Returns:
         `accuracy` and `standard_error` (…), `drop` (clean minus strained) and the paired `drop_error` (…),
-        `clean_accuracy` and `clean_error` ().
+        `clean_accuracy` and `clean_error` (); and `correct` (…, image), `clean_correct` (image), from which they
+        follow by `POOLING`, so that models can be compared image by image.
     """
     strained = outcome.strained if strained is None else strained
-    found = zip(
-        ("accuracy", "drop", "clean_accuracy"),
-        ("standard_error", "drop_error", "clean_error"),
-        (strained, outcome.clean - strained, outcome.clean),
-        strict=True,
-    )
-    values: dict[str, np.ndarray] = {}
-    for name, error, each in found:
-        values[name], values[error] = (np.asarray(value) for value in mean_and_error(each))
-    return values
+    return derive({"correct": strained > 0.5, "clean_correct": outcome.clean > 0.5}, POOLING)
 
 
 def each_once(who: str, what: str, given: Any) -> tuple[Any, ...]:
@@ -155,11 +164,28 @@ def result(
     axes: Mapping[str, Sequence[Any]],
     settings: Mapping[str, Any],
     about: Mapping[str, Any],
+    errors: Mapping[str, str] = ERRORS,
+    pooling: Mapping[str, tuple[str, ...]] = POOLING,
 ) -> Measurement:
-    """The Measurement whose values have the first of the axes, as many as each has."""
+    """The Measurement whose values have the first of the axes, as many as each has, and `image` where they say so.
+
+    Args:
+        who: the stress test.
+        model: what was tested.
+        values: by default those of `accuracies`.
+        axes: labels along each axis.
+        settings: of the stress test.
+        about: provenance.
+        errors: which value is the standard error of which.
+        pooling: how values are combined over parts of the images.
+    """
     dims = {name: tuple(axes)[: np.ndim(value)] for name, value in values.items()}
+    for name, rule in pooling.items():
+        if rule == ("concatenate", "image"):
+            dims[name] = (*tuple(axes)[: np.ndim(values[name]) - 1], "image")
     labels = {name: tuple(along) for name, along in axes.items()}
-    return Measurement(who, type(unwrap(model)).__name__, values, dims, labels, dict(settings), dict(about))
+    who_it_is = type(unwrap(model)).__name__
+    return Measurement(who, who_it_is, values, dims, labels, dict(settings), dict(about), errors, pooling)
 
 
 def normalisation(model: nn.Module, batches: Any, who: str) -> tuple[tuple[float, ...], tuple[float, ...]]:

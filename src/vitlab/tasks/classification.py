@@ -62,7 +62,8 @@ def run(
         compile_on_cpu: whether a recipe with `compile` is compiled on a CPU too.
 
     Returns:
-        The last row of metrics: train_loss, loss, top1, top5, and those of the averaged weights where there are any.
+        The last row of metrics: train_loss, loss, top1, top5, test_images (how many), and those of the averaged
+        weights where there are any.
     """
     world = join(device)
     try:
@@ -287,7 +288,8 @@ class Accuracy:
         loss, top1, top5, count = add_up(sums, self.world).tolist()
         if not count:
             raise VitlabError("the test set is empty: there is nothing to evaluate on")
-        return {"loss": loss / count, "top1": 100 * top1 / count, "top5": 100 * top5 / count}
+        found = {"loss": loss / count, "top1": 100 * top1 / count, "top5": 100 * top5 / count}
+        return {**found, "test_images": count}
 
     def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         test, feed = in_memory(self.data.test), self.feed.feed if isinstance(self.feed, Patched) else self.feed

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from cases import looks
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.by_depth import curves, deep_half, error_by_layer
+from vitlab.core.old_files import errors_by_name
+from vitlab.reporting.by_depth import curves, deep_half_finding, error_by_layer
 from vitlab.reporting.drawing import Figure, draw
 from vitlab.reporting.panels import rounded, short, shrunk
+from vitlab.reporting.readings import reading
 
 
 def lines(figure: Figure, name: str) -> list:
@@ -27,7 +29,8 @@ def dots(figure: Figure, name: str) -> list:
 
 def with_value(measurement: Measurement, **values: np.ndarray) -> Measurement:
     dims = {name: ("layer", "head")[: np.ndim(value)] for name, value in values.items()}
-    return replace(measurement, values={**measurement.values, **values}, dims={**measurement.dims, **dims})
+    axes = {**measurement.dims, **dims}
+    return replace(measurement, values={**measurement.values, **values}, dims=axes, errors=errors_by_name(axes))
 
 
 @pytest.mark.parametrize(
@@ -89,8 +92,12 @@ def test_the_finding_says_which_way(make, figure: int, less: str, more: str) -> 
 
 def test_deep_half_is_the_second_half_of_the_layers() -> None:
     found = looks.entropy(depth=5, heads=2)
-    assert deep_half(found, "mean") == pytest.approx(found.values["mean"][2:].mean())
+    assert reading("mean")(found)[0] == pytest.approx(found.values["mean"][2:].mean())
     assert f"{found.values['mean'][2:].mean():.2f} nats" in draw(found.kind, [found])[0].finding
+    other = replace(found, kind="of_somebody_else")
+    assert deep_half_finding([other], "mean", "It").startswith(
+        f"It in the deep half of the layers: {found.values['mean'][2:].mean():.2f}"
+    )
 
 
 def test_entropy_has_one_bound_where_all_agree_and_two_where_not() -> None:
@@ -129,6 +136,16 @@ def test_a_band_lies_between_the_percentiles() -> None:
     np.testing.assert_allclose(shade.y, [*high, *low[::-1]])
 
 
+def test_the_band_is_that_of_all_heads_together_where_it_is_known() -> None:
+    found = with_value(looks.entropy("a"), pooled_p15=np.full(4, 0.7), pooled_p85=np.full(4, 3.1))
+    figure = draw(found.kind, [found])[0]
+    (shade,) = [trace for trace in figure.plot.data if trace.fill == "toself"]
+    np.testing.assert_allclose(shade.y, [3.1] * 4 + [0.7] * 4)
+    assert "of all heads together" in figure.plot.layout.yaxis.title.text and "15th to 85th" in shade.name
+    old = draw(found.kind, [looks.entropy("a")])[0]
+    assert "mean over heads" in old.plot.layout.yaxis.title.text
+
+
 def test_stability_by_layer_is_the_share_of_maps_over_heads() -> None:
     found = looks.stability("a", depth=3, heads=4)
     found.values["histogram"][1, 2:] = np.nan  # a layer of two heads
@@ -162,7 +179,7 @@ def test_the_two_heads_most_alike_are_found() -> None:
     assert said == "The two heads most alike: 2 and 4 in layer 2 of a, similarity 0.900, noise not known"
     doubt = {"head_pairs_error": np.full((3, 4, 4), 0.01)}
     dims = {**found.dims, "head_pairs_error": found.dims["head_pairs"]}
-    sure = replace(found, values={**found.values, **doubt}, dims=dims)
+    sure = replace(found, values={**found.values, **doubt}, dims=dims, errors={"head_pairs": "head_pairs_error"})
     assert draw(found.kind, [sure])[1].finding.endswith("similarity 0.900 ± 0.02")
 
 

@@ -120,6 +120,7 @@ def test_the_spectrum_says_where_the_last_block_ends() -> None:
             m,
             values={**m.values, "high_error": np.full(m.values["high"].shape, 9.0)},
             dims={**m.dims, "high_error": m.dims["high"]},
+            errors={"high": "high_error"},
         )
         for m in (low, high)
     ]

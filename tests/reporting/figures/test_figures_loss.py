@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from vitlab.core.measurement import Measurement
+from vitlab.core.old_files import errors_by_name, pooling_by_kind
+from vitlab.core.repeats import average
 from vitlab.core.statistics import proportion_interval
 from vitlab.reporting.drawing import Figure, draw
 
@@ -18,7 +21,8 @@ def training(subject: str = "a", epochs: int = 3, top: float = 50.0, **more: np.
     ramp = np.linspace(0, 1, epochs)
     values = {"train_loss": 3 - ramp, "loss": 2 - ramp, "top1": top * (ramp + 1) / 2, **more}
     dims = dict.fromkeys(values, ("epoch",))
-    return Measurement("training", subject, values, dims, {"epoch": tuple(range(1, epochs + 1))})
+    axes = {"epoch": tuple(range(1, epochs + 1))}
+    return Measurement("training", subject, values, dims, axes, errors=errors_by_name(dims))
 
 
 def train_fit(subject: str = "a", nll: float = 2.0, error: float = 0.3) -> Measurement:
@@ -44,7 +48,8 @@ def hessian_spectrum(subject: str = "a", eigenvalues: Any = ((-1.0, 2.0), (3.0, 
     values = {"eigenvalues": table, "negative_proportion": np.array((table < 0).mean())}
     values |= {"positive_average": np.array(positive.mean() if positive.size else np.nan), **more}
     dims = {name: ("mini_batch", "rank")[: np.ndim(value)] for name, value in values.items()}
-    return Measurement("hessian_spectrum", subject, values, dims)
+    rules = pooling_by_kind("hessian_spectrum", values)
+    return average([Measurement("hessian_spectrum", subject, values, dims, {}, {}, {}, errors_by_name(dims), rules)])
 
 
 def loss_landscape(subject: str = "a", steep: float = 1.0, points: int = 5) -> Measurement:
@@ -215,7 +220,7 @@ def test_convexity_and_sharpness_in_words_and_bars() -> None:
     nep, ape, *_ = traces(bars)
     assert nep["y"] == [25.0] and ape["y"] == [1.0]
     assert ape["error_y"]["array"] == [pytest.approx(1.96 * 0.5)]
-    assert nep["error_y"]["array"] == [pytest.approx(1.96 * np.std([50, 0], ddof=1) / np.sqrt(2))]
+    assert nep["error_y"]["array"] == [pytest.approx(stats.t.ppf(0.975, 1) * np.std([50, 0], ddof=1) / np.sqrt(2))]
 
 
 def test_a_convex_loss_has_an_empty_left_side() -> None:

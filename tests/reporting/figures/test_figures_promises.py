@@ -88,7 +88,8 @@ def test_standard_errors_of_repeats_are_taken(kind: str) -> None:
     floats = {name: value for name, value in plain.values.items() if np.asarray(value).dtype.kind == "f"}
     errors = {f"{name}_error": np.full(np.shape(value), 0.01) for name, value in floats.items()}
     dims = {**plain.dims, **{f"{name}_error": plain.dims[name] for name in floats}}
-    given = replace(plain, values={**plain.values, **errors}, dims=dims)
+    named = {name: f"{name}_error" for name in floats}
+    given = replace(plain, values={**plain.values, **errors}, dims=dims, errors=named)
     check(draw(kind, [given, replace(given, subject="b")]))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from vitlab.core.measurement import Measurement
+from vitlab.core.old_files import errors_by_name
 from vitlab.reporting.drawing import Figure, draw
 
 TYPES = ("gaussian_noise", "fog", "jpeg_compression")
@@ -74,7 +75,7 @@ def make(kind: str, subject: str = "a", shift: float = 0.0, seed: int = 0, **rep
     axes = AXES.get(kind, {})
     own = {"group_miou": ("group",)}
     dims = {name: own.get(name, tuple(axes)[: value.ndim]) for name, value in values.items()}
-    return Measurement(kind, subject, values, dims, axes)
+    return Measurement(kind, subject, values, dims, axes, errors=errors_by_name(dims))
 
 
 def traces(figure: Figure) -> list[dict[str, Any]]:
@@ -144,6 +145,16 @@ def test_without_a_baseline_bars_are_mean_errors() -> None:
     np.testing.assert_allclose(bar["y"], 100 * np.array(expected))
     worst = TYPES[int(one.values["accuracy"].mean(1).argmin())].replace("_", " ")
     assert f"errs most under {worst}" in draw("corruptions", [one])[1].finding
+
+
+def test_the_title_above_bars_of_ce_is_about_ce() -> None:
+    """Not all 15 corruptions: no mCE, but CE is known. The hardest by CE need not be the hardest by error."""
+    ce = np.array([0.2, 0.9, 0.4])
+    one = make("corruptions", "a", ce=ce, mce=np.asarray(np.nan), error=np.array([[0.9] * 5, [0.1] * 5, [0.5] * 5]))
+    figure = draw("corruptions", [one])[1]
+    np.testing.assert_allclose(traces(figure)[0]["y"][1:], 100 * ce)
+    assert figure.finding.startswith("CE, error relative to the baseline's: a errs most under fog (90.0")
+    assert "least under gaussian noise (20.0" in figure.finding
 
 
 @pytest.mark.parametrize(
@@ -237,7 +248,7 @@ def test_sets_keep_both_ways_of_counting() -> None:
 
 def test_a_part_of_a_set_is_said_to_be_one() -> None:
     one = make("imagenet_sketch")
-    part = Measurement(one.kind, "b", one.values, one.dims, one.axes, {}, {"partial": True})
+    part = replace(one, subject="b", provenance={"partial": True})
     assert draw("imagenet_sketch", [one, part])[0].finding.endswith("Only part of the set was there for b")
 
 
@@ -284,7 +295,7 @@ def test_who_has_no_accuracy_can_lose_none() -> None:
 def test_only_fgsm_is_after_the_paper() -> None:
     one = make("adversarial")
     assert draw("adversarial", [one])[0].paper == "after CB Table 8 (FGSM; its ε is not given)"
-    other = Measurement(one.kind, "a", one.values, one.dims, {**one.axes, "attack": ("cw", "pgd")})
+    other = replace(one, axes={**one.axes, "attack": ("cw", "pgd")})
     assert draw("adversarial", [other])[0].paper == ""
 
 

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, line
+from vitlab.reporting.judging import told
 from vitlab.reporting.shares import (
+    at,
     from_untouched,
     from_zero,
     on_panel,
     only_bars_that_are_there,
     percent,
     percent_error,
-    told,
     union,
     unlike_panels,
 )
@@ -49,9 +50,5 @@ def _finding(measurements: Sequence[Measurement]) -> str:
     if not attacks or not radii:
         return "The models were put under different attacks: their accuracies do not compare"
     attack, radius = attacks[-1], max(radii)
-    spots = [(m.axes["attack"].index(attack), m.axes["epsilon"].index(radius)) for m in measurements]
-    hit, doubt = (
-        [part(measurement, "accuracy")[spot] for measurement, spot in zip(measurements, spots, strict=True)]
-        for part in (percent, percent_error)
-    )
-    return told(f"Accuracy under {attack.upper()} at ε = {radius:g}/255", measurements, hit, doubt)
+    hit = at("accuracy", lambda m: (m.axes["attack"].index(attack), m.axes["epsilon"].index(radius)))
+    return told(f"Accuracy under {attack.upper()} at ε = {radius:g}/255", measurements, hit, "%")

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from vitlab.core.measurement import Measurement
+from vitlab.core.repeats import NORMAL
 from vitlab.reporting.by_depth import curves, deep_half_finding, known
 from vitlab.reporting.drawing import Figure
-from vitlab.reporting.findings import NORMAL, finding, spread
+from vitlab.reporting.findings import spread
+from vitlab.reporting.judging import told
 from vitlab.reporting.mosaic import mosaic, tile
 from vitlab.reporting.panels import panels, short
 
@@ -64,7 +66,7 @@ def _most_alike(measurements: Sequence[Measurement]) -> str:
         pairs[:, ~np.triu(np.ones(pairs.shape[1:], dtype=bool), 1)] = np.nan
         if np.isfinite(pairs).any():
             layer, i, j = (int(place) for place in np.unravel_index(int(np.nanargmax(pairs)), pairs.shape))
-            error = measurement.values.get("head_pairs_error")
+            error = measurement.values.get(measurement.errors.get("head_pairs", ""))
             half = np.nan if error is None else NORMAL * float(error[layer, i, j])
             best = max(best, (float(pairs[layer, i, j]), layer, i, j, measurement.subject, half))
     value, layer, i, j, subject, half = best
@@ -80,8 +82,12 @@ def _local(measurements: Sequence[Measurement]) -> Figure:
     for panel, name in enumerate(("self_mass", "neighbourhood_mass")):
         curves(measurements, name, "", plot=plot, panel=panel)
     plot.update_yaxes(rangemode="tozero")
-    tables = [np.asarray(m.values.get("neighbourhood_mass", np.nan), dtype=float) for m in measurements]
-    shares = [100 * float((t > 0.5).sum() / t[np.isfinite(t)].size) if np.isfinite(t).any() else np.nan for t in tables]
-    subjects = [measurement.subject for measurement in measurements]
-    said = finding("Heads that put more than half of their attention on the 3×3 tokens around", shares, subjects, "%")
-    return Figure(said, "TAPADL Fig. 4", plot)
+    what = "Heads that put more than half of their attention on the 3×3 tokens around"
+    return Figure(told(what, measurements, _near, "%"), "TAPADL Fig. 4", plot)
+
+
+def _near(measurement: Measurement) -> tuple[float, float]:
+    """The share of heads in percent."""
+    mass = np.asarray(measurement.values.get("neighbourhood_mass", np.nan), dtype=float)
+    heads = int(np.isfinite(mass).sum())
+    return (100 * float((mass > 0.5).sum()) / heads if heads else np.nan), np.nan

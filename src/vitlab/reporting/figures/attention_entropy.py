@@ -8,12 +8,19 @@ from vitlab.core.measurement import Measurement
 from vitlab.reporting.by_depth import bounds, curves, deep_half_finding, known
 from vitlab.reporting.drawing import Figure
 
+_POOLED = ("pooled_p15", "pooled_p85")
+
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """Entropy by layer under log N, between its 15th and 85th percentile; by head; and of the class token's row."""
-    plot = curves(
-        measurements, "mean", "entropy, nats<br>(band: 15th to 85th percentile)", heads=False, tails=("p15", "p85")
-    )
+    """Entropy by layer under log N, between its 15th and 85th percentile; by head; and of the class token's row.
+
+    The band of CB Fig. 4 is that of all rows of a layer, of all heads together. Measurements of earlier versions hold
+    the percentiles of single heads only, and their mean over heads is narrower.
+    """
+    pooled = all(known(measurement, tail) for measurement in measurements for tail in _POOLED)
+    over = "of all heads together" if pooled else "mean over heads"
+    y = f"entropy, nats<br>(band: 15th to 85th percentile, {over})"
+    plot = curves(measurements, "mean", y, heads=False, tails=_POOLED if pooled else ("p15", "p85"))
     bounds(plot, measurements, "bound", "log N, uniform attention")
     figures = [Figure(deep_half_finding(measurements, "mean", "Attention entropy", "nats"), "CB Fig. 4", plot)]
     for name, what, y, paper in (

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.by_depth import mean
 from vitlab.reporting.drawing import Figure
 from vitlab.reporting.findings import finding
 from vitlab.reporting.mosaic import mosaic, tile
 from vitlab.reporting.panels import short, shrunk
+from vitlab.reporting.readings import mean
 
 _IMAGES, _HEADS, _QUERIES, _LAYERS, _SIDE = 3, 8, 3, 3, 49  # at most: a page has an end
 _BRIGHTEST = 98  # the percentile at which colours end: one hot token would leave the rest dark

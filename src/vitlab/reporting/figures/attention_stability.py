@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.by_depth import curves, deep_half_finding, error_by_layer, known, mean
+from vitlab.core.repeats import NORMAL
+from vitlab.reporting.by_depth import curves, deep_half_finding, error_by_layer, known
 from vitlab.reporting.drawing import Figure, band, empty_plot, heat_map, labels, line, plain
-from vitlab.reporting.findings import NORMAL, finding, spread
+from vitlab.reporting.findings import spread
+from vitlab.reporting.judging import told
 from vitlab.reporting.panels import panels, rounded
+from vitlab.reporting.readings import mean, reading
 from vitlab.reporting.shares import on_panel
 
 _PAPER = "TAPADL Figs. 1, 5"
@@ -35,21 +38,17 @@ def _overall(measurements: Sequence[Measurement]) -> Figure:
             x = labels(measurement, "distribution")
             share = 100 * np.asarray(measurement.values["distribution"], dtype=float)
             band(plot, x, np.zeros(len(x)), np.nan_to_num(share), index)
-            error = 100 * measurement.values["distribution_error"] if known(measurement, "distribution_error") else None
+            own = measurement.errors.get("distribution", "")
+            error = 100 * measurement.values[own] if known(measurement, own) else None
             line(plot, x, share, measurement.subject, index, error=error, mode="lines", hovertemplate="%{y:.2f} %")
     plot.update_layout(xaxis_range=[_lowest(measurements, "distribution"), 1], yaxis_rangemode="tozero")
     return Figure(_finding(measurements), _PAPER, plot)
 
 
 def _finding(measurements: Sequence[Measurement]) -> str:
-    values, errors = (
-        [mean(measurement.values.get(name, np.nan)) for measurement in measurements]
-        for name in ("overall", "overall_error")
-    )
     corruption = str(measurements[0].settings.get("corruption") or "corruption").replace("_", " ")
-    names = [measurement.subject for measurement in measurements]
     words = ("less stable", "more stable")
-    return finding(f"Likeness of attention under {corruption}", values, names, errors=errors, words=words)
+    return told(f"Likeness of attention under {corruption}", measurements, reading("overall"), words=words)
 
 
 def _by_layer(measurements: Sequence[Measurement]) -> Figure:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.by_depth import curves, known, mean
+from vitlab.reporting.by_depth import curves, known
 from vitlab.reporting.drawing import Figure, by_layer
 from vitlab.reporting.panels import panels
+from vitlab.reporting.readings import mean
 
 _TITLES = {
     "ratio": "ratio |λ₀.₁| / |λ₀.₉|",

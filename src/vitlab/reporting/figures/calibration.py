@@ -10,7 +10,9 @@ import numpy as np
 from vitlab.core.measurement import Measurement
 from vitlab.core.statistics import proportion_interval
 from vitlab.reporting.drawing import Figure, line, reference
-from vitlab.reporting.shares import on_panel, percent, percent_error, told, unlike_panels
+from vitlab.reporting.judging import told
+from vitlab.reporting.readings import reading
+from vitlab.reporting.shares import on_panel, percent, unlike_panels
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
@@ -56,10 +58,8 @@ def _spread(measurement: Measurement) -> tuple[np.ndarray, np.ndarray]:
 
 def _finding(measurements: Sequence[Measurement]) -> str:
     """ECE, and on which side each model errs."""
-    errors = [percent(measurement, "ece") for measurement in measurements]
-    doubts = [percent_error(measurement, "ece") for measurement in measurements]
     sides = [f"{measurement.subject} is {_side(measurement)}" for measurement in measurements]
-    return f"{told('ECE', measurements, errors, doubts)}; {', '.join(sides)}"
+    return f"{told('ECE', measurements, reading('ece', 100), '%')}; {', '.join(sides)}"
 
 
 def _side(measurement: Measurement) -> str:

@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
+from vitlab.core.repeats import NORMAL
 from vitlab.reporting.drawing import SEQUENTIAL, Figure, bars, empty_plot, plain
-from vitlab.reporting.findings import NORMAL, UNKNOWN, spread
+from vitlab.reporting.findings import UNKNOWN, spread
+from vitlab.reporting.judging import told
 from vitlab.reporting.panels import panels
+from vitlab.reporting.readings import reading
 from vitlab.reporting.shares import (
     aligned,
     from_zero,
@@ -18,7 +21,6 @@ from vitlab.reporting.shares import (
     only_bars_that_are_there,
     percent,
     percent_error,
-    told,
     union,
 )
 
@@ -77,14 +79,12 @@ def _heights(measurement: Measurement, against: bool) -> tuple[list[str], list[f
         total, doubt = float(percent(measurement, "mce")), float(percent_error(measurement, "mce"))
     else:  # the same images at each severity: the error of their mean is at most the mean of the errors
         heights, errors = percent(measurement, "error").mean(1), percent_error(measurement, "error").mean(1)
-        total, doubt = _mean_error(measurement)
+        total, doubt = mean_error(measurement)
     return ["mCE" if against else "mean", *names], [total, *heights.tolist()], [doubt, *errors.tolist()]
 
 
 def _mean_finding(measurements: Sequence[Measurement]) -> str:
-    means = [_mean_error(measurement) for measurement in measurements]
-    what = "Mean error over corruptions and severities"
-    said = told(what, measurements, [mean for mean, _ in means], [error for _, error in means])
+    said = told("Mean error over corruptions and severities", measurements, mean_error, "%")
     return f"{said}{_shortfall(measurements)}"
 
 
@@ -97,31 +97,30 @@ def _shortfall(measurements: Sequence[Measurement]) -> str:
 
 
 def _total_finding(measurements: Sequence[Measurement]) -> str:
-    """mCE where it is known, else which corruption is the hardest."""
-    if _has_baseline(measurements):
-        totals = [percent(measurement, "mce") for measurement in measurements]
-        doubts = [percent_error(measurement, "mce") for measurement in measurements]
-        if np.isfinite(np.array(totals, dtype=float)).any():
-            return told("mCE", measurements, totals, doubts)
-    return "; ".join(_hardest(measurement) for measurement in measurements)
+    """mCE where it is known, else which corruption is the hardest, in the unit of the bars."""
+    against = _has_baseline(measurements)
+    if against and any(np.isfinite(percent(measurement, "mce")) for measurement in measurements):
+        return told("mCE", measurements, reading("mce", 100), "%")
+    hardest = "; ".join(_hardest(measurement, against) for measurement in measurements)
+    return f"CE, error relative to the baseline's: {hardest}" if against else hardest
 
 
-def _hardest(measurement: Measurement) -> str:
-    errors = percent(measurement, "error").mean(1)
+def _hardest(measurement: Measurement, against: bool) -> str:
+    _, heights, doubts = _heights(measurement, against)
+    errors, halves = np.array(heights[1:], dtype=float), NORMAL * np.array(doubts[1:], dtype=float)
     if not np.isfinite(errors).any():
         return f"{measurement.subject}: errors not known"
     worst, best = (int(which(errors)) for which in (np.nanargmax, np.nanargmin))
     name, least = (_words(measurement.axes["corruption"][index]) for index in (worst, best))
-    halves = NORMAL * percent_error(measurement, "error").mean(1)
     noise = "" if np.isfinite(halves[[worst, best]]).any() else f"; {UNKNOWN}"
     most, fewest = (f"{errors[at]:.1f}{spread(halves[at], noisy=False)} %" for at in (worst, best))
     return f"{measurement.subject} errs most under {name} ({most}), least under {least} ({fewest}){noise}"
 
 
-def _mean_error(measurement: Measurement) -> tuple[float, float]:
+def mean_error(measurement: Measurement) -> tuple[float, float]:
     """Mean error in percent and its standard error."""
     if "mean_accuracy" in measurement.values:
-        return 100 - float(percent(measurement, "mean_accuracy")), float(percent_error(measurement, "mean_accuracy"))
+        return reading("mean_accuracy", -100, 100)(measurement)
     errors = percent(measurement, "error")
     return (float(np.nanmean(errors)) if np.isfinite(errors).any() else np.nan), np.nan
 

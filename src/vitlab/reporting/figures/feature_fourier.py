@@ -8,8 +8,9 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import SEQUENTIAL, Figure, plain
-from vitlab.reporting.findings import finding
+from vitlab.reporting.judging import told
 from vitlab.reporting.panels import panels, rounded
+from vitlab.reporting.readings import reading
 from vitlab.reporting.shares import on_panel, tie
 from vitlab.reporting.stream import along_depth, effects, stream
 
@@ -43,19 +44,16 @@ def _spectra(measurements: Sequence[Measurement]) -> Figure:
         height=320,
         legend=False,
     )
-    places = [_family(plot, measurement, panel) for panel, measurement in enumerate(measurements)]
-    ends, errors = (
-        [_at(m, name, i) for m, i in zip(measurements, places, strict=True)] for name in ("high", "high_error")
-    )
+    for panel, measurement in enumerate(measurements):
+        _family(plot, measurement, panel)
     _depth_scale(plot)
     tie(plot, range(len(measurements)))
-    names = [measurement.subject for measurement in measurements]
     what = "Δ log amplitude at the highest frequency, after the last block"
-    return Figure(finding(what, ends, names, errors=errors), "HDVW Figs. 2a, D.2", plot)
+    return Figure(told(what, measurements, reading("high")), "HDVW Figs. 2a, D.2", plot)
 
 
-def _family(plot: object, measurement: Measurement, panel: int) -> int:
-    """A curve after every block, dark at the input and bright at the output; returns the place of the last."""
+def _family(plot: object, measurement: Measurement, panel: int) -> None:
+    """A curve after every block, dark at the input and bright at the output."""
     import plotly.graph_objects as go
     from plotly.colors import sample_colorscale
 
@@ -75,12 +73,6 @@ def _family(plot: object, measurement: Measurement, panel: int) -> int:
         )
         curve.update(**look, **on_panel(panel))
         plot.add_trace(curve)  # type: ignore[attr-defined]
-    return shown[-1]
-
-
-def _at(measurement: Measurement, name: str, place: int) -> float:
-    """A value at a place of the stream; NaN where the measurement lacks it."""
-    return float(measurement.values[name][place]) if name in measurement.values else float("nan")
 
 
 def _depth_scale(plot: object) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.by_depth import mean
 from vitlab.reporting.drawing import Figure, heat_map, labels, line, plain
 from vitlab.reporting.panels import panels, rounded
+from vitlab.reporting.readings import mean
 from vitlab.reporting.shares import on_panel, tie
 
 _PAPER = "CB Sec. 4.1, Table 4b"

@@ -8,19 +8,21 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
+from vitlab.core.repeats import NORMAL
 from vitlab.reporting.drawing import Figure, bars, line
-from vitlab.reporting.findings import finding
-from vitlab.reporting.shares import on_panel, only_bars_that_are_there, percent, percent_error, unlike_panels
+from vitlab.reporting.judging import number, told
+from vitlab.reporting.readings import reading
+from vitlab.reporting.shares import on_panel, only_bars_that_are_there, unlike_panels
+
+#: NEP in percent and APE.
+_NEP, _APE = reading("negative_proportion", 100), reading("positive_average")
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     """The spectrum in two panels, one for each sign, then NEP beside APE."""
-    names = [measurement.subject for measurement in measurements]
-    (nep, nep_error), (ape, ape_error) = (zip(*map(part, measurements), strict=True) for part in (_nep, _ape))
-    of, convex = _of(measurements), ("more convex", "less convex")
-    share = finding(f"Negative eigenvalues (NEP) {of}", nep, names, "%", errors=nep_error, words=convex)
-    flat = ("flatter", "sharper")
-    mean = finding(f"Mean positive eigenvalue (APE) {of}", ape, names, errors=ape_error, words=flat)
+    of, convex, flat = _of(measurements), ("more convex", "less convex"), ("flatter", "sharper")
+    share = told(f"Negative eigenvalues (NEP) {of}", measurements, _NEP, "%", words=convex)
+    mean = told(f"Mean positive eigenvalue (APE) {of}", measurements, _APE, words=flat)
     return [
         Figure(share, "HDVW Figs. 1c and 4", _spectrum(measurements)),
         Figure(mean, "HDVW Figs. C.5 and C.6", _summary(measurements)),
@@ -94,33 +96,11 @@ def _summary(measurements: Sequence[Measurement]) -> Any:
     titles = ["NEP, share of negative eigenvalues", "APE, mean of the positive ones"]
     plot = unlike_panels(titles, ["", ""], ["NEP, % (bars: 95 %)", "APE (bars: 95 %)"])
     for index, measurement in enumerate(measurements):
-        for panel, (value, error) in enumerate((_nep(measurement), _ape(measurement))):
+        for panel, one in enumerate((number(measurement, _NEP), number(measurement, _APE))):
             group = {"legendgroup": str(index), "showlegend": panel == 0, **on_panel(panel)}
-            bars(plot, [""], [value], measurement.subject, index, error=[error], **group)
+            bars(plot, [""], [one.value], measurement.subject, index, error=[one.half_width / NORMAL], **group)
     plot.update_yaxes(rangemode="tozero", hoverformat=".4g")
     return only_bars_that_are_there(plot)
-
-
-def _nep(measurement: Measurement) -> tuple[float, float]:
-    """The share of negative eigenvalues in percent and its standard error, by default that over mini-batches."""
-    value, error = (float(part(measurement, "negative_proportion")) for part in (percent, percent_error))
-    shares = 100 * (np.asarray(measurement.values["eigenvalues"]) < 0).mean(1)
-    return value, error if np.isfinite(error) else _standard_error(shares)
-
-
-def _ape(measurement: Measurement) -> tuple[float, float]:
-    """The mean positive eigenvalue and its standard error, by default that of a ratio of sums over mini-batches."""
-    value, error = (float(measurement.values.get(f"positive_average{end}", np.nan)) for end in ("", "_error"))
-    eigenvalues = np.asarray(measurement.values["eigenvalues"], dtype=float)
-    positive = eigenvalues > 0
-    if np.isfinite(error) or not positive.any():
-        return value, error
-    off = np.where(positive, eigenvalues - value, 0).sum(1)
-    return value, _standard_error(off / positive.sum(1).mean())
-
-
-def _standard_error(each: np.ndarray) -> float:
-    return float(each.std(ddof=1) / np.sqrt(len(each))) if len(each) > 1 else float("nan")
 
 
 def _pool(measurement: Measurement) -> np.ndarray:

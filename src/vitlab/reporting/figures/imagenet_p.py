@@ -8,7 +8,9 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, bars, empty_plot, plain
-from vitlab.reporting.shares import from_zero, only_bars_that_are_there, percent, percent_error, told, union
+from vitlab.reporting.judging import told
+from vitlab.reporting.readings import mean, reading
+from vitlab.reporting.shares import from_zero, only_bars_that_are_there, percent, percent_error, union
 
 Row = dict[str, tuple[float, float]]
 
@@ -40,9 +42,8 @@ def _total(measurement: Measurement, against: bool) -> Row:
 
 def _finding(measurements: Sequence[Measurement], name: str, against: bool) -> str:
     """mFR where it is known for any model, else the mean over the perturbations that all have."""
-    totals = [_total(measurement, against).get("mFR", (np.nan, np.nan)) for measurement in measurements]
-    if np.isfinite([value for value, _ in totals]).any():
-        return told("mFR", measurements, [value for value, _ in totals], [error for _, error in totals])
+    if against and any(np.isfinite(percent(measurement, "mfr")) for measurement in measurements):
+        return told("mFR", measurements, reading("mfr", 100), "%")
     rows = [_row(measurement, name) for measurement in measurements]
     shared = [
         each
@@ -51,6 +52,5 @@ def _finding(measurements: Sequence[Measurement], name: str, against: bool) -> s
     ]
     if not shared:
         return "No perturbation was measured for all models: they do not compare"
-    means = [float(np.mean([row[each][0] for each in shared])) for row in rows]
-    what = "flip rate" if against else "flip probability"
-    return told(f"Mean {what} over {len(shared)} of the 10 perturbations", measurements, means)
+    called = f"Mean {'flip rate' if against else 'flip probability'} over {len(shared)} of the 10 perturbations"
+    return told(called, measurements, lambda m: (mean([_row(m, name)[each][0] for each in shared]), np.nan), "%")

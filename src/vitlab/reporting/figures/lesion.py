@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.by_depth import known, mean
+from vitlab.core.repeats import NORMAL
+from vitlab.reporting.by_depth import known
 from vitlab.reporting.drawing import GREY, Figure, bars, plain
-from vitlab.reporting.findings import NORMAL, spread, verdict
+from vitlab.reporting.findings import spread, verdict
 from vitlab.reporting.panels import panels
+from vitlab.reporting.readings import mean
 from vitlab.reporting.shares import on_panel, tie
 
 _PAPER = "HDVW Figs. 10b, D.4"
 _PATTERNS = {"MSA": "", "MLP": "/", "Conv": "x"}  # for print in grey
-_ERRORS = {"change": "standard_error", "nll_change": "nll_standard_error"}
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
@@ -60,7 +61,7 @@ def _units(plot: Any, measurement: Measurement, name: str, scale: float, panel: 
 
 def _changes(measurement: Measurement, name: str, scale: float) -> tuple[np.ndarray, np.ndarray | None]:
     """A change of each unit and its standard error, where one is known."""
-    error = f"{name}_error" if f"{name}_error" in measurement.values else _ERRORS[name]
+    error = measurement.errors.get(name, "")
     whiskers = scale * np.asarray(measurement.values[error], dtype=float) if known(measurement, error) else None
     return scale * np.asarray(measurement.values[name], dtype=float), whiskers
 

@@ -13,9 +13,9 @@ import numpy as np
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.by_depth import known
 from vitlab.reporting.drawing import GREY, SEQUENTIAL, Figure, empty_plot, line, plain
-from vitlab.reporting.findings import finding
+from vitlab.reporting.judging import told
 from vitlab.reporting.panels import panels
-from vitlab.reporting.shares import on_panel, told, unlike_panels
+from vitlab.reporting.shares import on_panel, unlike_panels
 
 _PAPER = "HDVW Figs. 1a and C.4a"
 _MOST = 64  # points along a side that are drawn
@@ -122,17 +122,19 @@ def _cuts(measurements: Sequence[Measurement]) -> Any:
 
 
 def _finding(measurements: Sequence[Measurement], name: str, called: str) -> str:
-    rises = [_rise(measurement, name) for measurement in measurements]
-    names = [measurement.subject for measurement in measurements]
     what = f"Mean rise of {called} from the model to the edge of the plane"
-    return finding(what, rises, names, "nats", words=("flatter", "sharper"))
+    return told(what, measurements, lambda m: (_rise(m, name), np.nan), "nats", words=("flatter", "sharper"))
 
 
 def _share_finding(measurements: Sequence[Measurement]) -> str:
     """How much of the bowl is the ℓ2 term's, which says nothing about the data."""
-    pairs = [(_rise(measurement, "l2"), _rise(measurement, "total")) for measurement in measurements]
-    shares = [100 * part / whole if whole > 0 else np.nan for part, whole in pairs]
-    return told("Share of the rise to the edge of the plane that is the ℓ2 term's", measurements, shares)
+    what = "Share of the rise to the edge of the plane that is the ℓ2 term's"
+    return told(what, measurements, lambda m: (_share(m), np.nan), "%")
+
+
+def _share(measurement: Measurement) -> float:
+    part, whole = _rise(measurement, "l2"), _rise(measurement, "total")
+    return 100 * part / whole if whole > 0 else np.nan
 
 
 def _grid(measurement: Measurement, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, empty_plot, line
+from vitlab.reporting.judging import told
 from vitlab.reporting.shares import (
+    at,
     from_untouched,
     from_zero,
     only_bars_that_are_there,
     percent,
     percent_error,
-    told,
     union,
 )
 
@@ -35,10 +36,8 @@ def _finding(measurements: Sequence[Measurement]) -> str:
     if not shared:
         return "The models were shuffled at different grids: their accuracies do not compare"
     grid = max(shared)
-    hit, doubt = (
-        [part(m, "accuracy")[m.axes["grid"].index(grid)] for m in measurements] for part in (percent, percent_error)
-    )
-    return told(f"Accuracy with {grid} × {grid} patches in random order", measurements, hit, doubt)
+    hit = at("accuracy", lambda m: m.axes["grid"].index(grid))
+    return told(f"Accuracy with {grid} × {grid} patches in random order", measurements, hit, "%")
 
 
 def _name(grid: float) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.by_depth import mean
 from vitlab.reporting.drawing import Figure, heat_map, plain
-from vitlab.reporting.findings import finding
+from vitlab.reporting.judging import told
 from vitlab.reporting.panels import panels, rounded, shrunk
+from vitlab.reporting.readings import reading
 from vitlab.reporting.shares import on_panel
 
 
@@ -32,22 +32,10 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
             scaleanchor=axes["xaxis"], constrain="domain", constraintoward="top"
         )
         plot.layout[axes["xaxis"].replace("x", "xaxis")].update(constrain="domain")
-    names = [measurement.subject for measurement in measurements]
-    values = [_halves(measurement) for measurement in measurements]
-    errors = [_halves(measurement, "cka_error") for measurement in measurements]
     what = "CKA between layers of the shallow half and of the deep half"
-    return [Figure(finding(what, values, names, errors=errors), "HDVW Figs. 10a, D.3", plot)]
+    return [Figure(told(what, measurements, reading("cka")), "HDVW Figs. 10a, D.3", plot)]
 
 
 def _title(measurement: Measurement) -> str:
     other = measurement.settings.get("other")
     return f"{measurement.subject}, across: {other}" if other else measurement.subject
-
-
-def _halves(measurement: Measurement, name: str = "cka") -> float:
-    """The mean over pairs of one layer of the first half and one of the second."""
-    found = np.asarray(measurement.values.get(name, np.full((1, 1), np.nan)), dtype=float)
-    rows, columns = (size // 2 for size in found.shape)
-    return (
-        mean(np.concatenate((found[:rows, columns:].ravel(), found[rows:, :columns].ravel()))) if rows else mean(found)
-    )

@@ -9,7 +9,9 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, bars, empty_plot, plain
-from vitlab.reporting.shares import from_zero, only_bars_that_are_there, percent, told
+from vitlab.reporting.judging import told
+from vitlab.reporting.readings import reading
+from vitlab.reporting.shares import from_zero, only_bars_that_are_there, percent
 
 _PAPERS = {"context_broadcasting": "CB Table 9", "cityscapes_c": "TAPADL Table 4", "by_condition": "TAPADL Table 4"}
 _MOST = 20  # bars of a model; more conditions than that are shown by corruption
@@ -57,18 +59,16 @@ def _named(measurement: Measurement, axis: str, name: str) -> dict[str, tuple[fl
 def _half(measurement: Measurement, name: str) -> np.ndarray:
     """Half the 95 % interval in percent, of the runs or of repeats; NaN where it is not known, as for a single run."""
     interval = percent(measurement, f"{name}_interval")
-    half = np.where(np.isfinite(interval), interval, 1.96 * percent(measurement, f"{name}_error"))
+    half = np.where(np.isfinite(interval), interval, 1.96 * percent(measurement, measurement.errors.get(name, "")))
     return np.asarray(half)
 
 
 def _finding(measurements: Sequence[Measurement]) -> str:
     name = next((n for n in ("mean_miou", "clean_miou") if any(n in m.values for m in measurements)), "mean_miou")
-    means = [percent(measurement, name) for measurement in measurements]
-    errors = [_half(measurement, name) / 1.96 for measurement in measurements]
     called = "Mean mIoU under corruptions" if name == "mean_miou" else "mIoU of the images as they are"
     if all(measurement.settings.get("suite") == "by_condition" for measurement in measurements):
         called = "Mean mIoU over the conditions"
-    return told(called, measurements, means, errors)
+    return told(called, measurements, reading(name, 100), "%")
 
 
 def _group_finding(measurements: Sequence[Measurement]) -> str:

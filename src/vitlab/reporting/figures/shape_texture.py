@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, bars, labels
-from vitlab.reporting.shares import on_panel, only_bars_that_are_there, percent, percent_error, told, unlike_panels
+from vitlab.reporting.judging import told
+from vitlab.reporting.readings import reading
+from vitlab.reporting.shares import on_panel, only_bars_that_are_there, percent, percent_error, unlike_panels
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
@@ -27,6 +29,4 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
 
 
 def _finding(measurements: Sequence[Measurement]) -> str:
-    bias = [percent(measurement, "shape_bias") for measurement in measurements]
-    doubt = [percent_error(measurement, "shape_bias") for measurement in measurements]
-    return told("Shape bias where shape and texture conflict", measurements, bias, doubt)
+    return told("Shape bias where shape and texture conflict", measurements, reading("shape_bias", 100), "%")

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.by_depth import bounds, curves, deep_half_finding, known, mean
+from vitlab.reporting.by_depth import bounds, curves, deep_half_finding, known
 from vitlab.reporting.drawing import Figure, empty_plot, heat_map, labels, line, reference
-from vitlab.reporting.findings import finding
+from vitlab.reporting.judging import told
 from vitlab.reporting.panels import panels, rounded
+from vitlab.reporting.readings import mean, reading
 from vitlab.reporting.shares import on_panel
 
 _PAPER = "CB Fig. 5"
@@ -62,10 +63,5 @@ def _by_entropy(measurements: Sequence[Measurement]) -> Figure:
         dense = np.asarray(longest.values["curve_entropy"], dtype=float)
         reference(plot, (dense / dense.max()).tolist(), longest.values["curve_norm"], "one key and N - 1 equal ones")
     plot.update_layout(xaxis_range=[0, 1.02], yaxis_rangemode="tozero", hovermode="closest")
-    names = [measurement.subject for measurement in measurements]
-    values, errors = (
-        [mean(measurement.values.get(name, np.nan)) for measurement in measurements]
-        for name in ("correlation", "correlation_error")
-    )
     what = "Correlation of a row's entropy with the steepness of softmax there"
-    return Figure(finding(what, values, names, errors=errors), "CB Sec. 3.1", plot)
+    return Figure(told(what, measurements, reading("correlation")), "CB Sec. 3.1", plot)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -22,7 +21,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     figures = []
     tops = [_first_share(measurement) for measurement in measurements]
     if any(known(top, "top") for top in tops):
-        figures.append(_top(tops))
+        figures.append(_top(measurements, tops))
     figures.append(
         _pair(measurements, "top1", "share of all attention", "Share of attention on the most attended token")
     )
@@ -32,22 +31,23 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
 
 def _first_share(measurement: Measurement) -> Measurement:
     """`top` (share, layer, head) at its first share alone, and that share as `uniform` (layer)."""
-    names = [name for name in ("top", "top_error") if name in measurement.values]
-    values = {name: np.asarray(measurement.values[name])[0] for name in names}
+    error = measurement.errors.get("top", "")
+    values = {name: np.asarray(measurement.values[name])[0] for name in ("top", error) if name in measurement.values}
     if "top" in values and measurement.axes.get("share"):
         values["uniform"] = np.full(len(values["top"]), float(measurement.axes["share"][0]))
     dims = {name: ("layer", "head")[: value.ndim] for name, value in values.items()}
-    return replace(measurement, values=values, dims=dims)
+    errors = {"top": error} if error else {}
+    return Measurement(measurement.kind, measurement.subject, values, dims, measurement.axes, errors=errors)
 
 
-def _top(tops: Sequence[Measurement]) -> Figure:
+def _top(measurements: Sequence[Measurement], tops: Sequence[Measurement]) -> Figure:
     share = next((float(top.values["uniform"][0]) for top in tops if "uniform" in top.values), 0.0)
     tokens = f"the most attended {100 * share:.3g} % of the tokens" if share else "the most attended tokens"
     plot = curves(tops, "top", "share of all attention (dots: heads)")
     deepest = max(len(top.values.get("uniform", ())) for top in tops)
     if deepest:
         reference(plot, list(range(1, deepest + 1)), np.full(deepest, share), "uniform attention")
-    said = deep_half_finding(tops, "top", f"Share of attention on {tokens}", words=_WORDS)
+    said = deep_half_finding(measurements, "top", f"Share of attention on {tokens}", words=_WORDS)
     return Figure(said, _PAPER, plot)
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, colour, empty_plot, marker, plain
-from vitlab.reporting.findings import finding
+from vitlab.reporting.judging import told
+from vitlab.reporting.readings import reading
 from vitlab.reporting.shares import only_bars_that_are_there
 
 
@@ -45,21 +46,5 @@ def _whiskers(measurement: Measurement, name: str, scale: float) -> dict[str, An
 
 def _finding(measurements: Sequence[Measurement]) -> str:
     """Both numbers of each model: one that overfits has the lower NLL and the higher error."""
-    names = [measurement.subject for measurement in measurements]
-    fit = [float(measurement.values["train_nll"]) for measurement in measurements]
-    error = [100 * float(measurement.values["test_error"]) for measurement in measurements]
-    fit_doubt = [_standard_error(measurement, "train_nll") for measurement in measurements]
-    error_doubt = [100 * _standard_error(measurement, "test_error") for measurement in measurements]
-    return "; ".join(
-        (
-            finding("NLL on the training set", fit, names, "nats", errors=fit_doubt),
-            finding("error on the test set", error, names, "%", errors=error_doubt),
-        )
-    )
-
-
-def _standard_error(measurement: Measurement, name: str) -> float:
-    """About what a 95 % interval says of it; NaN where there is none."""
-    low, high = measurement.values.get(f"{name}_interval", (np.nan, np.nan))
-    half = (float(high) - float(low)) / 2
-    return half / 1.96 if np.isfinite(half) else float("nan")
+    fit = told("NLL on the training set", measurements, reading("train_nll"), "nats")
+    return f"{fit}; {told('error on the test set', measurements, reading('test_error', 100), '%')}"

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
+from vitlab.reporting.by_depth import known
 from vitlab.reporting.drawing import Figure, empty_plot, labels, line
 from vitlab.reporting.findings import finding
+from vitlab.reporting.judging import told
+from vitlab.reporting.readings import reading
 from vitlab.reporting.shares import on_panel, unlike_panels
 
 #: Dashes tell the sets apart; the models differ in colour and marker.
@@ -61,25 +64,14 @@ def _rate(measurement: Measurement) -> str:
 
 def _follow(plot: Any, measurement: Measurement, name: str, called: str, index: int, **style: Any) -> None:
     x, y = labels(measurement, name), np.asarray(measurement.values[name], dtype=float)
-    error = measurement.values.get(f"{name}_error")
+    error = measurement.values.get(measurement.errors.get(name, ""))
     look = {"mode": "lines+markers" if len(x) <= 40 else "lines", "legendgroup": str(index), **style}
     line(plot, x, y, called, index, error=error, **look)
 
 
 def _finding(measurements: Sequence[Measurement]) -> str:
     """Top-1 after the last epoch, or the loss where accuracy was not kept."""
-    last = {name: [_last(measurement, name) for measurement in measurements] for name in ("top1", "loss", "train_loss")}
-    names = [measurement.subject for measurement in measurements]
-    if np.isfinite(last["top1"]).any():
-        errors = [_last(measurement, "top1_error") for measurement in measurements]
-        return finding("Top-1 accuracy after the last epoch", last["top1"], names, "%", errors=errors)
-    kept = "loss" if np.isfinite(last["loss"]).any() else "train_loss"
-    called = f"{_LOSSES[kept][0].capitalize()} loss after the last epoch"
-    errors = [_last(measurement, f"{kept}_error") for measurement in measurements]
-    return finding(called, last[kept], names, "nats", errors=errors)
-
-
-def _last(measurement: Measurement, name: str) -> float:
-    values = np.asarray(measurement.values.get(name, ()), dtype=float)
-    known = values[np.isfinite(values)]  # not every epoch need be tested
-    return float(known[-1]) if len(known) else float("nan")
+    if any(known(measurement, "top1") for measurement in measurements):
+        return told("Top-1 accuracy after the last epoch", measurements, reading("top1"), "%")
+    kept = "loss" if any(known(measurement, "loss") for measurement in measurements) else "train_loss"
+    return told(f"{_LOSSES[kept][0].capitalize()} loss after the last epoch", measurements, reading(kept), "nats")

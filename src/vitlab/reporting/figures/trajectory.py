@@ -8,7 +8,7 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import GREY, Figure, colour, dash, empty_plot, labels, marker, plain
-from vitlab.reporting.findings import finding
+from vitlab.reporting.judging import told
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
@@ -56,8 +56,11 @@ def _polar(measurement: Measurement) -> tuple[list[float], list[float]]:
 
 
 def _finding(measurements: Sequence[Measurement]) -> str:
-    angles = [np.degrees(np.asarray(measurement.values["angle"], dtype=float)) for measurement in measurements]
-    widest = [float(np.nanmax(angle)) if np.isfinite(angle).any() else np.nan for angle in angles]
-    names = [measurement.subject for measurement in measurements]
-    said = finding("Widest angle to the way the training set out on", widest, names, "°", words=("narrower", "wider"))
+    what, words = "Widest angle to the way the training set out on", ("narrower", "wider")
+    said = told(what, measurements, lambda m: (_widest(m), np.nan), "°", words=words)
     return f"{said}. Two coordinates say little about a way through millions: draw no conclusion from a smooth curve"
+
+
+def _widest(measurement: Measurement) -> float:
+    angles = np.degrees(np.asarray(measurement.values["angle"], dtype=float))
+    return float(np.nanmax(angles)) if np.isfinite(angles).any() else float("nan")

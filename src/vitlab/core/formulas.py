@@ -1,0 +1,237 @@
+"""Statistics that are computed from stored sums or from one number per image: what `Measurement.pooling` names.
+
+They are computed from the arrays of all parts together. A mean over parts would be wrong for those that are not
+linear (ECE, CKA, quantiles).
+
+Shape legend: n images, M bins, c corruptions, s severities, L and K layers, H heads, b mini-batches, k eigenvalues.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from vitlab.core.statistics import mean_interval, proportion_interval
+
+Array = np.ndarray
+
+# -- one number per image, (…, n): the value is their mean, its standard error that of a mean --------------------------
+
+
+def each(numbers: Array) -> Array:
+    """The numbers as they are, (…, n)."""
+    return np.asarray(numbers, dtype=np.float64)
+
+
+def drop(clean: Array, numbers: Array) -> Array:
+    """Untouched minus perturbed, (n,) and (…, n) -> (…, n): the mean of it has the paired standard error."""
+    return np.asarray(each(clean) - each(numbers))
+
+
+def wrong(correct: Array) -> Array:
+    """1 where an image is classified wrongly, (…, n)."""
+    return 1 - each(correct)
+
+
+def over_conditions(numbers: Array) -> Array:
+    """The mean over all conditions, (…, n) -> (n,)."""
+    return np.asarray(each(numbers).reshape(-1, np.shape(numbers)[-1]).mean(0))
+
+
+def corruption_error(correct: Array, baseline: Array) -> Array:
+    """CE_c = Σ_s E_{s,c} / Σ_s E^AlexNet_{s,c} (Hendrycks and Dietterich, section 4.2): (c, s, n), (c,) -> (c, n).
+
+    >>> corruption_error(np.full((1, 5, 2), 0.6), np.array([0.8])).round(6).tolist()
+    [[0.5, 0.5]]
+    """
+    return np.asarray((1 - each(correct)).mean(1) / baseline[:, None])
+
+
+def relative_corruption_error(correct: Array, clean: Array, baseline: Array) -> Array:
+    """Relative CE, with the errors on clean images subtracted: (c, s, n), (n,), (c,) -> (c, n)."""
+    return np.asarray((each(clean) - each(correct)).mean(1) / baseline[:, None])
+
+
+def mean_corruption_error(correct: Array, baseline: Array, weights: Array) -> Array:
+    """mCE, Σ_c w_c CE_c: (c, s, n), (c,), (c,) -> (n,)."""
+    return _weighted(corruption_error(correct, baseline), weights)
+
+
+def relative_mean_corruption_error(correct: Array, clean: Array, baseline: Array, weights: Array) -> Array:
+    """Relative mCE: (c, s, n), (n,), (c,), (c,) -> (n,)."""
+    return _weighted(relative_corruption_error(correct, clean, baseline), weights)
+
+
+def _weighted(rows: Array, weights: Array) -> Array:
+    used = weights != 0  # NaN is used; a weight of 0 leaves out what may be NaN
+    total: Array = (weights[used, None] * rows[used]).sum(0)
+    return total
+
+
+BY_IMAGE: dict[str, Callable[..., Array]] = {
+    function.__name__: function
+    for function in (
+        each,
+        drop,
+        wrong,
+        over_conditions,
+        corruption_error,
+        relative_corruption_error,
+        mean_corruption_error,
+        relative_mean_corruption_error,
+    )
+}
+
+
+def mean_of(name: str, *given: Array) -> Array:
+    """The mean over images of one of `BY_IMAGE`."""
+    return np.asarray(BY_IMAGE[name](*given).mean(-1))
+
+
+def error_of(name: str, *given: Array) -> Array:
+    """Its standard error, s / √n with n − 1 in s²; NaN for one image.
+
+    >>> round(float(error_of("each", np.array([0.0, 0.0, 1.0, 1.0]))), 4)  # √(¼ / 3)
+    0.2887
+    """
+    numbers = BY_IMAGE[name](*given)
+    count = numbers.shape[-1]
+    return np.asarray(numbers.std(-1, ddof=1) / math.sqrt(count)) if count > 1 else np.full(numbers.shape[:-1], np.nan)
+
+
+# -- others -----------------------------------------------------------------------------------------------------------
+
+
+def bin_count(confidence: Array, edges: Array) -> Array:
+    """How many predictions lie in each bin ((m−1)/M, m/M]: (n,), (M + 1,) -> (M,)."""
+    return np.bincount(_bins(confidence, edges), minlength=len(edges) - 1)
+
+
+def bin_mean(numbers: Array, confidence: Array, edges: Array) -> Array:
+    """The mean of numbers over the predictions of each bin, NaN where it is empty: (n,), (n,), (M + 1,) -> (M,)."""
+    sums = np.bincount(_bins(confidence, edges), weights=each(numbers), minlength=len(edges) - 1)
+    count = bin_count(confidence, edges)
+    return np.where(count > 0, sums / np.maximum(count, 1), np.nan)
+
+
+def expected_calibration_error(count: Array, accuracy: Array, confidence: Array) -> Array:
+    """ECE = Σ_m (n_m / n) |accuracy_m − confidence_m|, all (M,)."""
+    return np.asarray(np.nansum(count * np.abs(accuracy - confidence)) / count.sum())
+
+
+def signed_calibration_error(count: Array, accuracy: Array, confidence: Array) -> Array:
+    """Σ_m (n_m / n) (confidence_m − accuracy_m), all (M,): positive where a model is overconfident."""
+    return np.asarray(np.nansum(count * (confidence - accuracy)) / count.sum())
+
+
+def wilson_interval(correct: Array) -> Array:
+    """The 95 % interval of a share of n images: (n,) -> (2,)."""
+    return np.array(proportion_interval(round(float(np.sum(correct))), len(correct))[1:])
+
+
+def student_interval(numbers: Array) -> Array:
+    """The 95 % interval of a mean over n images: (n,) -> (2,)."""
+    return np.array(mean_interval(each(numbers).tolist())[1:])
+
+
+def cka(cross: Array, own: Array, other: Array) -> Array:
+    """CKA from sums of HSIC₁ over mini-batches: (L, K), (L,), (K,) -> (L, K)."""
+    return np.asarray(cross / np.sqrt(own[:, None] * other))
+
+
+def negative_proportion(eigenvalues: Array) -> Array:
+    """NEP, the share of negative eigenvalues: (b, k) -> ().
+
+    >>> float(negative_proportion(np.array([-1.0, 2.0, 4.0, 6.0])))
+    0.25
+    """
+    return np.asarray(np.mean(eigenvalues < 0))
+
+
+def positive_average(eigenvalues: Array) -> Array:
+    """APE, the mean of the positive eigenvalues, NaN where there are none: (b, k) -> ().
+
+    >>> float(positive_average(np.array([-1.0, 2.0, 4.0, 6.0])))
+    4.0
+    """
+    positive = eigenvalues[eigenvalues > 0]
+    return np.asarray(positive.mean() if len(positive) else math.nan)
+
+
+def quantile_15(histogram: Array, bound: Array) -> Array:
+    """15th percentile from a histogram."""
+    return histogram_quantile(histogram, bound, 0.15)
+
+
+def quantile_85(histogram: Array, bound: Array) -> Array:
+    """85th percentile from a histogram."""
+    return histogram_quantile(histogram, bound, 0.85)
+
+
+def quantile_15_of_all(histogram: Array, bound: Array) -> Array:
+    """15th percentile over all heads together: (L, H, M), (L,) -> (L,)."""
+    return histogram_quantile(histogram.sum(1), bound, 0.15)
+
+
+def quantile_85_of_all(histogram: Array, bound: Array) -> Array:
+    """85th percentile over all heads together: (L, H, M), (L,) -> (L,)."""
+    return histogram_quantile(histogram.sum(1), bound, 0.85)
+
+
+def share_quantiles(histogram: Array, levels: Array) -> Array:
+    """Quantiles of numbers between 0 and 1 from shares in bins: (L, H, M), (Q,) -> (Q, L, H); NaN where a head is."""
+    ones, shares = np.ones(len(histogram)), np.nan_to_num(histogram)
+    return np.stack([histogram_quantile(shares, ones, float(level)) for level in levels])
+
+
+def histogram_quantile(histogram: Array, bound: Array, share: float) -> Array:
+    """A quantile of numbers between 0 and a bound from counts in bins of equal width, linear within a bin.
+
+    Args:
+        histogram: (L, …, M) counts.
+        bound: (L,) the upper end of the last bin.
+        share: which quantile.
+
+    Returns:
+        (L, …), off by at most a bin's width; NaN where nothing was counted.
+
+    >>> histogram_quantile(np.array([[0, 2, 2, 0]]), np.array([4.0]), 0.75).tolist()  # half into the third bin
+    [2.5]
+    """
+    below = np.cumsum(histogram, -1)
+    total = below[..., -1:]
+    wanted = share * total
+    place = (below < wanted).sum(-1, keepdims=True).clip(0, histogram.shape[-1] - 1)
+    inside = np.take_along_axis(histogram, place, -1)
+    before = np.take_along_axis(below, place, -1) - inside
+    part = (wanted - before) / np.where(inside > 0, inside, 1)
+    width = bound.reshape(-1, *[1] * (histogram.ndim - 1)) / histogram.shape[-1]
+    return np.where(total > 0, (place + part) * width, np.nan)[..., 0]
+
+
+def _bins(confidence: Array, edges: Array) -> Array:
+    found = np.searchsorted(edges, confidence, side="left") - 1
+    return np.clip(found, 0, len(edges) - 2)  # rounding may pass 1
+
+
+FORMULAS: dict[str, Callable[..., Array]] = {
+    function.__name__: function
+    for function in (
+        bin_count,
+        bin_mean,
+        expected_calibration_error,
+        signed_calibration_error,
+        wilson_interval,
+        student_interval,
+        cka,
+        negative_proportion,
+        positive_average,
+        quantile_15,
+        quantile_85,
+        quantile_15_of_all,
+        quantile_85_of_all,
+        share_quantiles,
+    )
+}

@@ -1,0 +1,115 @@
+"""Models: told apart by their weights, never averaged with others, and the untrained named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from vitlab.core.measurement import Measurement
+from vitlab.reporting import read, report
+from vitlab.reporting.models import name_models
+
+
+def found(
+    subject: str, value: float, weights: str = "", origin: str = "random", kind: str = "attention_entropy", **about: Any
+) -> Measurement:
+    table = np.full((2, 2), value)
+    model = {"model": {"name": subject, "expression": None, "weights": weights, "origin": origin}} if weights else {}
+    settings = about.pop("settings", {})
+    return Measurement(kind, subject, {"mean": table}, {"mean": ("layer", "head")}, {}, settings, {**model, **about})
+
+
+def subjects(*measurements: Measurement) -> list[str]:
+    return [m.subject for m in name_models(measurements).measurements]
+
+
+def page(tmp_path: Path, *measurements: Measurement) -> str:
+    return report(measurements, tmp_path / "page.html").read_text(encoding="utf-8").partition("<script>")[0]
+
+
+def test_two_models_of_one_name_are_not_averaged(tmp_path: Path) -> None:
+    """Measured from Python without a subject: entropies 2.83 and 0.11 were averaged to 1.47."""
+    two = [found("VisionTransformer", 2.83, "aa11bb22"), found("VisionTransformer", 0.11, "cc33dd44")]
+    assert subjects(*two) == ["VisionTransformer (aa11bb)", "VisionTransformer (cc33dd)"]
+    text = page(tmp_path, *two)
+    assert "2.83" in text and "1.47" not in text
+    assert "2 models are called &#39;VisionTransformer&#39; (different weights)" in text
+
+
+def test_without_digests_what_says_nothing_of_repeats_is_two_models() -> None:
+    assert subjects(found("ViT", 1.0), found("ViT", 2.0)) == ["ViT", "ViT (2)"]
+    kinds = [found("ViT", value, kind=kind) for kind in ("attention_entropy", "other") for value in (1.0, 2.0)]
+    assert subjects(*kinds) == ["ViT", "ViT (2)", "ViT", "ViT (2)"]
+    assert name_models(kinds).remarks[0].startswith("2 models are called 'ViT' (nothing says that they are repeats)")
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        lambda i: {"part": [i, 3], "data": f"scenes test[{i}::3] x{i}"},
+        lambda i: {"data": f"scenes test[{i}::3] x{i}"},
+        lambda i: {"settings": {"seed": i}},
+        lambda i: {"seed": i},
+        lambda i: {"repeat": i},
+    ],
+)
+def test_repeats_that_say_so_stay_one_model(about: Any) -> None:
+    for weights in ("", "aa11"):
+        named = name_models([found("ViT", float(i), weights, **about(i)) for i in range(3)])
+        assert [m.subject for m in named.measurements] == ["ViT"] * 3 and not named.remarks
+
+
+def test_the_same_weights_are_one_model_whatever_they_are_called() -> None:
+    path = "file/runs/cb/model.safetensors"
+    origin = f"file: {path.removeprefix('file/')}"
+    measured = found(path, 1.0, "aa11", origin), found("ViT + CB", 2.0, "aa11", origin, kind="other")
+    named = name_models(measured)
+    assert [m.subject for m in named.measurements] == ["ViT + CB"] * 2
+    assert named.origins == {"ViT + CB": origin} and not named.untrained
+    old = found("ViT + CB", 3.0, kind="training")  # without a digest, but of a name that only one model has
+    assert subjects(*measured, old) == ["ViT + CB"] * 3
+
+
+def test_the_same_measurement_made_again_is_no_repeat() -> None:
+    """Same weights, same images: another device moves the last digits, which is no noise of the images."""
+    twice = [found("ViT", x, "aa11", data="scenes test[:8] h") for x in (1.0, 1.0001)]
+    named = name_models(twice)
+    assert len(named.measurements) == 1 and named.remarks[0].startswith("1 measurements were left out")
+
+
+def test_untrained_models_are_named_and_so_is_where_weights_are_from(tmp_path: Path) -> None:
+    text = page(
+        tmp_path,
+        found("plain", 1.0, "aa11", "hub: timm/deit_tiny.fb_in1k"),
+        found("new", 2.0, "bb22", "random"),
+        found("old", 3.0),
+    )
+    assert "Weights: plain: hub timm/deit_tiny.fb_in1k; new: random, not trained." in text
+    assert "new has random weights and was not trained." in text and "plain has random" not in text
+    assert "random weights" not in page(tmp_path, found("old", 3.0))
+
+
+@pytest.mark.parametrize("path", ["{run}", "{run}/model.safetensors"])
+@pytest.mark.parametrize("weights", ["", "aa11"])
+def test_a_measurement_of_the_file_of_a_run_is_of_the_run(tmp_path: Path, path: str, weights: str) -> None:
+    run = tmp_path / "runs" / "cb"
+    run.mkdir(parents=True)
+    (run / "metrics.jsonl").write_text(json.dumps({"epoch": 1, "top1": 50.0, "test_images": 100}) + "\n")
+    where = path.format(run=run)
+    found(f"file/{where}", 1.0, weights, f"file: {where}").save(tmp_path / "measure" / "entropy")
+    found(f"file/{where} | Part()", 1.5).save(tmp_path / "measure" / "with_part")
+    made = read([tmp_path])
+    assert [(m.kind, m.subject) for m in made if "|" not in m.subject] == [
+        ("attention_entropy", "cb"),
+        ("training", "cb"),
+    ]
+    assert {m.subject for m in name_models(made).measurements} == {"cb", f"file/{where} | Part()"}
+    curve = next(m for m in made if m.kind == "training")
+    assert 0.04 < float(curve.values[curve.errors["top1"]][0]) / 100 < 0.06  # √(¼ / 100), about
+    snapshot = found(f"file/{run}/snapshots/epoch-1.safetensors", 2.0, "bb22")
+    snapshot.save(tmp_path / "measure" / "early")
+    assert snapshot.subject in {m.subject for m in read([tmp_path])}, "other weights of a run are another model"
