@@ -242,3 +242,21 @@ def test_a_known_anatomy_is_not_made_again(images: Tensor) -> None:
         vitlab.record(model, anatomy=anatomy, input_size=224),
     ):
         pass
+
+
+class Mirrored(timm.models.vision_transformer.VisionTransformer):
+    """Runs on the images and on their mirror images."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images) + super().forward(images.flip(-1))
+
+
+def test_a_block_that_attends_twice_in_a_forward_is_refused(images: Tensor) -> None:
+    twice = Mirrored(**VIT)
+    with vitlab.record(twice), pytest.raises(vitlab.VitlabError, match=r"blocks\.0 attends more than once in a forward"):
+        twice(images)
+    model = plain_model()
+    with vitlab.record(model) as tape, torch.no_grad():  # two forwards, which no hook on the model sees
+        model.forward_features(images)
+        model.forward_features(images)
+    assert len(tape.calls("blocks.0")) == 2
