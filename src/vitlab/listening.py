@@ -6,7 +6,7 @@ Three ways, chosen by the block's description:
 - a hook on `nn.MultiheadAttention` (a mode would switch off its fast path, and with it the last bits);
 - a hook on the module whose input is the true map, where the softmax is not the last word (ConViT).
 
-A block attends once in a forward. A second call would be taken for the map of more images, so it is an error.
+A block's module attends once each time it runs: a second call would be taken for the map of more images, and is an error.
 
 Dropout inside attention is not in what is heard. CaiT mixes heads after the softmax: the softmax is what is read.
 """
@@ -61,8 +61,6 @@ def listen(
             mode.watch(module, note, stack)
             continue
         stack.callback(handle.remove)
-    stack.callback(model.register_forward_pre_hook(once.start).remove)
-    stack.callback(model.register_forward_hook(once.end, always_call=True).remove)
     if mode.watches:
         for name, module in model.named_modules():
             if name.rpartition(".")[2].startswith("vitlab_"):  # a part's own softmax is no attention map
@@ -102,30 +100,16 @@ def _fold(x: Tensor, axis: int) -> Tensor:
 
 
 class _Once:
-    """Refuses a second attention call of a block in one forward of the model.
-
-    A block may also run without the model, by itself or in `forward_features`: then it is one run of the block.
-    """
+    """Refuses a second attention call while the module of a block runs once; a module may run several times."""
 
     def __init__(self) -> None:
         self._heard: set[str] = set()
-        self._model_runs = False
-
-    def start(self, model: nn.Module, arguments: tuple[Any, ...]) -> None:
-        """A hook before the model's forward."""
-        self._heard.clear()
-        self._model_runs = True
-
-    def end(self, model: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
-        """A hook after the model's forward, also one that raised."""
-        self._model_runs = False
 
     def entering(self, block: str) -> Callable[..., None]:
         """A hook before the module in which a block attends."""
 
         def enter(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-            if not self._model_runs:
-                self._heard.discard(block)
+            self._heard.discard(block)
 
         return enter
 
@@ -133,7 +117,7 @@ class _Once:
         """Note a call of a block; a second one is an error."""
         if block in self._heard:
             raise VitlabError(
-                f"{block} attends more than once in a forward, and its maps cannot be told from those of more images; "
+                f"{block} holds more than one attention, and their maps cannot be told from those of more images; "
                 "an adapter must describe each attention as a block of its own"
             )
         self._heard.add(block)
