@@ -1,0 +1,180 @@
+"""What a model does to its tokens, found by changing them: names and shapes of modules only suggest it.
+
+- `between_tokens`: change one token and see which logits move. Attention between tokens moves those of its own row
+  and column; attention between channels moves all of them, also where there are as many channels as tokens.
+- `row_major`: change half of the image and see which tokens move. Where patches are shuffled (ViTMAE), any may.
+
+Shape legend: B images, H heads, N tokens, D channels, h w grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from vitlab.adapters.flow import Flow
+from vitlab.core.anatomy import TokenLayout
+
+_MOVED = 1e-3  # of the largest change: what is smaller is rounding
+_CLEAR = 2.0  # how much more the changed half must move than the other
+
+
+def between_tokens(
+    attention: nn.Module, arguments: tuple[Any, ...], keywords: Mapping[str, Any], layout: TokenLayout
+) -> bool:
+    """Whether the one softmax of a module lies between the tokens of its input, in their order.
+
+    Args:
+        attention: the module; it runs a few times, in the mode and with the hooks that it has.
+        arguments, keywords: what it was called with; the first tensor among them holds the tokens.
+        layout: how the block's tokens lie.
+    """
+    x = next((value for value in (*arguments, *keywords.values()) if isinstance(value, Tensor)), None)
+    if x is None or _tokens_last(torch.empty(x.shape), layout) is None:
+        return False
+    plain = _logits(attention, arguments, keywords)
+    if plain is None or plain.shape[-2:] != (layout.tokens, layout.tokens):
+        return False
+    noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).to(x) * (x.std() + 1e-3)
+    for token in sorted({0, min(layout.prefix + 1, layout.tokens - 1), max(layout.tokens - 2, 0)}):
+        changed = x.clone(memory_format=torch.contiguous_format)
+        view, extra = _tokens_last(changed, layout), _tokens_last(noise, layout)
+        assert view is not None and extra is not None
+        view[..., token] += extra[..., token]
+        swap: Callable[[Any], Any] = lambda value, changed=changed: changed if value is x else value
+        moved = _logits(attention, tuple(map(swap, arguments)), {name: swap(v) for name, v in keywords.items()})
+        if moved is None or not _moves_only(moved, plain, token):
+            return False
+    return True
+
+
+def _tokens_last(x: Tensor, layout: TokenLayout) -> Tensor | None:
+    """A view of the input of an attention module whose last axis counts tokens; None where it cannot be told."""
+    h, w = layout.grid
+    if x.ndim == 3 and x.shape[1] == layout.tokens:
+        return x.movedim(1, -1)
+    if x.ndim == 3 and x.shape[0] == layout.tokens:  # (N, B, D), for nn.MultiheadAttention
+        return x.movedim(0, -1)
+    if x.ndim == 4 and layout.order == "BCHW" and x.shape[2:] == (h, w):
+        return x.view(*x.shape[:2], h * w)
+    if x.ndim == 4 and layout.order == "BHWD" and x.shape[1:3] == (h, w):
+        return x.view(len(x), h * w, x.shape[3]).movedim(1, -1)
+    return None
+
+
+def _moves_only(moved: Tensor, plain: Tensor, token: int) -> bool:
+    """Whether a change of one token moved the logits of it, or of it and its neighbours, and no others."""
+    change = (moved - plain).abs().nan_to_num(0.0, 0.0, 0.0)  # masked logits are -inf in both
+    change = change.reshape(-1, *change.shape[-2:]).amax(0)
+    hit = change > _MOVED * change.max()
+    others = ~hit.diagonal()  # a logit on the diagonal depends on its own token only
+    return bool(
+        hit[token, token]
+        and others.any()
+        and hit[token, others].any()
+        and hit[others, token].any()
+        and not hit[others][:, others].any()
+    )
+
+
+def _logits(attention: nn.Module, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Tensor | None:
+    """The logits (..., N, M) of the one softmax over its last axis that a module runs; None where there are others."""
+    seen: list[Tensor | None] = []
+    with ExitStack() as stack:
+        for module in attention.modules():
+            if isinstance(module, nn.MultiheadAttention):
+                stack.callback(module.register_forward_pre_hook(_multihead(seen), with_kwargs=True).remove)
+        stack.enter_context(_Softmaxes(seen))
+        stack.enter_context(torch.no_grad())
+        attention(*arguments, **keywords)
+    return seen[0] if len(seen) == 1 else None
+
+
+class _Softmaxes(TorchFunctionMode):
+    """Calls every function through unchanged, and keeps the logits of each softmax."""
+
+    def __init__(self, seen: list[Tensor | None]) -> None:
+        super().__init__()
+        self._seen = seen
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is F.scaled_dot_product_attention:
+            query, key = (*args, *kwargs.values())[:2]
+            self._seen.append(query @ key.repeat_interleave(query.shape[-3] // key.shape[-3], -3).mT)
+        elif func in (F.softmax, torch.softmax, Tensor.softmax):
+            axis = kwargs.get("dim", args[1] if len(args) > 1 else None)
+            self._seen.append(args[0].clone() if axis in (-1, args[0].ndim - 1) else None)
+        return func(*args, **kwargs)
+
+
+def _multihead(seen: list[Tensor | None]) -> Callable[..., None]:
+    """A hook: its projections act on one token at a time, so queries and keys move where their inputs do."""
+
+    def read(module: nn.MultiheadAttention, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        query, key = (*arguments, *keywords.values())[:2]
+        if not module.batch_first:
+            query, key = query.transpose(0, 1), key.transpose(0, 1)
+        seen.append(query @ key.mT)
+
+    return read
+
+
+def row_major(
+    model: nn.Module, images: Tensor, layouts: Mapping[str, TokenLayout], branches: list[str]
+) -> dict[str, bool]:
+    """Whether the tokens that enter each block lie as the image does, row by row.
+
+    Args:
+        model: the model; it runs once, with its branches silenced, so that tokens are not mixed.
+        images: (B, C, height, width), of which the first is used.
+        layouts: how the tokens of each block are thought to lie, by the block's path.
+        branches: paths of the attention and MLP modules.
+    """
+    height, width = images.shape[-2:]
+    draw = torch.Generator().manual_seed(0)
+    plain, other = (torch.randn(images[:1].shape, generator=draw).to(images) for _ in range(2))
+    top, left = plain.clone(), plain.clone()
+    top[..., : height // 2, :], left[..., : width // 2] = other[..., : height // 2, :], other[..., : width // 2]
+    entries: dict[str, Tensor] = {}
+    with ExitStack() as stack:
+        for path in layouts:
+            stack.callback(model.get_submodule(path).register_forward_pre_hook(_keep(entries, path)).remove)
+        for path in branches:
+            stack.callback(model.get_submodule(path).register_forward_hook(silence).remove)
+        for path, module in model.named_modules():
+            if path.rpartition(".")[2].startswith("vitlab_"):  # a part that was put in may mix tokens
+                stack.callback(module.register_forward_hook(lambda module, given, output: given[0]).remove)
+        Flow(model, {"": torch.cat([plain, top, left])})
+    return {path: _follows_halves(entries[path], layout) for path, layout in layouts.items()}
+
+
+def _keep(entries: dict[str, Tensor], path: str) -> Callable[..., None]:
+    def keep(module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        entries[path] = arguments[0].clone()
+
+    return keep
+
+
+def silence(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> Any:
+    """A hook: zeros instead of the first output."""
+    if isinstance(output, tuple):
+        return (torch.zeros_like(output[0]), *output[1:])
+    return torch.zeros_like(output)
+
+
+def _follows_halves(x: Tensor, layout: TokenLayout) -> bool:
+    """Whether the tokens of the changed half moved clearly more than those of the other half."""
+    h, w = layout.grid
+    if layout.order == "BCHW":
+        x = x.flatten(2).mT
+    tokens = x.reshape(3, layout.tokens, -1)[:, layout.prefix :]
+    top, left = (tokens[1:] - tokens[:1]).float().square().sum(-1).reshape(2, h, w)
+    halves = [(top[: h // 2], top[h - h // 2 :]), (left[:, : w // 2], left[:, w - w // 2 :])]
+    return all(a.numel() == 0 or bool(a.sum() > _CLEAR * b.sum()) for a, b in halves)

@@ -1,0 +1,103 @@
+"""What changes of tokens and images tell: attention between channels is not taken for attention between tokens."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import vitlab
+from cases import redraw, timm_model
+from vitlab.adapters.probing import between_tokens, row_major
+from vitlab.core.anatomy import TokenLayout
+
+TOKENS = 16  # as many as there are channels
+LAYOUT = TokenLayout((2, 8))
+
+
+class Mixing(nn.Module):
+    """softmax(q kᵀ) v between tokens or between channels, or something else that a softmax is used for."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.qkv = nn.Linear(TOKENS, 3 * TOKENS)
+        self.neighbours = nn.Conv1d(TOKENS, TOKENS, 3, padding=1, groups=TOKENS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.kind == "neighbours":
+            x = x + self.neighbours(x.mT).mT
+        q, k, v = self.qkv(x)[:, None].chunk(3, -1)
+        if self.kind == "channels":
+            return (v @ (q.mT @ k).softmax(-1))[:, 0]
+        if self.kind == "features":  # linear attention: each query's softmax is over its own features
+            return (q.softmax(-1) @ (k.mT @ v))[:, 0]
+        if self.kind == "reversed":
+            k = k.flip(-2)
+        if self.kind == "fused":
+            return nn.functional.scaled_dot_product_attention(q, k, v)[:, 0]
+        return ((q @ k.mT).softmax(dim=-1) @ v)[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("tokens", True),
+        ("fused", True),
+        ("neighbours", True),
+        ("channels", False),
+        ("features", False),
+        ("reversed", False),
+    ],
+)
+def test_only_attention_between_tokens_in_their_order_is_confirmed(kind: str, expected: bool) -> None:
+    x = torch.randn(2, TOKENS, TOKENS, generator=torch.Generator().manual_seed(0))
+    attention = redraw(Mixing(kind))
+    assert attention(x).shape == x.shape
+    assert between_tokens(attention, (x,), {}, LAYOUT) is expected
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_the_axis_over_which_multihead_attention_attends(batch_first: bool) -> None:
+    attention = nn.MultiheadAttention(TOKENS, 2, batch_first=batch_first)
+    x = torch.randn(2, TOKENS, TOKENS)  # images first
+    assert between_tokens(attention, (x, x, x), {"need_weights": False}, LAYOUT) is batch_first
+
+
+def test_the_channel_attention_of_davit_has_no_map() -> None:
+    """32 tokens and 32 channels a head in the last stage."""
+    settings = {"depths": (1, 1), "embed_dims": (32, 64), "num_heads": (1, 2), "window_size": 4}
+    model = redraw(timm_model("davit_tiny", **settings)()).eval()
+    anatomy = vitlab.describe(model, (32, 64))
+    channels = [block for block in anatomy.blocks if "Channel" in type(model.get_submodule(block.name)).__name__]
+    assert [block.mixer.queries for block in channels] == [None, None]
+    grid = channels[-1].seam("block.out").layout.grid
+    assert grid[0] * grid[1] == 32  # else shapes alone would tell
+    assert "not between tokens" in channels[-1].mixer.why_no_map
+
+
+class Patches(nn.Module):
+    """Patches as tokens, in some order, and one block that changes nothing."""
+
+    def __init__(self, order: list[int]) -> None:
+        super().__init__()
+        self.order, self.patches, self.block = order, nn.Conv2d(3, 8, 4, 4), nn.Identity()
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.block(self.patches(images).flatten(2).mT[:, self.order])
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        (range(16), True),
+        ([4 * (i % 4) + i // 4 for i in range(16)], False),  # column after column
+        (range(15, -1, -1), False),
+        (torch.randperm(16, generator=torch.Generator().manual_seed(0)).tolist(), False),
+    ],
+    ids=["rows", "columns", "reversed", "shuffled"],
+)
+def test_the_order_of_tokens(order: list[int], expected: bool) -> None:
+    model = redraw(Patches(list(order)))
+    found = row_major(model, torch.zeros(1, 3, 16, 16), {"block": TokenLayout((4, 4))}, [])
+    assert found == {"block": expected}
