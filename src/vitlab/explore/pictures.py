@@ -15,6 +15,7 @@ from torch import Tensor
 from torchvision.transforms import functional as F
 
 from vitlab.core.errors import VitlabError
+from vitlab.data.decoding import open_rgb
 from vitlab.data.images import ImageSet
 from vitlab.data.workers import evaluation_transform
 
@@ -39,8 +40,7 @@ def read_upload(data: bytes) -> Image.Image:
                 width, height = picture.size
                 _check_size(width, height)
                 picture.verify()
-            with Image.open(io.BytesIO(data), formats=_FORMATS) as picture:
-                return ImageOps.exif_transpose(picture).convert("RGB")
+            return open_rgb(io.BytesIO(data), _FORMATS)
     except VitlabError:
         raise
     except Image.DecompressionBombError:
