@@ -125,7 +125,9 @@ def test_maps_of_a_swin_backbone_are_what_transformers_says(settings: dict[str, 
 
 
 def test_the_pooling_head_of_siglip_is_not_counted() -> None:
-    model = redraw(hugging_face("SiglipVisionModel", "SiglipVisionConfig", **{**SMALL, "num_hidden_layers": 4})()).eval()
+    model = redraw(
+        hugging_face("SiglipVisionModel", "SiglipVisionConfig", **{**SMALL, "num_hidden_layers": 4})()
+    ).eval()
     vitlab.retrofit(model, Scaling(), at="block.out", blocks="upper", input_size=32)
     names = [name for name, module in model.named_modules() if isinstance(module, Scaling)]
     assert names == [f"encoder.layers.{i}.vitlab_scaling" for i in (2, 3)]

@@ -46,7 +46,9 @@ def blocks(model: nn.Module, flow: Flow) -> tuple[Block, ...]:
         raise _needs_an_adapter(
             model, f"no module of it holds both an attention ({', '.join(_ATTENTION)}) and an MLP ({', '.join(_MLP)})"
         )
-    layouts = _in_order(model, flow, {path: _layout(model, flow, path, mlp) for path, (_, mlp) in halves.items()}, halves)
+    layouts = _in_order(
+        model, flow, {path: _layout(model, flow, path, mlp) for path, (_, mlp) in halves.items()}, halves
+    )
     trial = Trial(model, flow, halves)
     found: list[Block] = []
     grids: list[tuple[int, int]] = []

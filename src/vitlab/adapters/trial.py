@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from vitlab.adapters import blank_images
 from vitlab.adapters.flow import Flow, Shape
-from vitlab.adapters.probing import silence
+from vitlab.adapters.token_order import silence
 
 
 class Trial(TorchFunctionMode):

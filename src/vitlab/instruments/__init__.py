@@ -7,7 +7,6 @@ A file holds the maths first, as pure functions, then `measure(model, batches, *
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from vitlab.core import plugins
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Measurement
+from vitlab.core.settings import check_settings
 
 __all__ = ["measure", "measure_together"]
 
@@ -38,10 +38,7 @@ def measure(
     if name not in known:
         raise unknown("instrument", name, known)
     run = importlib.import_module(known[name]).measure
-    takes = list(inspect.signature(run).parameters)[2:]
-    for key in settings:
-        if key not in takes:
-            raise unknown(f"setting of {name}", key, takes)
+    check_settings(name, run, settings)
     if isinstance(batches, Iterable) and not hasattr(batches, "shape"):
         result: Measurement = run(model, batches, **settings)
         return replace(result, subject=subject) if subject else result

@@ -17,6 +17,7 @@ from typing import Any
 from vitlab.core import plugins
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Measurement
+from vitlab.core.settings import check_settings
 
 __all__ = ["stress"]
 
@@ -47,10 +48,7 @@ def stress(
     if name not in known:
         raise unknown("stress test", name, known)
     test = importlib.import_module(known[name])
-    takes = list(inspect.signature(test.measure).parameters)[2:]
-    for key in settings:
-        if key not in takes:
-            raise unknown(f"setting of {name}", key, takes)
+    check_settings(name, test.measure, settings)
     _check_given(name, test, batches)
     result: Measurement = test.measure(model, batches, **settings)
     return replace(result, subject=subject) if subject else result
