@@ -6,7 +6,7 @@ Three ways, chosen by the block's description:
 - a hook on `nn.MultiheadAttention` (a mode would switch off its fast path, and with it the last bits);
 - a hook on the module whose input is the true map, where the softmax is not the last word (ConViT).
 
-A block's module attends once each time it runs: a second call would be taken for the map of more images, and is an error.
+A block's module attends once each time it runs. A second call would be taken for the map of more images: an error.
 
 Dropout inside attention is not in what is heard. CaiT mixes heads after the softmax: the softmax is what is read.
 """

@@ -1,4 +1,4 @@
-"""What changes of tokens and images tell: attention between channels is not taken for attention between tokens."""
+"""What a change of one token tells: attention between channels is not taken for attention between tokens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import vitlab
 from cases import redraw, timm_model
-from vitlab.adapters.probing import between_tokens, row_major
+from vitlab.adapters.probing import between_tokens
 from vitlab.core.anatomy import TokenLayout
 
 TOKENS = 16  # as many as there are channels
@@ -74,30 +74,3 @@ def test_the_channel_attention_of_davit_has_no_map() -> None:
     grid = channels[-1].seam("block.out").layout.grid
     assert grid[0] * grid[1] == 32  # else shapes alone would tell
     assert "not between tokens" in channels[-1].mixer.why_no_map
-
-
-class Patches(nn.Module):
-    """Patches as tokens, in some order, and one block that changes nothing."""
-
-    def __init__(self, order: list[int]) -> None:
-        super().__init__()
-        self.order, self.patches, self.block = order, nn.Conv2d(3, 8, 4, 4), nn.Identity()
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.block(self.patches(images).flatten(2).mT[:, self.order])
-
-
-@pytest.mark.parametrize(
-    ("order", "expected"),
-    [
-        (range(16), True),
-        ([4 * (i % 4) + i // 4 for i in range(16)], False),  # column after column
-        (range(15, -1, -1), False),
-        (torch.randperm(16, generator=torch.Generator().manual_seed(0)).tolist(), False),
-    ],
-    ids=["rows", "columns", "reversed", "shuffled"],
-)
-def test_the_order_of_tokens(order: list[int], expected: bool) -> None:
-    model = redraw(Patches(list(order)))
-    found = row_major(model, torch.zeros(1, 3, 16, 16), {"block": TokenLayout((4, 4))}, [])
-    assert found == {"block": expected}

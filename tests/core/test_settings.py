@@ -13,6 +13,8 @@ from cases import CASES
 from vitlab.core.errors import VitlabError
 from vitlab.core.settings import check_settings
 
+BATCHES = [(torch.zeros(2, 3, 32, 32), torch.zeros(2, dtype=torch.long))]
+
 
 def _takes(
     model: Any,
@@ -77,9 +79,7 @@ def test_wrong_types_are_refused(settings: dict[str, Any], message: str) -> None
 )
 def test_measure(name: str, settings: dict[str, Any]) -> None:
     with pytest.raises(VitlabError, match=rf"{name}: .* is a str; expected"):
-        vitlab.measure(
-            name, CASES[0].model(), [(torch.zeros(2, 3, 32, 32), torch.zeros(2, dtype=torch.long))], **settings
-        )
+        vitlab.measure(name, CASES[0].model(), BATCHES, **settings)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +88,4 @@ def test_measure(name: str, settings: dict[str, Any]) -> None:
 )
 def test_stress(name: str, settings: dict[str, Any]) -> None:
     with pytest.raises(VitlabError, match=rf"{name}: .* is a str; expected"):
-        vitlab.stress(
-            name, CASES[0].model(), [(torch.zeros(2, 3, 32, 32), torch.zeros(2, dtype=torch.long))], **settings
-        )
+        vitlab.stress(name, CASES[0].model(), BATCHES, **settings)

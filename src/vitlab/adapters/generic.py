@@ -13,7 +13,8 @@ from torch import nn
 from vitlab.adapters import blank_images
 from vitlab.adapters.blocks import block_of, with_stage_ends
 from vitlab.adapters.flow import Flow, Shape
-from vitlab.adapters.probing import between_tokens, row_major
+from vitlab.adapters.probing import between_tokens
+from vitlab.adapters.token_order import row_major
 from vitlab.adapters.trial import Trial, last_linear, leaf
 from vitlab.core.anatomy import Block, Mixer, Seam, TokenLayout
 from vitlab.core.errors import VitlabError
@@ -46,9 +47,8 @@ def blocks(model: nn.Module, flow: Flow) -> tuple[Block, ...]:
         raise _needs_an_adapter(
             model, f"no module of it holds both an attention ({', '.join(_ATTENTION)}) and an MLP ({', '.join(_MLP)})"
         )
-    layouts = _in_order(
-        model, flow, {path: _layout(model, flow, path, mlp) for path, (_, mlp) in halves.items()}, halves
-    )
+    layouts = {path: _layout(model, flow, path, mlp) for path, (_, mlp) in halves.items()}
+    layouts = _in_order(model, flow, layouts, halves)
     trial = Trial(model, flow, halves)
     found: list[Block] = []
     grids: list[tuple[int, int]] = []

@@ -1,6 +1,6 @@
 """Open an image file as 8-bit RGB, upright, whatever its mode; or a file of labels, with its values as they are.
 
-Pillow's own conversion clips: 16-bit grey becomes white, floats in [0, 1] become black. Here values are scaled by range.
+Pillow's own conversion clips: 16-bit grey becomes white, floats in [0, 1] become black. Values are scaled here instead.
 
 Shape legend: h w pixels.
 """
@@ -68,7 +68,7 @@ def value_range(values: NDArray[np.float64], floating: bool) -> tuple[float, flo
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
     for white in (1.0, 255.0, 65535.0) if floating else (255.0, 65535.0):
-        if 0 <= low and high <= white:
+        if low >= 0 and high <= white:
             return 0.0, white
     return low, high if high > low else low + 1
 
