@@ -161,3 +161,24 @@ def test_layers_that_shuffle_nothing_keep_their_order() -> None:
     model = hugging_face("ViTMAEForPreTraining", "ViTMAEConfig", **SMALL, **decoder, mask_ratio=0.0)()
     layouts = [block.mixer.queries for block in vitlab.describe(redraw(model).eval(), 32).blocks]
     assert [layout.permutation for layout in layouts] == [()] * 3 + [None] * 2
+
+
+@pytest.mark.parametrize(
+    ("model", "config", "settings", "message"),
+    [
+        (
+            "Siglip2VisionModel",
+            "Siglip2VisionConfig",
+            {**SMALL, "num_patches": 16},
+            "needs pixel_attention_mask, spatial_",
+        ),
+        ("VideoMAEModel", "VideoMAEConfig", SMALL, "takes videos, not images"),
+        ("ImageGPTModel", "ImageGPTConfig", {"n_embd": 24, "n_layer": 1, "n_head": 3}, "takes input_ids, not images"),
+    ],
+)
+def test_models_that_do_not_take_images_are_refused_for_that_reason(
+    model: str, config: str, settings: dict[str, object], message: str
+) -> None:
+    with pytest.raises(vitlab.VitlabError, match=message) as refused:
+        vitlab.describe(hugging_face(model, config, **settings)())
+    assert "input_size" not in str(refused.value)

@@ -33,14 +33,15 @@ def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
     """Pre-norm blocks, post-norm ones (`ResPostBlock`), several side by side (`ParallelThingsBlock`), and blocks
     whose MLP runs beside the attention, which have no seam inside.
     """
-    layout = TokenLayout(flow.grid("patch_embed.proj"), prefix=model.num_prefix_tokens)
+    patches = next(path for path in ("patch_embed.proj", "patch_embed.backbone") if flow.ran(path))  # ViTamin's
+    layout = TokenLayout(flow.grid(patches), prefix=model.num_prefix_tokens)
     found: list[Block] = []
     for position, block in enumerate(model.blocks):
         path = f"blocks.{position}"
         if type(block).__name__ == "ParallelThingsBlock":
             found += _side_by_side(flow, path, block, layout, len(found))
         elif type(block).__name__ == "Block":
-            found.append(_pre_norm(flow, path, block.attn, layout, len(found)))
+            found.append(_pre_norm(flow, path, block.attn, block.mlp, layout, index=len(found)))
         else:
             found.append(_other(flow, path, block, layout, len(found)))
     return with_stage_ends(found)
@@ -54,10 +55,32 @@ def _mixer(path: str, attention: nn.Module, layout: TokenLayout) -> Mixer:
     return Mixer("attention", path, layout, layout)
 
 
-def _pre_norm(flow: Flow, path: str, module: nn.Module, layout: TokenLayout, index: int, **names: str) -> Block:
-    mixer = _mixer(f"{path}.{names.get('attention', 'attn')}", module, layout)
-    replaceable = mixer.queries is not None and holds_packed_qkv(module)
-    return transformer_block(flow, path, mixer, layout, index=index, replaceable=replaceable, **names)
+def _pre_norm(
+    flow: Flow,
+    path: str,
+    attention: nn.Module,
+    mlp: nn.Module,
+    layout: TokenLayout,
+    *,
+    index: int,
+    attends: str = "",
+    feeds: str = "",
+) -> Block:
+    """A pre-norm block; `attends` and `feeds` name the containers of its attention and of its MLP, with a dot."""
+    mixer = _mixer(f"{path}.{attends}attn", attention, layout)
+    return transformer_block(
+        flow,
+        path,
+        mixer,
+        layout,
+        index=index,
+        attention=f"{attends}attn",
+        norm1=f"{attends}norm" if attends else "norm1",
+        norm2=f"{feeds}norm" if feeds else "norm2",
+        mlp=f"{feeds}mlp",
+        last="fc2" if hasattr(mlp, "fc2") else "w2",  # ViTamin's gated MLP
+        replaceable=mixer.queries is not None and holds_packed_qkv(attention),
+    )
 
 
 def _side_by_side(flow: Flow, path: str, block: Any, layout: TokenLayout, index: int) -> list[Block]:
@@ -66,9 +89,9 @@ def _side_by_side(flow: Flow, path: str, block: Any, layout: TokenLayout, index:
     The stream is therefore read, and the sum changed (`block.out`), at the last of them only.
     """
     found = []
-    for i, branch in enumerate(block.attns):
-        names = {"attention": f"attns.{i}.attn", "norm1": f"attns.{i}.norm", "norm2": f"ffns.{i}.norm"}
-        one = _pre_norm(flow, path, branch.attn, layout, index + i, mlp=f"ffns.{i}.mlp", **names)
+    for i, (branch, feed) in enumerate(zip(block.attns, block.ffns, strict=True)):
+        names = {"attends": f"attns.{i}.", "feeds": f"ffns.{i}."}
+        one = _pre_norm(flow, path, branch.attn, feed.mlp, layout, index=index + i, **names)
         one = replace(one, name=f"{path}.attns.{i}")
         if i + 1 < len(block.attns):
             one = replace(one, seams=tuple(seam for seam in one.seams if seam.name != "block.out"), taps=())

@@ -8,7 +8,6 @@ Shape legend: h w pixels.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import BinaryIO
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 
-def open_rgb(source: Path | BinaryIO, formats: Sequence[str] | None = None) -> Image.Image:
+def open_rgb(source: Path | BinaryIO, formats: tuple[str, ...] | None = None) -> Image.Image:
     """The image of a file, in RGB and turned as its EXIF orientation says; of a moving one the first frame.
 
     Args:
