@@ -74,3 +74,23 @@ def test_the_channel_attention_of_davit_has_no_map() -> None:
     grid = channels[-1].seam("block.out").layout.grid
     assert grid[0] * grid[1] == 32  # else shapes alone would tell
     assert "not between tokens" in channels[-1].mixer.why_no_map
+
+
+class Training(Mixing):
+    """Draws random numbers and counts batches while it is trained."""
+
+    def __init__(self) -> None:
+        super().__init__("tokens")
+        self.norm, self.dropout = nn.BatchNorm1d(TOKENS), nn.Dropout(0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.dropout(super().forward(self.norm(x)))
+
+
+def test_a_module_in_training_is_left_as_it_was() -> None:
+    attention, x = Training().train(), torch.randn(2, TOKENS, TOKENS)
+    before, state = {name: value.clone() for name, value in attention.state_dict().items()}, torch.get_rng_state()
+    assert between_tokens(attention, (x,), {}, LAYOUT)
+    assert all(module.training for module in attention.modules())
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(value, before[name]) for name, value in attention.state_dict().items())

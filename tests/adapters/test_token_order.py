@@ -36,3 +36,22 @@ def test_the_order_of_tokens(order: list[int], expected: bool) -> None:
     model = redraw(Patches(list(order)))
     found = row_major(model, torch.zeros(1, 3, 16, 16), {"block": TokenLayout((4, 4))}, [])
     assert found == {"block": expected}
+
+
+class Behind(nn.Module):
+    """A second block that sees only what a branch lets through."""
+
+    def __init__(self, order: list[int]) -> None:
+        super().__init__()
+        self.first, self.branch, self.second = Patches(order), nn.Identity(), nn.Identity()
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.second(self.branch(self.first(images)))
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_block_that_nothing_reaches_without_a_branch_is_as_the_one_before(ordered: bool) -> None:
+    model = redraw(Behind(list(range(16)) if ordered else list(range(15, -1, -1))))
+    layouts = dict.fromkeys(("first.block", "second"), TokenLayout((4, 4)))
+    found = row_major(model, torch.zeros(1, 3, 16, 16), layouts, ["branch"])
+    assert found == {"first.block": ordered, "second": ordered}

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from vitlab.adapters.flow import undisturbed
 from vitlab.core.anatomy import TokenLayout
 
 _MOVED = 1e-3  # of the largest change: what is smaller is rounding
@@ -28,27 +29,30 @@ def between_tokens(
     """Whether the one softmax of a module lies between the tokens of its input, in their order.
 
     Args:
-        attention: the module; it runs a few times, in the mode and with the hooks that it has.
+        attention: the module; it runs a few times, in evaluation mode.
         arguments, keywords: what it was called with; the first tensor among them holds the tokens.
         layout: how the block's tokens lie.
     """
     x = next((value for value in (*arguments, *keywords.values()) if isinstance(value, Tensor)), None)
     if x is None or _tokens_last(torch.empty(x.shape), layout) is None:
         return False
-    plain = _logits(attention, arguments, keywords)
+
+    def logits(tokens: Tensor) -> Tensor | None:
+        given = tuple(tokens if value is x else value for value in arguments)
+        return _logits(attention, given, {name: tokens if value is x else value for name, value in keywords.items()})
+
+    # Noise takes the place of the tokens that the module got: those of an untrained model may all be near zero.
+    draw = torch.Generator().manual_seed(0)
+    noise, other = (torch.randn(x.shape, generator=draw).to(x) for _ in range(2))
+    plain = logits(noise)
     if plain is None or plain.shape[-2:] != (layout.tokens, layout.tokens):
         return False
-    noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).to(x) * (x.std() + 1e-3)
     for token in sorted({0, min(layout.prefix + 1, layout.tokens - 1), max(layout.tokens - 2, 0)}):
-        changed = x.clone(memory_format=torch.contiguous_format)
-        view, extra = _tokens_last(changed, layout), _tokens_last(noise, layout)
-        assert view is not None and extra is not None
-        view[..., token] += extra[..., token]
-        moved = _logits(
-            attention,
-            tuple(changed if value is x else value for value in arguments),
-            {name: changed if value is x else value for name, value in keywords.items()},
-        )
+        changed = noise.clone()
+        view, source = _tokens_last(changed, layout), _tokens_last(other, layout)
+        assert view is not None and source is not None
+        view[..., token] = source[..., token]
+        moved = logits(changed)
         if moved is None or not _moves_only(moved, plain, token):
             return False
     return True
@@ -91,7 +95,7 @@ def _logits(attention: nn.Module, arguments: tuple[Any, ...], keywords: Mapping[
             if isinstance(module, nn.MultiheadAttention):
                 stack.callback(module.register_forward_pre_hook(_multihead(seen), with_kwargs=True).remove)
         stack.enter_context(_Softmaxes(seen))
-        stack.enter_context(torch.no_grad())
+        stack.enter_context(undisturbed(attention))
         attention(*arguments, **keywords)
     return seen[0] if len(seen) == 1 else None
 

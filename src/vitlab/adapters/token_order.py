@@ -46,7 +46,14 @@ def row_major(
             if path.rpartition(".")[2].startswith("vitlab_"):  # a part that was put in may mix tokens
                 stack.callback(module.register_forward_hook(lambda module, given, output: given[0]).remove)
         Flow(model, {"": torch.cat([plain, top, left])})
-    return {path: _follows_halves(entries[path], layout) for path, layout in layouts.items()}
+    found: dict[str, bool] = {}
+    order = True
+    for path, layout in layouts.items():
+        top_left = _moved(entries[path], layout)
+        if top_left.any():  # else an earlier branch, now silent, is all that reaches this block
+            order = _follows_halves(*top_left)
+        found[path] = order
+    return found
 
 
 def _keep(entries: dict[str, Tensor], path: str) -> Callable[..., None]:
@@ -63,12 +70,16 @@ def silence(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> Any:
     return torch.zeros_like(output)
 
 
-def _follows_halves(x: Tensor, layout: TokenLayout) -> bool:
-    """Whether the tokens of the changed half moved clearly more than those of the other half."""
-    h, w = layout.grid
+def _moved(x: Tensor, layout: TokenLayout) -> Tensor:
+    """How far each token of the grid moved as the top and as the left half of the image changed: (2, h, w)."""
     if layout.order == "BCHW":
         x = x.flatten(2).mT
     tokens = x.reshape(3, layout.tokens, -1)[:, layout.prefix :]
-    top, left = (tokens[1:] - tokens[:1]).float().square().sum(-1).reshape(2, h, w)
+    return (tokens[1:] - tokens[:1]).float().square().sum(-1).reshape(2, *layout.grid)
+
+
+def _follows_halves(top: Tensor, left: Tensor) -> bool:
+    """Whether the tokens of the changed half moved clearly more than those of the other half."""
+    h, w = top.shape
     halves = [(top[: h // 2], top[h - h // 2 :]), (left[:, : w // 2], left[:, w - w // 2 :])]
     return all(a.numel() == 0 or bool(a.sum() > _CLEAR * b.sum()) for a, b in halves)
