@@ -242,3 +242,21 @@ def test_a_known_anatomy_is_not_made_again(images: Tensor) -> None:
         vitlab.record(model, anatomy=anatomy, input_size=224),
     ):
         pass
+
+
+class TwoMaps(nn.Module):
+    """An attention module that attends twice and averages."""
+
+    def __init__(self, attention: nn.Module) -> None:
+        super().__init__()
+        self.first, self.second = attention, attention
+
+    def forward(self, x: Tensor, **_: object) -> Tensor:
+        return (self.first(x) + self.second(x)) / 2
+
+
+def test_two_attentions_in_one_module_are_refused(images: Tensor) -> None:
+    model = plain_model()
+    model.blocks[1].attn = TwoMaps(model.blocks[1].attn)
+    with vitlab.record(model), pytest.raises(vitlab.VitlabError, match=r"blocks\.1 holds more than one attention"):
+        model(images)

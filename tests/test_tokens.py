@@ -90,6 +90,14 @@ def test_what_does_not_fit_is_refused() -> None:
         to_tokens(torch.zeros(1, 5, 2), layout)
     with pytest.raises(VitlabError, match="no permutation to follow"):
         orders(TokenLayout((2, 2)))
-    unknown_order = TokenLayout((2, 2), permutation=())  # windows that pad: tokens would vanish without a word
+    unknown_order = TokenLayout((2, 2), windows=2, permutation=())  # windows that pad: tokens would vanish silently
     with pytest.raises(VitlabError, match="pad the 2x2 map"):
-        to_tokens(torch.zeros(1, 4, 2), unknown_order)
+        to_tokens(torch.zeros(2, 2, 2), unknown_order)
+    with pytest.raises(VitlabError, match=r"2x2 grid.*got 9"):  # one window that pads
+        to_tokens(torch.zeros(1, 9, 2), TokenLayout((2, 2), permutation=()))
+
+
+def test_shuffled_tokens_stay_as_they_lie() -> None:
+    layout, x = TokenLayout((2, 2), prefix=1, permutation=()), torch.arange(10.0).reshape(1, 5, 2)
+    assert layout.shuffled and not TokenLayout((2, 2)).shuffled
+    assert torch.equal(to_tokens(x, layout), x) and torch.equal(from_tokens(x, layout, x), x)

@@ -27,6 +27,7 @@ from vitlab.core.expressions import parse_call
 from vitlab.core.ledger import Watch, ledger, preparing
 from vitlab.core.measurement import Measurement
 from vitlab.core.recipe import Augment, Recipe
+from vitlab.core.settings import check_settings
 from vitlab.data.catalogue import check_data
 from vitlab.data.inventory import inventory
 from vitlab.feeding import Augmentation, NoTrainingImagesError, Split, parts_for
@@ -170,7 +171,7 @@ def _test(kind: Kind, text: str) -> _Test:
     )
     if eats == "both" and "test" in settings:
         raise VitlabError(f"{name} takes its test set from --data; omit test=")
-    plugins.check_settings(name, module.measure, settings)
+    check_settings(name, module.measure, settings)
     counts = next((key for key in ("images", "videos") if key in takes), "") if eats == "files" else ""
     defaults = {key: item.default for key, item in list(takes.items())[2:] if item.default is not item.empty}
     return _Test(name, settings, kind.run, eats, counts, defaults, known[name])

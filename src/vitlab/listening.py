@@ -6,6 +6,8 @@ Three ways, chosen by the block's description:
 - a hook on `nn.MultiheadAttention` (a mode would switch off its fast path, and with it the last bits);
 - a hook on the module whose input is the true map, where the softmax is not the last word (ConViT).
 
+A block's module attends once each time it runs. A second call would be taken for the map of more images: an error.
+
 Dropout inside attention is not in what is heard. CaiT mixes heads after the softmax: the softmax is what is read.
 """
 
@@ -44,11 +46,13 @@ def listen(
         stack: what is hung on the model goes when it is closed.
     """
     mode = _Listener()
+    once = _Once()
     for block in blocks:
         if block.mixer.queries is None:
             continue
-        note = _note(block, entries.setdefault(block.name, []), keep, reduce)
+        note = _note(block, entries.setdefault(block.name, []), once, keep, reduce)
         module = model.get_submodule(block.mixer.path)
+        stack.callback(module.register_forward_pre_hook(once.entering(block.name)).remove)
         if block.mixer.map_at is not None:
             handle = model.get_submodule(block.mixer.map_at).register_forward_pre_hook(_reader_map(note))
         elif isinstance(module, nn.MultiheadAttention):
@@ -66,7 +70,11 @@ def listen(
 
 
 def _note(
-    block: Block, entry: list[Any], keep: Callable[[Tensor], Tensor], reduce: Callable[[AttentionCall], Any] | None
+    block: Block,
+    entry: list[Any],
+    once: _Once,
+    keep: Callable[[Tensor], Tensor],
+    reduce: Callable[[AttentionCall], Any] | None,
 ) -> Callable[..., None]:
     """How one attention call of a block is kept."""
     queries, keys, axis = block.mixer.queries, block.mixer.keys, block.mixer.window_axis
@@ -75,6 +83,7 @@ def _note(
     def note(scale: float = 1.0, bias: Tensor | None = None, **tensors: Tensor) -> None:
         if in_backward():
             return
+        once.check(block.name)
         folded = {name: _fold(keep(tensor), axis) for name, tensor in tensors.items()}
         bias = None if bias is None else _fold(keep(bias), axis)
         call = AttentionCall(block.name, queries, keys, scale=scale, bias=bias, **folded)
@@ -88,6 +97,30 @@ def _fold(x: Tensor, axis: int) -> Tensor:
     if x.ndim == 5:
         return x.movedim(axis, 1).flatten(0, 1)
     return x[:, None] if x.ndim == 3 else x
+
+
+class _Once:
+    """Refuses a second attention call while the module of a block runs once; a module may run several times."""
+
+    def __init__(self) -> None:
+        self._heard: set[str] = set()
+
+    def entering(self, block: str) -> Callable[..., None]:
+        """A hook before the module in which a block attends."""
+
+        def enter(module: nn.Module, arguments: tuple[Any, ...]) -> None:
+            self._heard.discard(block)
+
+        return enter
+
+    def check(self, block: str) -> None:
+        """Note a call of a block; a second one is an error."""
+        if block in self._heard:
+            raise VitlabError(
+                f"{block} holds more than one attention, and their maps cannot be told from those of more images; "
+                "an adapter must describe each attention as a block of its own"
+            )
+        self._heard.add(block)
 
 
 class _Listener(TorchFunctionMode):

@@ -261,6 +261,11 @@ def _fit(model: nn.Module, seam: Seam, name: str, make: Callable[..., nn.Module]
                 if "attention" in wants
                 else f"{name} cannot replace an attention module; put it at another seam than 'attn'"
             )
+        if "layout" in wants and seam.layout.shuffled:
+            raise VitlabError(
+                f"{name} needs to know where tokens lie, and {type(model).__name__} shuffles its patches; "
+                "use a part that does not ask for the layout"
+            )
         given = {"dim": seam.dim, "layout": seam.layout, "attention": host}
         settings = {**settings, **{key: value for key, value in given.items() if key in wants}}
     try:
@@ -298,7 +303,7 @@ def _insert(model: nn.Module, seam: Seam, name: str, part: Any) -> None:
         model.get_submodule(parent)._modules[child] = part
         return
     mark(part, "marker", None, weight.device)
-    if seam.layout.permutation is not None:
+    if seam.layout.permutation is not None and not seam.layout.shuffled:
         order, inverse = orders(seam.layout, weight.device)
         part.register_buffer("vitlab_order", order, persistent=False)
         part.register_buffer("vitlab_inverse", inverse, persistent=False)
@@ -306,7 +311,8 @@ def _insert(model: nn.Module, seam: Seam, name: str, part: Any) -> None:
     if seam.side == "in" and _before not in host._forward_pre_hooks.values():
         host.register_forward_pre_hook(_before)
     if seam.side == "out" and _after not in host._forward_hooks.values():
-        host.register_forward_hook(_after)
+        # First, so that hooks which record outputs see the part's: transformers collects hidden states with such hooks.
+        host.register_forward_hook(_after, prepend=True)
 
 
 def _original(part: Any) -> nn.Module:

@@ -17,6 +17,8 @@ from vitlab.core.errors import VitlabError
 def to_tokens(x: Tensor, layout: TokenLayout, inverse: Tensor | None = None) -> Tensor:
     """A tensor as it lies at a seam, as (B, N, D): prefix tokens first, then the grid row by row.
 
+    Shuffled tokens, whose order is not known, stay as they lie.
+
     Args:
         x: a tensor in `layout`.
         layout: how its tokens lie.
@@ -36,13 +38,14 @@ def to_tokens(x: Tensor, layout: TokenLayout, inverse: Tensor | None = None) -> 
         x = x.reshape(-1, layout.windows * x.shape[1], x.shape[2])
     if layout.permutation is not None:
         layout.check(x.shape[1], "this place")
+    if layout.permutation is not None and not layout.shuffled:
         x = x[:, orders(layout, x.device)[1] if inverse is None else inverse]
     return x
 
 
 def from_tokens(tokens: Tensor, layout: TokenLayout, like: Tensor, order: Tensor | None = None) -> Tensor:
     """The way back: (B, N, D) laid as `like`, the tensor that `to_tokens` was given."""
-    if layout.permutation is not None:
+    if layout.permutation is not None and not layout.shuffled:
         tokens = tokens[:, orders(layout, tokens.device)[0] if order is None else order]
     if layout.order == "BCHW":
         return tokens.transpose(1, 2).reshape(like.shape)

@@ -13,6 +13,7 @@ An adapter is a module with
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -29,6 +30,8 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.plugins import adapter_modules
 
 __all__ = ["describe"]
+
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 def describe(model: nn.Module, input_size: int | tuple[int, int] | None = None) -> Anatomy:
@@ -56,13 +59,33 @@ def describe(model: nn.Module, input_size: int | tuple[int, int] | None = None) 
     except VitlabError:
         raise
     except Exception as error:  # whatever another library's forward raises, the user learns which input it was
-        reason = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
-        raise VitlabError(
-            f"{type(model).__name__} does not run on {size[0]}x{size[1]} images ({reason}); "
-            "give the size that it was built for as input_size=(height, width)"
-        ) from error
+        raise _does_not_run(model, size, error) from error
     blocks = tuple(_as_fitted(model, block) for block in adapter.blocks(model, flow))
     return Anatomy(adapter.family(model), blocks, size, adapter.ABSENT)
+
+
+def _does_not_run(model: nn.Module, size: tuple[int, int], error: Exception) -> VitlabError:
+    """The error for a model that raised on blank images: what it takes where that is known, else which size it was."""
+    name, takes = type(model).__name__, getattr(model, "main_input_name", "pixel_values")
+    config = getattr(model, "config", None)
+    parameters = list(inspect.signature(model.forward).parameters.values())
+    needs = [each.name for each in parameters[1:] if each.default is each.empty and each.kind in _NAMED]
+    if "pixel" not in takes and hasattr(model, "main_input_name"):
+        return VitlabError(
+            f"{name} takes {takes}, not images, so that it cannot be described; choose a model of images"
+        )
+    if getattr(config, "num_frames", None) is not None or getattr(config, "tubelet_size", None) is not None:
+        return VitlabError(f"{name} takes videos, not images, so that it cannot be described; choose a model of images")
+    if needs:
+        return VitlabError(
+            f"{name} needs {', '.join(needs)} beside the images, which are not known here; "
+            "write an adapter whose inputs(model, size) makes them"
+        )
+    reason = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+    return VitlabError(
+        f"{name} does not run on {size[0]}x{size[1]} images ({reason}); "
+        "give the size that it was built for as input_size=(height, width)"
+    )
 
 
 def _as_fitted(model: nn.Module, block: Block) -> Block:

@@ -63,11 +63,11 @@ def transformer_block(
 
 
 def with_stage_ends(blocks: list[Block]) -> tuple[Block, ...]:
-    """Offer `stage.out` at the last block of each stage, where that block offers `block.out`."""
-    last = {block.stage: block.index for block in blocks}
+    """Offer `stage.out` at the last block of each stage, where that block offers `block.out`; pooling heads aside."""
+    last = {block.stage: block.index for block in blocks if block.mixer.kind != "class attention"}
     return tuple(
         replace(block, seams=(*block.seams, replace(out, name="stage.out")))
-        if block.index == last[block.stage] and (out := block.seam("block.out")) is not None
+        if block.index == last.get(block.stage) and (out := block.seam("block.out")) is not None
         else block
         for block in blocks
     )

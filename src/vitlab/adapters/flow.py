@@ -6,8 +6,8 @@ input size leads to. The model is left as it was found: hooks, training mode, gr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -43,22 +43,14 @@ class Flow:
 
     def __init__(self, model: nn.Module, inputs: Mapping[str, Tensor]) -> None:
         self.visits: dict[str, _Visit] = {}
-        before = [(module, _attributes(module)) for module in model.modules()]
         positional = [tensor for name, tensor in inputs.items() if not name]
         keywords = {name: tensor for name, tensor in inputs.items() if name}
         with ExitStack() as stack:
-            stack.enter_context(torch.no_grad())
-            stack.enter_context(torch.random.fork_rng(devices=[]))
+            stack.enter_context(undisturbed(model))
             for path, module in model.named_modules():
                 handle = module.register_forward_hook(self._visit(path), with_kwargs=True)
                 stack.callback(handle.remove)
-            try:
-                if any(module.training for module in model.modules()):
-                    model.eval()
-                model(*positional, **keywords)
-            finally:
-                for module, attributes in before:
-                    vars(module).update(attributes)
+            model(*positional, **keywords)
 
     def _visit(self, path: str) -> Any:
         def note(module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> None:
@@ -96,6 +88,20 @@ class Flow:
         dim = shape[_CHANNEL[layout.order]]
         assert prod(shape) == _BATCH * layout.tokens * dim, f"{name} at {path}: {shape} is not {layout}"
         return Seam(name, path, side, layout, dim)
+
+
+@contextmanager
+def undisturbed(model: nn.Module) -> Iterator[None]:
+    """Run a model in evaluation mode without gradients; mode, attributes and random state are restored on exit."""
+    before = [(module, _attributes(module)) for module in model.modules()]
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        try:
+            if any(module.training for module in model.modules()):
+                model.eval()
+            yield
+        finally:
+            for module, attributes in before:
+                vars(module).update(attributes)
 
 
 def _attributes(module: nn.Module) -> dict[str, Any]:

@@ -5,11 +5,16 @@ Names are only a hint here, so what they suggest is tested, see `trial`. A block
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import nn
 
+from vitlab.adapters import blank_images
 from vitlab.adapters.blocks import block_of, with_stage_ends
 from vitlab.adapters.flow import Flow, Shape
+from vitlab.adapters.probing import between_tokens
+from vitlab.adapters.token_order import row_major
 from vitlab.adapters.trial import Trial, last_linear, leaf
 from vitlab.core.anatomy import Block, Mixer, Seam, TokenLayout
 from vitlab.core.errors import VitlabError
@@ -22,6 +27,10 @@ ABSENT = dict.fromkeys(("attn", "attn.in", "attn.out", "mlp.in", "mlp.mid", "mlp
 _ATTENTION = ("attn", "attention", "self_attn", "self_attention", "attn_layer", "token_mixer", "mha", "msa")
 _MLP = ("mlp", "ffn", "feed_forward", "feedforward", "ff")
 _MOST_PREFIX = 16
+_NOT_BETWEEN_TOKENS = (
+    "its softmax is not between tokens: a change of one token does not move just the weights of its row and column "
+    "(attention between channels is of this kind)"
+)
 _CONTAINERS = (nn.Sequential, nn.ModuleList)
 
 
@@ -39,6 +48,7 @@ def blocks(model: nn.Module, flow: Flow) -> tuple[Block, ...]:
             model, f"no module of it holds both an attention ({', '.join(_ATTENTION)}) and an MLP ({', '.join(_MLP)})"
         )
     layouts = {path: _layout(model, flow, path, mlp) for path, (_, mlp) in halves.items()}
+    layouts = _in_order(model, flow, layouts, halves)
     trial = Trial(model, flow, halves)
     found: list[Block] = []
     grids: list[tuple[int, int]] = []
@@ -47,6 +57,10 @@ def blocks(model: nn.Module, flow: Flow) -> tuple[Block, ...]:
         if layout.grid not in grids[-1:]:
             grids.append(layout.grid)  # a new grid is a new stage
         mixer = _mixer(model, flow, f"{path}.{attention}", layout, trial.maps[path])
+        if mixer.queries is not None and not between_tokens(
+            model.get_submodule(f"{path}.{attention}"), *trial.calls[path], layout
+        ):
+            mixer = Mixer("attention", mixer.path, why_no_map=_NOT_BETWEEN_TOKENS)
         places = [*_ends(model, flow, path, layout), *_inside(model, flow, path, attention, mlp, layout, trial)]
         if mixer.kind == "unknown":
             places = [place for place in places if not place.name.startswith("attn")]
@@ -116,6 +130,18 @@ def _as_tokens(model: nn.Module, flow: Flow, path: str, shape: Shape) -> TokenLa
     return layout
 
 
+def _in_order(
+    model: nn.Module, flow: Flow, layouts: dict[str, TokenLayout], halves: dict[str, tuple[str, str]]
+) -> dict[str, TokenLayout]:
+    """The layouts, where a change of the image shows that tokens lie row by row; else their order is not known."""
+    images = blank_images(model, (flow.input("")[-2], flow.input("")[-1]))
+    if images.is_meta:
+        return layouts  # there are no values to compare
+    branches = [f"{path}.{name}" for path, pair in halves.items() for name in pair]
+    ordered = row_major(model, images, layouts, branches)
+    return {path: layout if ordered[path] else replace(layout, permutation=()) for path, layout in layouts.items()}
+
+
 def _fits(flow: Flow, grid: tuple[int, int]) -> bool:
     """Whether cells are about as high as they are wide: an axis of windows or heads is not mistaken for rows."""
     height, width = flow.input("")[-2:]
@@ -165,10 +191,12 @@ def _mixer(model: nn.Module, flow: Flow, path: str, layout: TokenLayout, maps: l
     modules = {f"{path}.{name}".rstrip("."): module for name, module in model.get_submodule(path).named_modules()}
     multihead = [name for name, module in modules.items() if isinstance(module, nn.MultiheadAttention)]
     images, tokens = flow.input("")[0], layout.tokens
+    if len(multihead) == 1 and not maps[1:] and 1 in flow.input(multihead[0])[:2] and tokens > 1:
+        return Mixer("class attention", path, why_no_map="one query of its own gathers from all tokens here")
     if len(multihead) == 1 and not maps[1:] and sorted(flow.input(multihead[0])[:2]) == sorted((images, tokens)):
         return Mixer("attention", multihead[0], layout, layout)
     if len(maps) == 1 and (maps[0][0], *maps[0][-2:]) == (images, tokens, tokens):
-        tokens_first = TokenLayout(layout.grid, layout.prefix)
+        tokens_first = replace(layout, order="BND")
         return Mixer("attention", path, tokens_first, tokens_first)
     if len(maps) == 1 and maps[0][-2] == 1 < tokens:
         return Mixer("class attention", path, why_no_map="only one token asks here, and which one is not known")

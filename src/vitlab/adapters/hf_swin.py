@@ -15,6 +15,7 @@ FAMILIES = {"hf_swin": "hf/microsoft/swin-tiny-patch4-window7-224"}
 CLASSES = (
     "transformers.models.swin.modeling_swin.SwinModel",
     "transformers.models.swin.modeling_swin.SwinForImageClassification",
+    "transformers.models.swin.modeling_swin.SwinBackbone",
     "transformers.models.swin.modeling_swin.SwinForMaskedImageModeling",
 )
 ABSENT = {"attn": "attention happens inside windows"}
@@ -34,8 +35,9 @@ def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
         if stage not in stages:
             stages.append(stage)
         h, w = flow.argument(path, 1, "input_dimensions")
-        window = min(h, w, layer.window_size)
-        shift = layer.shift_size if window < min(h, w) else 0
+        window, shift = layer.window_size, layer.shift_size
+        if not flow.argument(path, 2, "always_partition") and min(h, w) <= window:  # backbones always partition
+            window, shift = min(h, w), 0
         windows = window_layout((h, w), (window, window), (shift, shift))
         mixer = Mixer("window attention", f"{path}.attention", windows, windows)
         seams = places(flow, path, layer, TokenLayout((h, w)), windowed=True)

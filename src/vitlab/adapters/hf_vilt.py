@@ -41,11 +41,10 @@ def inputs(model: nn.Module, size: tuple[int, int]) -> Mapping[str, Tensor]:
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
     """Pre-norm layers. The text and the image's class token are the prefix.
 
-    The grid is one row: ViLT draws a new random order of the patches in every forward, so a token has no neighbours.
+    ViLT draws a new random order of the patches in every forward, so that of the tokens is not known.
     """
     patches = next(path for path, module in model.named_modules() if isinstance(module, nn.Conv2d))
-    h, w = flow.grid(patches)
-    layout = TokenLayout((1, h * w), prefix=_TEXT + 1)
+    layout = TokenLayout(flow.grid(patches), prefix=_TEXT + 1, permutation=())
     found: list[Block] = []
     for path, layer in layers(model, flow):
         mixer = Mixer("attention", f"{path}.attention", layout, layout)

@@ -24,6 +24,7 @@ CLASSES = (
     "transformers.models.vit.modeling_vit.ViTForImageClassification",
     "transformers.models.vit.modeling_vit.ViTForMaskedImageModeling",
     "transformers.models.dinov2.modeling_dinov2.Dinov2Model",
+    "transformers.models.dinov2.modeling_dinov2.Dinov2Backbone",
     "transformers.models.dinov2.modeling_dinov2.Dinov2ForImageClassification",
     "transformers.models.clip.modeling_clip.CLIPModel",
     "transformers.models.clip.modeling_clip.CLIPVisionModel",

@@ -38,7 +38,7 @@ def family(model: nn.Module) -> str:
     kind = type(model).__name__
     if kind in ("ResNetV2", "ConvNeXt"):
         return {"ResNetV2": "preact_resnet", "ConvNeXt": "convnext"}[kind]
-    grouped = any(getattr(block.conv2, "groups", 1) > 1 for _, _, block in _blocks(model))
+    grouped = any(getattr(conv, "groups", 1) > 1 for _, _, block in _blocks(model) for conv in _spatial(block))
     return "resnext" if grouped else "resnet"
 
 
@@ -56,6 +56,11 @@ def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
         ]
         found.append(block_of(path, len(found), stage, mixer, places))
     return with_stage_ends(found)
+
+
+def _spatial(block: Any) -> list[nn.Module]:
+    """The convolutions in the middle of a block: one, or several in Res2Net."""
+    return list(block.convs) if hasattr(block, "convs") else [block.conv2]
 
 
 def _blocks(model: Any) -> Iterator[tuple[int, str, Any]]:

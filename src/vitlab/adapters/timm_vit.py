@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -29,26 +30,84 @@ def family(model: nn.Module) -> str:
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
-    """Pre-norm blocks, post-norm ones (`ResPostBlock`), and parallel ones, which have no seam inside."""
-    layout = TokenLayout(flow.grid("patch_embed.proj"), prefix=model.num_prefix_tokens)
-    found = []
-    for index, block in enumerate(model.blocks):
-        path = f"blocks.{index}"
-        mixer = Mixer("attention", f"{path}.attn", layout, layout)
-        if type(block).__name__ == "Block":
-            replaceable = holds_packed_qkv(block.attn)
-            found.append(transformer_block(flow, path, mixer, layout, index=index, replaceable=replaceable))
-            continue
-        out = flow.seam("block.out", path, "out", layout)
-        seams = [out]
-        if type(block).__name__ == "ResPostBlock":
-            seams = [
-                flow.seam("attn.in", f"{path}.attn", "in", layout),
-                flow.seam("attn.out", f"{path}.attn", "out", layout),
-                *mlp_seams(flow, f"{path}.mlp", layout),
-                out,
-            ]
+    """Pre-norm blocks, post-norm ones (`ResPostBlock`), several side by side (`ParallelThingsBlock`), and blocks
+    whose MLP runs beside the attention, which have no seam inside.
+    """
+    patches = next(path for path in ("patch_embed.proj", "patch_embed.backbone") if flow.ran(path))  # ViTamin's
+    layout = TokenLayout(flow.grid(patches), prefix=model.num_prefix_tokens)
+    found: list[Block] = []
+    for position, block in enumerate(model.blocks):
+        path = f"blocks.{position}"
+        if type(block).__name__ == "ParallelThingsBlock":
+            found += _side_by_side(flow, path, block, layout, len(found))
+        elif type(block).__name__ == "Block":
+            found.append(_pre_norm(flow, path, block.attn, block.mlp, layout, index=len(found)))
         else:
-            mixer = Mixer("attention", path, layout, layout)
-        found.append(Block(path, index, 0, mixer, tuple(seams), (out,)))
+            found.append(_other(flow, path, block, layout, len(found)))
     return with_stage_ends(found)
+
+
+def _mixer(path: str, attention: nn.Module, layout: TokenLayout) -> Mixer:
+    """One softmax over all tokens, or the reason why there is none."""
+    if type(attention).__name__ in ("DiffAttention", "DiffParallelScalingBlock"):
+        why = "differential attention subtracts one softmax from another, so its weights are no distribution"
+        return Mixer("attention", path, why_no_map=why)
+    return Mixer("attention", path, layout, layout)
+
+
+def _pre_norm(
+    flow: Flow,
+    path: str,
+    attention: nn.Module,
+    mlp: nn.Module,
+    layout: TokenLayout,
+    *,
+    index: int,
+    attends: str = "",
+    feeds: str = "",
+) -> Block:
+    """A pre-norm block; `attends` and `feeds` name the containers of its attention and of its MLP, with a dot."""
+    mixer = _mixer(f"{path}.{attends}attn", attention, layout)
+    return transformer_block(
+        flow,
+        path,
+        mixer,
+        layout,
+        index=index,
+        attention=f"{attends}attn",
+        norm1=f"{attends}norm" if attends else "norm1",
+        norm2=f"{feeds}norm" if feeds else "norm2",
+        mlp=f"{feeds}mlp",
+        last="fc2" if hasattr(mlp, "fc2") else "w2",  # ViTamin's gated MLP
+        replaceable=mixer.queries is not None and holds_packed_qkv(attention),
+    )
+
+
+def _side_by_side(flow: Flow, path: str, block: Any, layout: TokenLayout, index: int) -> list[Block]:
+    """One block for each attention. They read the same stream and their outputs are summed, and so do the MLPs.
+
+    The stream is therefore read, and the sum changed (`block.out`), at the last of them only.
+    """
+    found = []
+    for i, (branch, feed) in enumerate(zip(block.attns, block.ffns, strict=True)):
+        names = {"attends": f"attns.{i}.", "feeds": f"ffns.{i}."}
+        one = _pre_norm(flow, path, branch.attn, feed.mlp, layout, index=index + i, **names)
+        one = replace(one, name=f"{path}.attns.{i}")
+        if i + 1 < len(block.attns):
+            one = replace(one, seams=tuple(seam for seam in one.seams if seam.name != "block.out"), taps=())
+        found.append(one)
+    return found
+
+
+def _other(flow: Flow, path: str, block: Any, layout: TokenLayout, index: int) -> Block:
+    """A post-norm block, or one whose MLP runs beside the attention."""
+    out = flow.seam("block.out", path, "out", layout)
+    if type(block).__name__ != "ResPostBlock":
+        return Block(path, index, 0, _mixer(path, block, layout), (out,), (out,))
+    seams = (
+        flow.seam("attn.in", f"{path}.attn", "in", layout),
+        flow.seam("attn.out", f"{path}.attn", "out", layout),
+        *mlp_seams(flow, f"{path}.mlp", layout),
+        out,
+    )
+    return Block(path, index, 0, _mixer(f"{path}.attn", block.attn, layout), seams, (out,))

@@ -17,13 +17,14 @@ from torch.overrides import TorchFunctionMode
 
 from vitlab.adapters import blank_images
 from vitlab.adapters.flow import Flow, Shape
+from vitlab.adapters.token_order import silence
 
 
 class Trial(TorchFunctionMode):
     """One forward with the output of every attention and MLP module set to zero, and what was seen of each block.
 
     `inputs` and `outputs` hold what went into and came out of every block and its children, before any part that sits
-    there acted; `maps` the shapes (..., queries, keys) of a block's softmaxes.
+    there acted; `maps` the shapes (..., queries, keys) of a block's softmaxes; `calls` what its attention was given.
     """
 
     def __init__(self, model: nn.Module, flow: Flow, halves: dict[str, tuple[str, str]]) -> None:
@@ -31,6 +32,7 @@ class Trial(TorchFunctionMode):
         self.inputs: dict[str, Tensor] = {}
         self.outputs: dict[str, Tensor] = {}
         self.maps: dict[str, list[Shape]] = {path: [] for path in halves}
+        self.calls: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self._entries: dict[str, Tensor] = {}  # copies: a block may add to its input in place
         self._twice: set[str] = set()
         self._running: list[Shape] | None = None
@@ -47,10 +49,11 @@ class Trial(TorchFunctionMode):
                     module = model.get_submodule(where)
                     stack.callback(module.register_forward_pre_hook(self._arrive(where), prepend=True).remove)
                     stack.callback(module.register_forward_hook(self._leave(where), prepend=True).remove)
-                listen = block.get_submodule(attention).register_forward_pre_hook(self._listen(self.maps[path]))
-                stack.callback(listen.remove)
+                attends = block.get_submodule(attention)
+                stack.callback(attends.register_forward_pre_hook(self._listen(path), with_kwargs=True).remove)
+                stack.callback(attends.register_forward_hook(self._rest).remove)
                 for name in (attention, mlp):
-                    stack.callback(block.get_submodule(name).register_forward_hook(self._silence).remove)
+                    stack.callback(block.get_submodule(name).register_forward_hook(silence).remove)
             stack.enter_context(self)
             Flow(model, {"": noise.to(images)})
 
@@ -73,17 +76,15 @@ class Trial(TorchFunctionMode):
 
         return leave
 
-    def _listen(self, maps: list[Shape]) -> Callable[..., None]:
-        def listen(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-            self._running = maps
+    def _listen(self, path: str) -> Callable[..., None]:
+        def listen(module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+            self._running = self.maps[path]
+            self.calls[path] = (arguments, keywords)
 
         return listen
 
-    def _silence(self, module: nn.Module, arguments: tuple[Any, ...], output: Any) -> Any:
+    def _rest(self, module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
         self._running = None
-        if isinstance(output, tuple):
-            return (torch.zeros_like(output[0]), *output[1:])
-        return torch.zeros_like(output)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call through unchanged, and keep the shape of every map."""

@@ -34,7 +34,8 @@ class TokenLayout:
         order: the axes. `BND` tokens, `BDN` channels first, `BHWD` and `BCHW` maps, `BTND` windows on their own axis.
         windows: how many sequences one image is cut into; in `BND` they are folded into the batch, windows fastest.
         permutation: for tokens that are not row-major, the row-major grid index of each token as it lies
-            (window after window); None means row-major, () an order that is not known (windows that pad the map).
+            (window after window); None means row-major, () an order that is not known (windows that pad the map, or
+            a model that shuffles its patches).
 
     >>> TokenLayout((14, 14), prefix=1).tokens
     197
@@ -50,6 +51,11 @@ class TokenLayout:
     def tokens(self) -> int:
         """Tokens of one image, the prefix included."""
         return self.prefix + self.grid[0] * self.grid[1]
+
+    @property
+    def shuffled(self) -> bool:
+        """Whether all tokens of an image lie together, in an order that is not known."""
+        return self.permutation == () and self.windows == 1
 
     def check(self, tokens: int, who: str) -> None:
         """Refuse a sequence that cannot be this grid: N must be h·w + prefix."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -79,20 +78,6 @@ def recipe(text: str) -> Recipe:
         settings[key] = _like(value, defaults[key], f"{key} of recipe {name}")
     made: Recipe = make(**settings)
     return made
-
-
-def check_settings(name: str, measure: Any, settings: Iterable[str]) -> None:
-    """Refuse a setting that an instrument or a stress test does not have.
-
-    Args:
-        name: of the instrument or stress test.
-        measure: its function; what it takes beside the model and the batches are its settings.
-        settings: their names.
-    """
-    known = list(inspect.signature(measure).parameters)[2:]
-    for key in settings:
-        if key not in known:
-            raise unknown(f"setting of {name}", key, known)
 
 
 def models() -> list[str]:

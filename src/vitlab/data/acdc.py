@@ -8,11 +8,11 @@ Shape legend: B batch, h w pixels of the images, H W those of the masks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from torch import Tensor
 
 from vitlab.core.batches import Batches
 from vitlab.core.errors import VitlabError, unknown
+from vitlab.data.decoding import open_labels, open_rgb
 from vitlab.data.folders import natural, wrong_layout
 from vitlab.data.images import Channels
 
@@ -84,7 +85,7 @@ class Frames:
 
     def _read(self, image_path: Path, mask_path: Path) -> tuple[Tensor, Tensor]:
         """(3, h, w) uint8 and (H, W) uint8."""
-        image, mask = _decode(image_path).convert("RGB"), np.array(_decode(mask_path))
+        image, mask = _decode(open_rgb, image_path), _decode(open_labels, mask_path)
         if mask.dtype != np.uint8 or mask.shape != (image.height, image.width):
             raise VitlabError(
                 f"{mask_path} is {mask.dtype} {mask.shape}; expected 8-bit training labels, one for each pixel "
@@ -132,6 +133,8 @@ def open_acdc(
     return found
 
 
+Decoded = TypeVar("Decoded")
+
 _FOLDERS = (("rgb_anon", "rgb_anon_trainvaltest/rgb_anon"), ("gt", "gt_trainval/gt"))
 
 
@@ -155,10 +158,8 @@ def _pairs(images: Path, masks: Path) -> list[tuple[Path, Path]]:
     return pairs
 
 
-def _decode(path: Path) -> Image.Image:
+def _decode(read: Callable[[Path], Decoded], path: Path) -> Decoded:
     try:
-        with Image.open(path) as image:
-            image.load()
-            return image
+        return read(path)
     except Exception as error:  # PIL's readers raise nearly anything on damaged bytes
         raise VitlabError(f"cannot read {path} ({error}); unpack it again") from error

@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from vitlab.core.errors import VitlabError
+from vitlab.data.decoding import open_rgb
 from vitlab.data.drawn import DrawnImages
 from vitlab.data.labelled import UNLABELLED as UNLABELLED
 from vitlab.data.labelled import as_rows, check_labels, digest
@@ -160,8 +161,7 @@ class ImageFiles(Dataset[tuple[Image.Image, int]]):
 
     def _decode(self, i: int) -> Image.Image | None:
         try:
-            with Image.open(self.path(i)) as image:
-                return image.convert("RGB")
+            return open_rgb(self.path(i))
         except Exception as error:  # PIL's readers raise nearly anything on damaged bytes
             if not self.broken[i]:
                 self.broken[i] = True

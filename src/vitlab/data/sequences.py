@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from vitlab.core.errors import VitlabError
+from vitlab.data.decoding import open_rgb
 from vitlab.data.folders import class_folders, is_image, natural
 
 VIDEOS = frozenset([".mp4", ".avi", ".mov", ".mkv", ".webm"])
@@ -94,8 +95,7 @@ def frames(path: Path) -> Iterator[Image.Image]:
     """The frames of a video, of a file or of a folder of images."""
     if path.is_dir():
         for name in sorted(filter(is_image, os.listdir(path)), key=natural):
-            with Image.open(path / name) as image:
-                yield image.convert("RGB")
+            yield open_rgb(path / name)
         return
     opencv = _decoder()
     video = opencv.VideoCapture(str(path))

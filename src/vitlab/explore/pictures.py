@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from vitlab.core.errors import VitlabError
+from vitlab.data.decoding import open_rgb
 from vitlab.data.images import ImageSet
 
 MAX_BYTES = 10 * 1024 * 1024
@@ -33,8 +34,7 @@ def read_upload(data: bytes) -> Image.Image:
                 width, height = picture.size
                 _check_size(width, height)
                 picture.verify()
-            with Image.open(io.BytesIO(data), formats=_FORMATS) as picture:
-                return ImageOps.exif_transpose(picture).convert("RGB")
+            return open_rgb(io.BytesIO(data), _FORMATS)
     except VitlabError:
         raise
     except Image.DecompressionBombError:

@@ -14,6 +14,7 @@ from vitlab.core import plugins
 from vitlab.core.batches import recorded, require_labels
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Measurement
+from vitlab.core.settings import check_settings
 from vitlab.identity import display_name, identify, signed, warn_untrained
 
 __all__ = ["measure", "measure_together"]
@@ -45,7 +46,7 @@ def measure(
     if instrument not in known:
         raise unknown("instrument", instrument, known)
     module = importlib.import_module(known[instrument])
-    plugins.check_settings(instrument, module.measure, settings)
+    check_settings(instrument, module.measure, settings)
     if not isinstance(batches, Iterable) or hasattr(batches, "shape"):
         raise VitlabError(
             f"batches must be an iterable of (images, targets), not {type(batches).__name__}; wrap one in a list"

@@ -81,7 +81,10 @@ class Watch(RowSums):
             if known is not None:
                 self._distances[layouts] = known
         if not self._distances:
-            raise VitlabError(f"{self.kind} needs positions, and all windows are padded; feed a size that they tile")
+            raise VitlabError(
+                f"{self.kind} needs positions, and those of the tokens are not known: all windows are padded "
+                "(feed a size that they tile), or the model shuffles its patches"
+            )
 
     def sums(self, block: Block, rows: Rows) -> tuple[Tensor, ...]:
         """-> (B, H)."""
@@ -138,7 +141,7 @@ def measure(model: nn.Module, batches: Iterable[Any], *, renormalise: bool = Fal
     Returns:
         `distance` (layer, head), the paper's mean over all pairs i ≠ j of the map, which falls as 1/N with the number
         of tokens; `attended` (layer, head), the mean over queries of Σ_j a_ij d_ij: how far a query looks, whatever N
-        is; `uniform` (layer), what `attended` is under uniform attention. NaN for layers whose windows are padded.
+        is; `uniform` (layer), what `attended` is under uniform attention. NaN where positions are not known.
     """
     return observe(model, batches, [Watch(renormalise)])[0]
 

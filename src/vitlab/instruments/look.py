@@ -140,7 +140,10 @@ def _last(call: AttentionCall) -> tuple[AttentionCall | None, str]:
     """The call of the last image of the batch, the only one that no lens has touched, or why it cannot be shown."""
     layouts = (call.queries, call.keys)
     if any(layout.permutation == () for layout in layouts):
-        return None, "its windows are padded and cannot be put back on the map; feed a size that they tile"
+        return (
+            None,
+            "the positions of its tokens are not known: padded windows (feed a size that they tile) or shuffled",
+        )
     if call.queries.windows != call.keys.windows:
         return None, "its queries and keys are cut into windows differently"
     windows = call.queries.windows

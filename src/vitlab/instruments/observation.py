@@ -105,7 +105,9 @@ def attention_blocks(anatomy: Anatomy, kind: str) -> list[Block]:
     """The blocks that have a map, class attention left out; an error where there are none."""
     blocks = [b for b in anatomy.blocks if b.mixer.queries is not None and b.mixer.kind != "class attention"]
     if not blocks:
-        raise VitlabError(f"{kind} needs attention maps, and family {anatomy.family!r} has none")
+        reasons = dict.fromkeys(b.mixer.why_no_map for b in anatomy.blocks if b.mixer.why_no_map)
+        why = f": {'; '.join(reasons)}" if reasons else ""
+        raise VitlabError(f"{kind} needs attention maps, and family {anatomy.family!r} has none{why}")
     return blocks
 
 

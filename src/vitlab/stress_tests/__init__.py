@@ -17,6 +17,7 @@ from vitlab.core import plugins
 from vitlab.core.batches import recorded, require_labels
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Measurement
+from vitlab.core.settings import check_settings
 from vitlab.identity import display_name, identify, signed, warn_untrained
 
 __all__ = ["stress"]
@@ -50,7 +51,7 @@ def stress(
     if stress_test not in known:
         raise unknown("stress test", stress_test, known)
     test = importlib.import_module(known[stress_test])
-    plugins.check_settings(stress_test, test.measure, settings)
+    check_settings(stress_test, test.measure, settings)
     _check_given(stress_test, test, batches)
     require_labels(batches, stress_test, test.CARD.needs)
     identity = identify(model, display_name(name, subject))

@@ -1,0 +1,88 @@
+"""Open an image file as 8-bit RGB, upright, whatever its mode; or a file of labels, with its values as they are.
+
+Pillow's own conversion clips: 16-bit grey becomes white, floats in [0, 1] become black. Values are scaled here instead.
+
+Shape legend: h w pixels.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+
+def open_rgb(source: Path | BinaryIO, formats: tuple[str, ...] | None = None) -> Image.Image:
+    """The image of a file, in RGB and turned as its EXIF orientation says; of a moving one the first frame.
+
+    Args:
+        source: a path, or a file that is open for reading.
+        formats: the formats to try, by Pillow's names; all by default.
+    """
+    with Image.open(source, formats=formats) as image:
+        return to_rgb(_upright(image))
+
+
+def open_labels(path: Path) -> NDArray[np.generic]:
+    """The values (h, w) of a file of labels, such as a segmentation mask; nothing is scaled or turned."""
+    with Image.open(path) as image:
+        return np.array(image)
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """An image in RGB, its values scaled to 8 bits where it has more; the first image of each such mode warns.
+
+    >>> grey = Image.fromarray(np.array([[0, 257, 65535]], dtype=np.uint16))
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     np.array(to_rgb(grey))[0, :, 0]
+    array([  0,   1, 255], dtype=uint8)
+    """
+    if image.mode != "F" and not image.mode.startswith("I"):
+        return image.convert("RGB")
+    values = np.asarray(image).astype(np.float64)
+    low, high = (0.0, 65535.0) if image.mode.startswith("I;16") else value_range(values, image.mode == "F")
+    _warn_once(image.mode)
+    scaled = np.nan_to_num((values - low) / (high - low)).clip(0, 1)
+    return Image.fromarray(np.rint(255 * scaled).astype(np.uint8)).convert("RGB")
+
+
+def value_range(values: NDArray[np.float64], floating: bool) -> tuple[float, float]:
+    """The values of black and white: the smallest usual range that holds all values, else their own range.
+
+    Args:
+        values: of an image; those that are not finite do not count.
+        floating: whether the image holds floats, for which [0, 1] is usual as well as [0, 255] and [0, 65535].
+
+    >>> value_range(np.array([0.0, 0.5]), floating=True), value_range(np.array([0.0, 300.0]), floating=False)
+    ((0.0, 1.0), (0.0, 65535.0))
+    >>> value_range(np.array([-2.0, 2.0]), floating=True)
+    (-2.0, 2.0)
+    """
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    for white in (1.0, 255.0, 65535.0) if floating else (255.0, 65535.0):
+        if low >= 0 and high <= white:
+            return 0.0, white
+    return low, high if high > low else low + 1
+
+
+@cache
+def _warn_once(mode: str) -> None:
+    """Say how images of a mode become 8-bit RGB."""
+    how = "from 0 to 65535" if mode.startswith("I;16") else "from the smallest usual range that holds their values"
+    warnings.warn(f"images of mode {mode!r} are scaled to 8 bits {how}; convert them first to choose it", stacklevel=4)
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    try:
+        ImageOps.exif_transpose(image, in_place=True)
+    except Exception as error:  # damaged EXIF raises nearly anything, and says nothing of the pixels
+        image.load()  # which raises by itself where they are damaged too
+        warnings.warn(f"the EXIF data of an image cannot be read ({error}); it is not turned", stacklevel=4)
+    return image
