@@ -30,7 +30,7 @@ def collect(folder: Path) -> dict[str, Any]:
         _check(name, run, jobs[name])
     _check_alike(found)
     runs = [found[name] for name in jobs if name in found]
-    return {"made_with": _origins(runs), "runs": [_small(run) for run in runs]}
+    return {"made_with": _origins(runs), "images": _images(runs), "runs": [_small(run) for run in runs]}
 
 
 def _small(run: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,6 +79,12 @@ def _origins(runs: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
         "command": [_portable(each["command"]) for each in about],
     }
     return {key: sorted(set(values)) for key, values in made.items()}
+
+
+def _images(runs: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """How many test images each measurement used; runs that hold training images out do not count."""
+    tested = [run["measured"] for run in runs if not run["holdout"]]
+    return {kind: measured["images"] for run in tested for kind, measured in run.items()}
 
 
 def _portable(command: str) -> str:

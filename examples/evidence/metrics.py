@@ -28,6 +28,7 @@ class Metric:
         title: for tables.
         unit: of the number; empty if it has none.
         digits: after the decimal point.
+        kind: the measurement in a run's file; empty for the evaluation in training.
         made_by: the call that measures it, and what is done with the result.
         value: takes it from a run; None where it was not measured.
     """
@@ -36,6 +37,7 @@ class Metric:
     title: str
     unit: str
     digits: int
+    kind: str
     made_by: str
     value: Callable[[Run], float | None]
 
@@ -106,15 +108,30 @@ def _under(instrument: str, axis: str, label: str) -> Callable[[Run], float | No
 
 
 METRICS: tuple[Metric, ...] = (
-    Metric("top1", "Top-1 accuracy", "%", 2, "the last epoch's evaluation on all test images", lambda run: run["top1"]),
     Metric(
-        "nll", "Negative log-likelihood", "nats", 4, '`vitlab.measure("calibration", …)`', _number("calibration", "nll")
+        "top1",
+        "Top-1 accuracy",
+        "%",
+        2,
+        "",
+        "The evaluation after the last epoch, all test images",
+        lambda run: run["top1"],
+    ),
+    Metric(
+        "nll",
+        "Negative log-likelihood",
+        "nats",
+        4,
+        "calibration",
+        '`vitlab.measure("calibration", …)`',
+        _number("calibration", "nll"),
     ),
     Metric(
         "ece",
         "Expected calibration error",
         "points",
         2,
+        "calibration",
         '`vitlab.measure("calibration", …)`, 10 bins, × 100',
         _number("calibration", "ece", 100.0),
     ),
@@ -123,6 +140,7 @@ METRICS: tuple[Metric, ...] = (
         "Attention entropy, deep half of the layers",
         "nats",
         4,
+        "attention_entropy",
         '`vitlab.measure("attention_entropy", …)`, mean over rows, heads and layers 7 to 12; at most ln 65 = 4.174',
         _over_layers("attention_entropy", "mean", 0.5),
     ),
@@ -131,6 +149,7 @@ METRICS: tuple[Metric, ...] = (
         "Attention entropy of the class token, deep half of the layers",
         "nats",
         4,
+        "attention_entropy",
         '`vitlab.measure("attention_entropy", …)`, `class_row`, mean over heads and layers 7 to 12',
         _over_layers("attention_entropy", "class_row", 0.5),
     ),
@@ -139,6 +158,7 @@ METRICS: tuple[Metric, ...] = (
         "Corruption error",
         "%",
         2,
+        "corruptions",
         '`vitlab.stress("corruptions", …)`, 100 − mean accuracy over 15 corruptions × 5 severities',
         _corruption_error,
     ),
@@ -147,6 +167,7 @@ METRICS: tuple[Metric, ...] = (
         "Mean corruption error (mCE)",
         "%",
         2,
+        "corruptions",
         '`vitlab.stress("corruptions", …)`, relative to AlexNet on CIFAR-100-C, × 100',
         _number("corruptions", "mce", 100.0),
     ),
@@ -155,7 +176,8 @@ METRICS: tuple[Metric, ...] = (
         "Attention stability",
         "",
         4,
-        '`vitlab.measure("attention_stability", …)`, cosine of clean and noisy maps (Gaussian noise, severity 3), all layers',
+        "attention_stability",
+        '`vitlab.measure("attention_stability", …)`, cosine of clean and noisy maps, all layers (Gaussian noise at 3)',
         _number("attention_stability", "overall"),
     ),
     Metric(
@@ -163,6 +185,7 @@ METRICS: tuple[Metric, ...] = (
         "Head similarity",
         "",
         4,
+        "attention_diversity",
         '`vitlab.measure("attention_diversity", …)`, mean over pairs of heads and all layers; undefined with one head',
         _over_layers("attention_diversity", "head_similarity"),
     ),
@@ -171,7 +194,8 @@ METRICS: tuple[Metric, ...] = (
         "Token overfocus",
         "",
         4,
-        '`vitlab.measure("token_overfocus", …)`, Gini coefficient of received attention, heads averaged, mean over layers',
+        "token_overfocus",
+        '`vitlab.measure("token_overfocus", …)`, Gini of received attention, heads averaged, mean over layers',
         _over_layers("token_overfocus", "gini_of_mean"),
     ),
     Metric(
@@ -179,6 +203,7 @@ METRICS: tuple[Metric, ...] = (
         "Row similarity that ADL penalises",
         "",
         4,
+        "diversified_rows",
         '`vitlab.measure("attention_diversity", …, tau=2.0, heads="mean")`, mean over layers',
         _over_layers("diversified_rows", "row_similarity"),
     ),
@@ -187,6 +212,7 @@ METRICS: tuple[Metric, ...] = (
         "Accuracy with the centre masked",
         "%",
         2,
+        "occlusion",
         '`vitlab.stress("occlusion", …)`, half of each side, a quarter of the image, set to zero',
         _under("occlusion", "mask", "centre 0.5"),
     ),
@@ -195,6 +221,7 @@ METRICS: tuple[Metric, ...] = (
         "Accuracy with half of the patches masked",
         "%",
         2,
+        "occlusion",
         '`vitlab.stress("occlusion", …)`, random patches set to zero',
         _under("occlusion", "mask", "patches 0.5"),
     ),
@@ -203,6 +230,7 @@ METRICS: tuple[Metric, ...] = (
         "Accuracy under FGSM",
         "%",
         2,
+        "adversarial",
         '`vitlab.stress("adversarial", …)`, ε = 1/255',
         _under("adversarial", "attack", "fgsm"),
     ),
@@ -211,6 +239,7 @@ METRICS: tuple[Metric, ...] = (
         "Accuracy under PGD",
         "%",
         2,
+        "adversarial",
         '`vitlab.stress("adversarial", …)`, ε = 1/255, 10 steps',
         _under("adversarial", "attack", "pgd"),
     ),
