@@ -54,6 +54,7 @@ def run_of(job: Job, top1: float, entropy: float = 3.5) -> dict[str, Any]:
     return {
         **{"condition": job.condition.name, "arm": job.arm.name, "seed": job.seed, "top1": top1},
         **{"holdout": job.condition.holdout, "epochs": recipe_of(job).epochs, "images_per_second": 50_000},
+        "recipe": repr(recipe_of(job)),
         "measured": found,
         "seconds": {"training": 2.0 * recipe_of(job).epochs, "measuring": 20.0},
         "provenance": {
@@ -209,7 +210,7 @@ def test_costs_of_what_is_missing(tmp_path: Path) -> None:
 
 def test_scales_by_depth(tmp_path: Path) -> None:
     text = page(collect(store(tmp_path, *gains({"places-cb_s": [0.5, 0.6]}))))
-    assert "| mean λ | 0.300 | -0.400 |" in text and "means over 2 seeds" in text
+    assert "| mean λ | 0.3 | -0.4 |" in text and "mean over seeds (2)" in text
 
 
 @pytest.mark.parametrize(
@@ -231,6 +232,14 @@ def test_other_images_are_refused(tmp_path: Path) -> None:
     one, other = (run_of(job, 60.0) for job in all_jobs(["centre-plain"])[:2])
     other["measured"]["corruptions"]["images"] = 32
     with pytest.raises(VitlabError, match="differ in corruptions"):
+        collect(store(tmp_path, one, other))
+
+
+def test_another_recipe_is_refused(tmp_path: Path) -> None:
+    one, other = (run_of(job, 60.0) for job in all_jobs(["centre-plain"])[:2])
+    collect(store(tmp_path, one, other))
+    other["recipe"] = other["recipe"].replace("batch_size=512", "batch_size=256")
+    with pytest.raises(VitlabError, match="differ in recipe of centre-plain"):
         collect(store(tmp_path, one, other))
 
 

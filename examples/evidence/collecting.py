@@ -57,12 +57,13 @@ def _check(name: str, run: Mapping[str, Any], job: Job) -> None:
 
 
 def _check_alike(runs: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse runs that were measured on other images or with other settings than the first of their kind."""
+    """Refuse runs with another recipe than the first of their arm, and measurements unlike the first of their kind."""
     first: dict[tuple[Any, ...], tuple[str, Any]] = {}
     for name, run in runs.items():
         facts = {"data": run["provenance"]["data"]}
         for kind, measured in run["measured"].items():
             facts[kind] = measured["images"], measured["settings"]
+        facts[f"recipe of {run['condition']}-{run['arm']}"] = re.sub(r"\bseed=\d+", "", run["recipe"])
         for kind, fact in facts.items():
             other, expected = first.setdefault((run["holdout"], kind), (name, fact))
             if fact != expected:

@@ -17,7 +17,7 @@ def minutes(run: Mapping[str, Any]) -> float:
     >>> minutes({"seconds": {"training": 100, "measuring": 20}, "processes": 2})
     1.0
     """
-    return float(sum(run["seconds"].values())) / run["processes"] / 60
+    return float(sum(run["seconds"].values()) / run["processes"]) / 60
 
 
 def missing_jobs(runs: Sequence[Mapping[str, Any]]) -> list[Job]:
@@ -31,4 +31,4 @@ def expected_minutes(job: Job, runs: Sequence[Mapping[str, Any]]) -> float:
     alike = [run for run in runs if run["arm"] == job.arm.name] or list(runs)
     epoch = statistics.median(run["seconds"]["training"] / run["epochs"] / run["processes"] for run in alike)
     measuring = statistics.median(run["seconds"]["measuring"] / run["processes"] for run in runs)
-    return (recipe_of(job).epochs * epoch + measuring) / 60
+    return float(recipe_of(job).epochs * epoch + measuring) / 60

@@ -119,7 +119,7 @@ def _arm_row(metric: Metric, runs: Runs, condition: str, arm: str, judged: Seque
     differences = effects(runs, metric.name, terms)
     if not differences:
         return ()
-    fitted, plain = (effects(runs, metric.name, ((1, *names),)) for _, *names in terms)
+    fitted, plain = (effects(runs, metric.name, ((1, name, variant),)) for _, name, variant in terms)
     means = [
         f"{sum(values[seed] for seed in differences) / len(differences):.{metric.digits}f}"
         for values in (plain, fitted)
@@ -145,9 +145,9 @@ def _scales(runs: Runs) -> str:
     rows = []
     for key, title in titles.items():
         layers = [[run[key][layer] for run in found if key in run] for layer in range(len(found[0]["lambda_mean"]))]
-        rows.append((title, *(f"{sum(values) / len(values):.3f}" if values else "–" for values in layers)))
+        rows.append((title, *(f"{sum(values) / len(values):.3g}" if values else "–" for values in layers)))
     depth = len(found[0]["lambda_mean"])
-    text = f'`vitlab.measure("broadcast_scale", …)`, places: cb_s, means over {len(found)} seeds; CB Fig. 8.\n\n'
+    text = f'`vitlab.measure("broadcast_scale", …)`, places: cb_s, mean over seeds ({len(found)}); CB Fig. 8.\n\n'
     return heading + text + table(("layer", *(str(layer + 1) for layer in range(depth))), rows)
 
 
