@@ -4,7 +4,8 @@
 
 The conditions are in `examples/evidence/conditions.py`, in order of priority. Every finished run writes one JSON file
 with everything that was measured; what `--out` or `--done` already holds is skipped. Afterwards
-`examples/evidence/tables.py` makes the tables. `--smoke` trains small models on a few embedded scenes instead.
+`PYTHONPATH=examples python -m evidence.tables runs/evidence` makes tables, verdicts and a picture.
+`--smoke` trains small models on a few embedded scenes instead.
 """
 
 from __future__ import annotations

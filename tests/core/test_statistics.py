@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -14,10 +15,12 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.statistics import (
     class_accuracy,
     confusion_matrix,
+    holm,
     intersection_over_union,
     mean_interval,
     paired_interval,
     proportion_interval,
+    student_p,
     student_quantile,
 )
 
@@ -97,3 +100,34 @@ def test_labels_without_a_class_are_refused() -> None:
     for labels, predicted, message in (([0, 3], [0, 0], "labels run from 0 to 3"), ([0], [-1], "predictions run from")):
         with pytest.raises(VitlabError, match=message):
             confusion_matrix(np.array(labels), np.array(predicted), 3)
+
+
+@settings(deadline=None, max_examples=40)
+@given(runs)
+def test_the_p_value_of_a_mean(values: list[float]) -> None:
+    assert student_p(values) == pytest.approx(stats.ttest_1samp(values, 0.0).pvalue, rel=1e-5, abs=1e-7)
+
+
+def test_the_p_value_and_the_interval_agree_about_zero() -> None:
+    assert student_p([0.1, 0.5, 0.9]) > 0.05 and mean_interval([0.1, 0.5, 0.9])[1] < 0
+    assert student_p([0.4, 0.5, 0.6]) < 0.05 and mean_interval([0.4, 0.5, 0.6])[1] > 0
+    assert math.isnan(student_p([1.0])) and student_p([1.0, 1.0]) == 0.0 and student_p([0.0, 0.0]) == 1.0
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
+def test_holm_is_bonferroni_closed_under_intersection(p_values: list[float]) -> None:
+    """Adjusted p of a test: the largest Bonferroni p among all sets of tests that it belongs to."""
+    count = len(p_values)
+    subsets = [s for size in range(1, count + 1) for s in itertools.combinations(range(count), size)]
+    expected = [
+        max(min(1.0, len(subset) * min(p_values[j] for j in subset)) for subset in subsets if i in subset)
+        for i in range(count)
+    ]
+    assert holm(p_values) == pytest.approx(expected)
+
+
+def test_holm_refuses_what_is_no_probability() -> None:
+    assert holm([]) == []
+    with pytest.raises(VitlabError, match="between 0 and 1"):
+        holm([0.1, math.nan])

@@ -146,3 +146,41 @@ def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     share = np.full(len(whole), np.nan)
     np.divide(part, whole, out=share, where=whole > 0)
     return share
+
+
+def student_p(values: Sequence[float]) -> float:
+    """Two-sided p of Student's test that the mean of repeated runs is 0; NaN for fewer than two runs.
+
+    With x = √ν tan(a), the density of t becomes proportional to cos(a)^(ν − 1), which is integrated from atan(t/√ν).
+
+    >>> round(student_p([1.0, 2.0, 3.0]), 4)
+    0.0742
+    """
+    x = np.asarray(values, dtype=float)
+    if len(x) < 2:
+        return math.nan
+    mean, deviation, freedom = float(x.mean()), float(x.std(ddof=1)), len(x) - 1
+    if deviation == 0:
+        return 0.0 if mean else 1.0
+    angles = np.linspace(math.atan(abs(mean) / deviation * math.sqrt(len(x) / freedom)), math.pi / 2, 4001)
+    density = np.cos(angles) ** (freedom - 1)
+    simpson = density[0] + density[-1] + 4 * density[1:-1:2].sum() + 2 * density[2:-1:2].sum()
+    scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(math.pi)
+    return min(1.0, float(2 * scale * (angles[1] - angles[0]) / 3 * simpson))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p values adjusted for the number of tests (Holm 1979), in the order given.
+
+    With p₍₁₎ ≤ … ≤ p₍ₘ₎, the adjusted p₍ᵢ₎ is max over j ≤ i of min(1, (m − j + 1) p₍ⱼ₎).
+
+    >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
+    [0.03, 0.06, 0.06]
+    """
+    if any(not 0 <= p <= 1 for p in p_values):
+        raise VitlabError(f"p values lie between 0 and 1, got {list(p_values)}; leave out tests without a result")
+    adjusted, largest, count = [0.0] * len(p_values), 0.0, len(p_values)
+    for rank, index in enumerate(sorted(range(count), key=lambda each: p_values[each])):
+        largest = max(largest, min(1.0, (count - rank) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted
