@@ -21,8 +21,13 @@ import vitlab
 from vitlab import feeding, laboratory, zoo
 from vitlab.core.ledger import step
 from vitlab.core.measurement import Card, Measurement
+from vitlab.core.recipe import change
+from vitlab.core.store import Run
 from vitlab.data.catalogue import open_data
+from vitlab.data.scenes import CLASSES
+from vitlab.recipes.quick import quick
 from vitlab.stress_tests import corruptions
+from vitlab.tasks.classification import run as train
 
 TINY = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3, num_classes=25)"
 
@@ -98,7 +103,7 @@ def test_kill_9_loses_no_finished_corruption(tmp_path: Path, monkeypatch: pytest
 
 def test_train_fit_is_given_both_sets(tmp_path: Path) -> None:
     data = "scenes(train=48, test=16)"
-    (path,) = laboratory.measure([TINY], ["train_fit"], tmp_path, data=data, images=16, show=False)
+    (path,) = laboratory.measure([TINY], ["train_fit"], tmp_path, data=data, images=16, augment="none", show=False)
     found = Measurement.load(path)
     model = vitlab.load(TINY, seed=0)
     both = [feeding.batches_for(model, data, 16, split=split) for split in ("train", "test")]
@@ -108,28 +113,93 @@ def test_train_fit_is_given_both_sets(tmp_path: Path) -> None:
     }
     assert found.values["train_nll"] != found.values["test_nll"]
     assert "train[:16]" in found.provenance["data"] and "test[:16]" in found.provenance["test_data"]
-    assert list(laboratory.measure([TINY], ["train_fit"], tmp_path, data=data, images=16, show=False)) == [path]
+    again = laboratory.measure([TINY], ["train_fit"], tmp_path, data=data, images=16, augment="none", show=False)
+    assert list(again) == [path]
     other = "scenes(train=48, test=17)"
-    (again,) = laboratory.measure([TINY], ["train_fit"], tmp_path, data=other, images=16, show=False)
+    (again,) = laboratory.measure([TINY], ["train_fit"], tmp_path, data=other, images=16, augment="none", show=False)
     assert Measurement.load(again).provenance["test_data"] != found.provenance["test_data"], "another test set"
     with pytest.raises(vitlab.VitlabError, match="takes its test set from --data"):
         list(laboratory.measure([TINY], ["train_fit(test=1)"], tmp_path, data=data, images=16, show=False))
 
 
-def test_hessians_are_of_augmented_images(tmp_path: Path) -> None:
-    data = "scenes(train=1, test=20)"
+def test_training_sets_are_augmented_as_the_user_says(tmp_path: Path) -> None:
+    """HDVW's training images are augmented; by default as the recipe of the run, else as DeiT's."""
+    data, found = "scenes(train=48, test=16)", {}
+    for augment in (None, "weak", "none"):
+        (path,) = laboratory.measure(
+            [TINY], ["train_fit"], tmp_path / str(augment), data=data, images=16, augment=augment, show=False
+        )
+        found[augment] = Measurement.load(path)
+    assert len({float(each.values["train_nll"]) for each in found.values()}) == 3
+    assert len({float(each.values["test_nll"]) for each in found.values()}) == 1
+    about = found[None].provenance["preprocessing"]["augmentation"]
+    assert about["name"] == "deit_imagenet (default)" and about["mixup"] == 0.8 and about["smoothing"] == 0.1
+    assert found["weak"].provenance["preprocessing"]["augmentation"]["smoothing"] == 0
+    assert "augmentation" not in found["none"].provenance["preprocessing"]
+    with pytest.raises(vitlab.VitlabError, match="no recipe 'strong'"):
+        list(laboratory.measure([TINY], ["train_fit"], tmp_path, data=data, images=16, augment="strong", show=False))
+
+
+def test_hessians_are_of_augmented_training_images(tmp_path: Path) -> None:
+    data = "scenes(train=20, test=20)"
     (path,) = laboratory.measure([TINY], ["hessian_spectrum(count=1)"], tmp_path, data=data, images=20, show=False)
     found = Measurement.load(path)
-    assert found.provenance["images"] == 16 and "augmented" in found.provenance["data"]
+    assert found.provenance["images"] == 16 and "train[:20]" in found.provenance["data"]
+    assert "augmented by deit_imagenet" in found.provenance["data"]
     model, before = vitlab.load(TINY, seed=0), (torch.get_rng_state(), random.getstate(), np.random.get_state()[1])
-    clean, shown = (feeding.batches_for(model, data, 20, augmented=augmented) for augmented in (False, True))
+    augmentation = laboratory.augmentation(None, None)
+    clean, shown = (
+        feeding.batches_for(model, data, 20, split="train", augmentation=each) for each in (None, augmentation)
+    )
     assert torch.equal(torch.get_rng_state(), before[0]) and random.getstate() == before[1]
     assert (np.random.get_state()[1] == before[2]).all()
-    (images, (labels, partners, share)), (rest, _) = shown
+    (images, targets), (rest, _) = shown
     assert images.shape == next(iter(clean))[0].shape and not torch.equal(images, next(iter(clean))[0])
-    assert labels.shape == partners.shape == share.shape == (16,) and len(rest) == 4, "none is lost"
-    first, second = feeding.parts_for(model, data, 20, 2, augmented=True)
-    assert not torch.equal(next(iter(first))[1][2], next(iter(second))[1][2]), "every part is drawn by itself"
+    assert targets.shape == (16, 25) and len(rest) == 4, "none is lost"
+    first, second = feeding.parts_for(model, data, 20, 2, augmentation=augmentation)
+    assert not torch.equal(next(iter(first))[1], next(iter(second))[1]), "every part is drawn by itself"
+
+
+def test_a_run_is_measured_on_its_own_data_with_its_own_augmentation(tmp_path: Path) -> None:
+    recipe = change(
+        quick(epochs=1, images=32), {"data": "scenes(train=32, test=12, seed=7)", "batch_size": 16, "compile": False}
+    )
+    train(recipe, tmp_path / "run")
+    run = f"file/{tmp_path / 'run'}"
+    paths = laboratory.measure([run], ["calibration", "train_fit"], tmp_path / "out", images=12, show=False)
+    calibration, fit = map(Measurement.load, paths)
+    assert "seed=7" in calibration.provenance["data"] and "train[:12]" in fit.provenance["data"]
+    assert calibration.provenance["preprocessing"]["source"].startswith("training run")
+    assert calibration.provenance["labels"] == "by name, 25 of 25 outputs"
+    assert fit.provenance["preprocessing"]["augmentation"]["name"] == "the recipe that trained the model"
+    assert fit.provenance["preprocessing"]["augmentation"]["crop"] == recipe.augment.crop
+    last = Run(tmp_path / "run").epochs()[-1]
+    assert 100 * float(calibration.values["accuracy"]) == pytest.approx(last["top1"], abs=1e-6)
+    (elsewhere,) = laboratory.measure([run], ["calibration"], tmp_path / "o", data="scenes(test=12)", show=False)
+    assert "seed=7" not in Measurement.load(elsewhere).provenance["data"]
+
+
+def test_other_code_preprocessing_or_labels_are_measured_again(tmp_path: Path, monkeypatch) -> None:
+    _, first = measured(TINY, "calibration", tmp_path)
+
+    def again(**how) -> Measurement:
+        asked = {"data": FEW, "images": 4, "show": False, **how}
+        (path,) = laboratory.measure([TINY], ["calibration"], tmp_path, **asked)
+        return Measurement.load(path)
+
+    assert again().provenance["identity"] == first.provenance["identity"]
+    assert again(preprocessing={"mean": (0.0,) * 3}).values["nll"] != first.values["nll"]
+    reverse = {name: 24 - i for i, name in enumerate(CLASSES)}
+    assert again(classes=reverse).values["nll"] != first.values["nll"]
+    known = again().provenance["identity"]
+    monkeypatch.setattr(laboratory, "code_version", lambda module: "another")
+    assert again().provenance["identity"] != known
+
+
+def test_resolved_settings_are_kept(tmp_path: Path) -> None:
+    """A setting that a test resolves is stored as resolved, not as given."""
+    (path,) = laboratory.stress([TINY], ["occlusion(grid=None)"], tmp_path, data=FEW, images=4, show=False)
+    assert Measurement.load(path).settings["grid"] == [4, 4]
 
 
 # -- tests that eat images, files, or nothing -------------------------------------------------------------------------

@@ -20,8 +20,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks: results and errors only.")]
 Root = Annotated[Path | None, typer.Option(help="Folder of the data sets; else VITLAB_DATA.")]
 Models = Annotated[list[str], typer.Argument(help="Model expressions.", autocompletion=completion.models)]
-Data = Annotated[str, typer.Option(help="A data expression, for example scenes or imagenet.")]
-TestData = Annotated[
+Data = Annotated[
     str | None,
     typer.Option("--data", help="A data expression or a folder; default: the data of the run, else scenes."),
 ]
@@ -121,7 +120,7 @@ def measure(
         str,
         typer.Option("--with", help="Instruments, separated by commas.", autocompletion=completion.instruments),
     ] = "attention_entropy",
-    data: TestData = None,
+    data: Data = None,
     root: Root = None,
     images: Images = None,
     repeats: Repeats = 1,
@@ -147,7 +146,7 @@ def stress(
         str,
         typer.Option("--with", help="Stress tests, separated by commas.", autocompletion=completion.stress_tests),
     ] = "corruptions",
-    data: TestData = None,
+    data: Data = None,
     root: Root = None,
     images: Images = None,
     repeats: Repeats = 1,
@@ -278,7 +277,7 @@ def demo(
 @app.command()
 def explore(
     models: Models,
-    data: Data = "scenes",
+    data: Data = None,
     root: Root = None,
     images: Annotated[int, typer.Option(help="How many test images to offer.")] = 24,
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 takes a free one.")] = 0,

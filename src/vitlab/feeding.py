@@ -17,7 +17,7 @@ from vitlab.core.batches import Batches
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.recipe import Augment
 from vitlab.data.catalogue import open_data
-from vitlab.data.images import DataSet, ImageFiles, ImageSet, in_memory
+from vitlab.data.images import DataSet, ImageArray, ImageFiles, ImageSet, in_memory
 from vitlab.data.resident import Batch
 from vitlab.data.streaming import ImageStream
 from vitlab.data.workers import Workers
@@ -125,11 +125,11 @@ def parts_for(
         chosen = replace(chosen_from.subset(places), mean=how.mean, std=how.std)
         cut = f":{count}" if repeats == 1 else f"{first}:{count}:{repeats}"
         fingerprint = f"{data} {split}[{cut}] {chosen.fingerprint}"
-        chosen = in_memory(chosen)
+        drawn = in_memory(chosen)
         if augmentation is None:
-            parts.append(_plain(chosen, how, match, batch_size, fingerprint))
+            parts.append(_plain(drawn, how, match, batch_size, fingerprint))
         else:
-            parts.append(_augmented(chosen, how, match, batch_size, first, fingerprint, augmentation))
+            parts.append(_augmented(drawn, how, match, batch_size, first, fingerprint, augmentation))
     return parts
 
 
@@ -186,7 +186,7 @@ def _plain(chosen: ImageSet, how: Preprocessing, match: LabelMatch, batch_size: 
 
 
 def _augmented(
-    chosen: ImageSet,
+    chosen: ImageArray | ImageFiles,
     how: Preprocessing,
     match: LabelMatch,
     batch_size: int,

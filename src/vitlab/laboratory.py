@@ -230,7 +230,7 @@ class _Subject:
 
     def settings(self, test: _Test) -> dict[str, Any]:
         """Those of the test; one on files also takes the number of files and the preprocessing that the user gave."""
-        asked = {test.counts: self.images} if test.counts and self.images is not None else {}
+        asked: dict[str, Any] = {test.counts: self.images} if test.counts and self.images is not None else {}
         if test.eats == "files" and self.preprocessing:
             asked["preprocessing"] = dict(self.preprocessing)
         return {**asked, **test.settings}

@@ -21,6 +21,7 @@ from vitlab import zoo
 from vitlab.core.recipe import Augment, Objective, Optimizer, Recipe, change
 from vitlab.core.store import Run, read_tensors, write_tensors
 from vitlab.data.resident import Resident
+from vitlab.preprocessing import preprocessing_of
 from vitlab.reporting import read
 from vitlab.tasks.classification import make_loss, run
 from vitlab.training.distributed import World
@@ -341,8 +342,9 @@ def test_kept_weights_bring_their_normalisation(tmp_path: Path) -> None:
     run(tiny(epochs=1), tmp_path)
     from vitlab.data import scenes
 
-    model = vitlab.load(f"file/{tmp_path}/model.safetensors")
-    assert model.pretrained_cfg["mean"] == scenes.MEAN and model.pretrained_cfg["std"] == scenes.STD
+    for path in (tmp_path, tmp_path / "model.safetensors"):
+        found = preprocessing_of(vitlab.load(f"file/{path}"))
+        assert found.mean == scenes.MEAN and found.std == scenes.STD and found.classes == scenes.CLASSES
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def cka(cross: Array, own: Array, other: Array) -> Array:
 
 
 def negative_proportion(eigenvalues: Array) -> Array:
-    """NEP, the share of negative eigenvalues: (b, k) -> ().
+    """NEP, the share of negative eigenvalues (HDVW App. C, Fig. C.5): (b, k) -> ().
 
     >>> float(negative_proportion(np.array([-1.0, 2.0, 4.0, 6.0])))
     0.25
@@ -151,7 +151,7 @@ def negative_proportion(eigenvalues: Array) -> Array:
 
 
 def positive_average(eigenvalues: Array) -> Array:
-    """APE, the mean of the positive eigenvalues, NaN where there are none: (b, k) -> ().
+    """APE, the mean of the positive eigenvalues (HDVW App. C, Fig. C.5), NaN where there are none: (b, k) -> ().
 
     >>> float(positive_average(np.array([-1.0, 2.0, 4.0, 6.0])))
     4.0

@@ -30,7 +30,7 @@ ADDRESS = "127.0.0.1"  # and no other: what is served here is for this machine
 def explore(
     models: Sequence[str],
     *,
-    data: str = "scenes",
+    data: str | None = None,
     root: Path | None = None,
     images: int = 24,
     port: int = 0,
@@ -41,7 +41,8 @@ def explore(
 
     Args:
         models: one model expression, or two to compare.
-        data: a data expression; some of its test images are offered, spread over all of them.
+        data: a data expression; by default the data that the first model was trained on, else `scenes`. Some of its
+            test images are offered, at even distances.
         root: the folder that holds the data sets.
         images: how many images to offer.
         port: 0 for any free one.
@@ -76,12 +77,14 @@ def listen(port: int) -> Iterator[socket.socket]:
         yield listener
 
 
-def exhibit(models: Sequence[str], data: str, root: Path | None, images: int, stack: ExitStack) -> Exhibition:
+def exhibit(models: Sequence[str], data: str | None, root: Path | None, images: int, stack: ExitStack) -> Exhibition:
     """Load the models and the data; `stack` closes what was opened, in the same thread."""
     if not 1 <= len(models) <= 2:
         raise VitlabError(f"explore shows one model or two side by side; {len(models)} given")
     if images < 1:
         raise VitlabError(f"--images {images}: at least one image is needed")
+    recipe = zoo.recipe_of(models[0])
+    data = data or (recipe.data if recipe else "scenes")
     check_data(data)
     loaded = [zoo.load(text, seed=0).eval() for text in models]
     sizes = [size_and_grid(model) for model in loaded]

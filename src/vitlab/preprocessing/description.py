@@ -18,6 +18,7 @@ from torchvision import transforms
 from torchvision.transforms import functional as F
 
 from vitlab.core.errors import VitlabError, unknown
+from vitlab.data.images import Channels
 
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "box", "hamming", "lanczos")
 CROP_MODES = ("center", "squash", "border")
@@ -41,8 +42,8 @@ class Preprocessing:
     """
 
     size: tuple[int, int]
-    mean: tuple[float, ...] = IMAGENET_DEFAULT_MEAN
-    std: tuple[float, ...] = IMAGENET_DEFAULT_STD
+    mean: Channels = IMAGENET_DEFAULT_MEAN
+    std: Channels = IMAGENET_DEFAULT_STD
     crop: float = 0.875
     crop_mode: str = "center"
     interpolation: str = "bicubic"
@@ -83,11 +84,11 @@ class Preprocessing:
         return _Transform(self)
 
     def changed(self, given: Mapping[str, Any]) -> Preprocessing:
-        """A copy with the given fields replaced; unknown names are an error."""
+        """A copy with the given fields replaced, which its source names; unknown names are an error."""
         check_names(given)
-        if not given:
-            return self
-        return replace(self, **{"source": f"{self.source}, changed: {', '.join(given)}", **given})
+        copy = replace(self, **given)
+        other = [name for name in given if getattr(copy, name) != getattr(self, name)]
+        return replace(copy, source=f"{self.source}, changed: {', '.join(other)}") if other else self
 
     def record(self) -> dict[str, Any]:
         """The description as JSON types, for provenance; class names are left out."""
@@ -141,7 +142,8 @@ class _Transform:
             resize = transforms.Resize(how.resize, mode)
         elif how.crop_mode == "border":
             resize = ResizeKeepRatio(how.resize, longest=1.0, interpolation=how.interpolation)
-            crop = CenterCropOrPad(how.size, fill=[round(255 * value) for value in how.mean])
+            red, green, blue = (round(255 * value) for value in how.mean)
+            crop = CenterCropOrPad(list(how.size), fill=(red, green, blue))
         elif how.resize[0] == how.resize[1]:
             resize = transforms.Resize(how.resize[0], mode)
         else:  # the resized image must cover a frame that is not square, or the crop would add black borders

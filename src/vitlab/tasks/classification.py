@@ -125,9 +125,9 @@ def preprocessing_for(recipe: Recipe, model: nn.Module, data: DataSet) -> Prepro
 
 def prepared(data: DataSet, how: Preprocessing) -> DataSet:
     """The data set with the normalisation of a run."""
-    own = {"mean": how.mean, "std": how.std}
-    train = None if data.train is None else replace(data.train, **own)
-    return replace(data, train=train, test=replace(data.test, **own), **own)
+    mean, std = how.mean, how.std
+    train = None if data.train is None else replace(data.train, mean=mean, std=std)
+    return replace(data, train=train, test=replace(data.test, mean=mean, std=std), mean=mean, std=std)
 
 
 # -- batches --------------------------------------------------------------------------------------------------------

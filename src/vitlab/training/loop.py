@@ -116,8 +116,8 @@ def train(
             tensors = {key: whole(tensor) for key, tensor in kept.state_dict().items()}
             if world.leads:
                 digest = weights_digest(kept, tensors)
-                made_of = {"model": builder_of(recipe.model), "weights": digest, "parts": by_kind(parts(kept))}
-                made_of |= {"compiled": recipe.compile, **(about or {})}
+                made_of: dict[str, Any] = {"model": builder_of(recipe.model), "compiled": recipe.compile}
+                made_of |= {"weights": digest, "parts": by_kind(parts(kept)), **(about or {})}
                 write_tensors(run.folder / f"{name}.safetensors", tensors, made_of)
 
         if recipe.snapshots and found is None:
