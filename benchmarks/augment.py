@@ -18,12 +18,12 @@ import torch
 from vitlab.core.recipe import Augment
 from vitlab.data.augment import draw_augment, normalise
 from vitlab.data.cropping import crop_and_flip
+from vitlab.data.device_copy import per_channel, to_device
 from vitlab.data.erasing import erase
 from vitlab.data.mixing import Mixes, draw_mixes, mix_images
 from vitlab.data.randaugment import apply_layer
 from vitlab.data.resident import Resident
 from vitlab.data.seeding import seeded_generator
-from vitlab.data.transfer import per_channel, to_device
 
 FULL = Augment(randaugment="rand-m9-n2-mstd0.5-inc1", erasing=0.25, mixup=0.8, cutmix=1.0)
 WEAK = Augment(mixup=0.8, cutmix=1.0)

@@ -23,7 +23,7 @@ import torch
 from vitlab import zoo
 from vitlab.core.recipe import Augment, Recipe
 from vitlab.core.store import Run
-from vitlab.data.resident import Batch, Resident
+from vitlab.data.resident import Resident, TrainingBatch
 from vitlab.recipes.vit_cifar import vit_small_cifar100, vit_tiny_cifar100
 from vitlab.tasks.classification import make_loss
 from vitlab.training.distributed import World
@@ -43,7 +43,7 @@ def bare(recipe: Recipe, device: torch.device, seconds: float) -> float:
     half = torch.bfloat16 if device.type == "cuda" else torch.float32
     images = torch.randn(recipe.batch_size, 3, *recipe.image_size, device=device, dtype=half)
     labels = torch.randint(0, 100, (recipe.batch_size,), device=device)
-    batch = Batch(images, labels, labels.flip(0), torch.rand(recipe.batch_size, device=device))
+    batch = TrainingBatch(images, labels, labels.flip(0), torch.rand(recipe.batch_size, device=device))
     if device.type == "cuda":
         step = capture(step, batch, state.changing)
     for _ in range(3):

@@ -24,7 +24,7 @@ from vitlab.data.catalogue import open_data
 from vitlab.data.images import DataSet
 from vitlab.recipes.vit_cifar import vit_tiny_cifar100
 from vitlab.tasks.classification import Accuracy, batches, make_loss
-from vitlab.training.distributed import World, join
+from vitlab.training.distributed import World, init_distributed
 from vitlab.training.loop import train
 
 PARTS = {"plain": "", "cb": "cb"}
@@ -46,7 +46,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.smoke:
         options.data, options.seeds, options.set = SMOKE_DATA, "0", SMOKE + options.set
-    world = join()
+    world = init_distributed()
     data = open_data(options.data, image_size=32)
     seeds = [int(seed) for seed in options.seeds.split(",")]
     for variant in options.variants.split(","):

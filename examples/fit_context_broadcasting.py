@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 import vitlab
-from vitlab.feeding import batches_for
+from vitlab.inputs import batches_for
 from vitlab.recipes.quick import quick
 from vitlab.tasks.classification import run
 

@@ -19,7 +19,7 @@ from typing import Any
 import vitlab
 from vitlab import zoo
 from vitlab.core.batches import Batches
-from vitlab.feeding import batches_for
+from vitlab.inputs import batches_for
 from vitlab.instruments import measure_together
 
 ONE_PASS = (

@@ -13,7 +13,7 @@ import os
 import sys
 from pathlib import Path
 
-from vitlab import laboratory
+from vitlab import runner
 from vitlab.core.measurement import Measurement
 
 #: What is run: epsilons in 1/255.
@@ -46,7 +46,7 @@ def main() -> None:
         options.data, options.images = SMOKE_DATA, 16
     model = SMOKE if options.smoke else deit_tiny(options.weights)
     what = {"data": options.data, "images": options.images, "device": options.device}
-    for path in laboratory.stress([model], tests, options.out, **what):
+    for path in runner.stress([model], tests, options.out, **what):
         show(Measurement.load(path))
 
 

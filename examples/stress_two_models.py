@@ -15,7 +15,7 @@ from typing import Any
 
 import vitlab
 from vitlab.core.measurement import Measurement
-from vitlab.feeding import batches_for
+from vitlab.inputs import batches_for
 from vitlab.recipes.quick import quick
 from vitlab.tasks.classification import run
 

@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 
 import vitlab
-from vitlab.feeding import batches_for
+from vitlab.inputs import batches_for
 from vitlab.recipes.quick import quick
 from vitlab.tasks.classification import run
 

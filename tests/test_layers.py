@@ -18,15 +18,14 @@ PACKAGE = SOURCE / "vitlab"
 ROWS = [
     {"__main__"},
     {"cli"},
-    {"demo", "explore", "experiments", "listing", "laboratory", "sizes", "completion", "exits"},
+    {"demo", "explore", "experiments", "runner", "model_sizes"},
     {"tasks"},
     {"training", "instruments", "stress_tests"},
-    {"zoo", "feeding"},
+    {"zoo", "inputs"},
     {"preprocessing"},
-    {"recording", "surgery", "evaluation", "checkpoints"},
+    {"surgery", "checkpoints", "eval_mode"},
     {"identity"},
-    {"listening", "fitted", "markers"},
-    {"attention", "tokens"},
+    {"recording", "fitted", "markers"},
     {"adapters"},
     {"models"},
     {"data", "modules", "losses"},
@@ -90,9 +89,8 @@ def test_a_row_imports_only_from_rows_below(path: Path) -> None:
 
 
 def _siblings(own: str, other: str) -> bool:
-    """Rows of small files act as one package: recording and surgery do not need each other, listings may."""
-    groups = ({"attention", "tokens"}, {"demo", "laboratory", "listing", "sizes", "completion"})
-    return any({own, other} <= group for group in groups)
+    """Files of a row that act as one package: the demo calls the runner."""
+    return {own, other} <= {"demo", "runner"}
 
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -158,7 +156,7 @@ def everything_in(package: str) -> str:
     [
         "import vitlab",
         *(everything_in(package) for package in sorted(TORCH_FREE) if (PACKAGE / package).is_dir()),
-        "import vitlab.cli",
+        "import vitlab.cli.commands",
         "from vitlab.core import plugins; plugins.parts(); plugins.families(); plugins.instruments()",
         "from vitlab.core import plugins as names; names.stress_tests()",
     ],

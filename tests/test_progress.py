@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from vitlab.core.ledger import ledger, preparing
+from vitlab.core.step_cache import preparing, step_cache
 from vitlab.progress import Bar
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
@@ -34,17 +34,17 @@ def bar_with(clock: Clock, total: int = 2) -> Bar:
 @pytest.mark.parametrize("kept", [0, 40])
 @pytest.mark.parametrize("seconds", [0.1, 60.0, 3600.0])
 def test_the_time_left(kept: int, seconds: float) -> None:
-    """After n steps of s seconds each, those that are left take s seconds each; steps from the ledger count nothing."""
+    """After n steps of s seconds each, the remaining ones take s seconds each; cached steps count nothing."""
     clock = Clock()
     bar = bar_with(clock)
-    with bar.piece("corruptions of a model") as watch:
+    with bar.piece("corruptions of a model") as report_progress:
         task = bar._progress.tasks[-1]
         for number in range(kept):
-            watch(f"kept {number}", 76, "kept")
+            report_progress(f"kept {number}", 76, "kept")
         for number in range(3):
-            watch(f"step {number}", 76, "begun")
+            report_progress(f"step {number}", 76, "begun")
             clock.now += seconds
-            watch(f"step {number}", 76, "done")
+            report_progress(f"step {number}", 76, "done")
         assert (task.completed, task.total) == (kept + 3, 76)
         assert task.description == "step 2: corruptions of a model"
         assert task.time_remaining == pytest.approx((76 - kept - 3) * seconds, rel=0.01, abs=1)
@@ -53,8 +53,8 @@ def test_the_time_left(kept: int, seconds: float) -> None:
 def test_all_the_work_is_counted_and_only_what_was_finished() -> None:
     bar = bar_with(Clock())
     with bar:
-        with bar.piece("one") as watch:
-            watch("16 images", None, "done")
+        with bar.piece("one") as report_progress:
+            report_progress("16 images", None, "done")
         with pytest.raises(KeyboardInterrupt), bar.piece("two"):
             raise KeyboardInterrupt
     (everything,) = bar._progress.tasks
@@ -63,13 +63,13 @@ def test_all_the_work_is_counted_and_only_what_was_finished() -> None:
 
 def test_preparations_are_shown_and_not_counted() -> None:
     bar = bar_with(Clock())
-    with bar.piece("a model") as watch, ledger(None, watch):
+    with bar.piece("a model") as report_progress, step_cache(None, report_progress):
         task = bar._progress.tasks[-1]
         preparing("loading the model")
         assert (task.description, task.completed, task.total) == ("loading the model: a model", 0, None)
         preparing("drawing images, 0 of 64")
         assert (task.description, task.completed, task.total) == ("drawing images, 0 of 64: a model", 0, None)
-        watch("16 images", 4, "done")
+        report_progress("16 images", 4, "done")
         assert (task.completed, task.total) == (1, 4)
 
 
@@ -95,7 +95,7 @@ def on_a_terminal(*command: str, folder: Path) -> tuple[str, str]:
 
 WAIT = """
 import time
-from vitlab.core.ledger import preparing
+from vitlab.core.step_cache import preparing
 from vitlab.progress import waiting
 with waiting("importing [torch]", show={show}):
     time.sleep(0.3)

@@ -13,7 +13,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 import vitlab
-from vitlab import feeding, zoo
+from vitlab import inputs, zoo
 from vitlab.cli import app
 from vitlab.core.recipe import Recipe
 from vitlab.data.catalogue import open_data
@@ -44,7 +44,7 @@ def reference() -> tuple[Tensor, Tensor, Tensor]:
 
 
 def test_batches_are_the_tensors_of_timm(reference) -> None:
-    found = feeding.batches_for(vitlab.load(expression()), "imagenet", COUNT, batch_size=32)
+    found = inputs.batches_for(vitlab.load(expression()), "imagenet", COUNT, batch_size=32)
     images, labels = (torch.cat(each) for each in zip(*found, strict=True))
     assert torch.equal(images, reference[0]) and torch.equal(labels, reference[2])
 
@@ -62,7 +62,7 @@ def test_measure_and_stress_count_the_same_images_right(reference, tmp_path: Pat
         (found,) = json.loads(result.stdout)
         assert found["values"][value] == pytest.approx(float(right.mean())), verb
     from_python = vitlab.stress(
-        "occlusion", vitlab.load(expression()), feeding.batches_for(vitlab.load(expression()), "imagenet", COUNT)
+        "occlusion", vitlab.load(expression()), inputs.batches_for(vitlab.load(expression()), "imagenet", COUNT)
     )
     assert float(from_python.values["clean_accuracy"]) == pytest.approx(float(right.mean()))
 
@@ -126,7 +126,7 @@ def hugging_face_rebuild(folder: Path) -> str:
 def test_a_hugging_face_model_with_another_normalisation_gives_the_same_logits(reference, tmp_path: Path) -> None:
     model = vitlab.load(hugging_face_rebuild(tmp_path)).eval()
     assert declared(model)["mean"] == (0.5,) * 3
-    found = feeding.batches_for(model, "imagenet", COUNT, batch_size=40, classes=list(open_data("imagenet").classes))
+    found = inputs.batches_for(model, "imagenet", COUNT, batch_size=40, classes=list(open_data("imagenet").classes))
     with torch.no_grad():
         logits = torch.cat([model(images).logits for images, _ in found])
     assert torch.cat([labels for _, labels in found]).equal(reference[2])

@@ -26,9 +26,9 @@ from vitlab.core.recipe import Objective, Recipe
 from vitlab.core.store import Run
 from vitlab.data.catalogue import open_data
 from vitlab.data.images import DataSet, ImageArray
-from vitlab.recording import record
+from vitlab.recording.tape import record
 from vitlab.tasks.classification import Accuracy, batches, make_loss
-from vitlab.training.distributed import World, join
+from vitlab.training.distributed import World, init_distributed
 from vitlab.training.loop import train
 
 __all__ = ["Trainer"]
@@ -66,7 +66,7 @@ class Trainer:
         guard_hooks()  # the first instrument would do it, and throw away what is compiled until then
         torch._dynamo.config.recompile_limit = 256  # beyond the limit torch runs a variant without compiling it
         torch._dynamo.config.accumulated_recompile_limit = 1024
-        self.world: World = join(self.device)
+        self.world: World = init_distributed(self.device)
         self._whole = open_data(self.data, image_size=32)
 
     def run(self, job: Job) -> dict[str, Any]:

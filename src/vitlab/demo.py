@@ -14,19 +14,19 @@ from torch import nn
 from vitlab import zoo
 from vitlab.core import plugins
 from vitlab.core.errors import VitlabError
-from vitlab.core.ledger import Watch, ledger
 from vitlab.core.measurement import Measurement
 from vitlab.core.provenance import provenance
 from vitlab.core.recipe import Recipe
 from vitlab.core.statistics import proportion_interval, share_error
+from vitlab.core.step_cache import ReportProgress, step_cache
 from vitlab.core.store import Run
-from vitlab.feeding import parts_for
 from vitlab.identity import identify, signed
+from vitlab.inputs import parts_for
 from vitlab.instruments import measure
-from vitlab.laboratory import augmentation
 from vitlab.progress import Bar
 from vitlab.recipes.quick import quick
 from vitlab.reporting import report
+from vitlab.runner import augmentation
 from vitlab.stress_tests import stress
 from vitlab.tasks.classification import run as train
 
@@ -79,14 +79,17 @@ def run(out: Path, epochs: int = 6, images: int = 1280, *, show: bool = True) ->
         for name, settings in MODELS.items():
             recipe = quick(epochs=epochs, images=images, **settings)
             folder = out / name.replace(" ", "_").replace("+", "and")
-            with bar.piece(f"training {name}", _TRAINING) as watch, ledger(None, watch):
-                train(recipe, folder, log=partial(_told, watch, epochs))
+            with bar.piece(f"training {name}", _TRAINING) as report_progress, step_cache(None, report_progress):
+                train(recipe, folder, log=partial(_told, report_progress, epochs))
             model = zoo.load(f"file/{folder}/model.safetensors")
             curve = training_curve(name, Run(folder), recipe.data)
             found.append(signed(curve, identify(model, name)))
             found[-1].save(folder / "measurements" / "training")
             for kind in MEASURED:
-                with bar.piece(f"{kind} of {name}") as watch, ledger(folder / "steps" / kind, watch):
+                with (
+                    bar.piece(f"{kind} of {name}") as report_progress,
+                    step_cache(folder / "steps" / kind, report_progress),
+                ):
                     found += measured(kind, model, name, recipe, images // 3, folder / "measurements")
     page = report(found, out / "report.html", title="A small ViT: plain, with CB, and with TAP and ADL")
     return page, sentences(found, images // 3)
@@ -138,9 +141,9 @@ def sentences(found: Sequence[Measurement], tested: int) -> list[str]:
     ]
 
 
-def _told(watch: Watch, epochs: int, row: dict[str, Any]) -> None:
+def _told(report_progress: ReportProgress, epochs: int, row: dict[str, Any]) -> None:
     """An epoch is over: one step of the bar."""
-    watch(f"epoch {row['epoch']}", epochs, "done")
+    report_progress(f"epoch {row['epoch']}", epochs, "done")
 
 
 def _means(found: Sequence[Measurement], kind: str, value: str) -> dict[str, float]:

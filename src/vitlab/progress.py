@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-from vitlab.core.ledger import State, Watch, ledger
+from vitlab.core.step_cache import ReportProgress, State, step_cache
 
 _AS_LONG_AS_IT_TAKES = 1e9  # seconds that a step may last and still count for the time left; rich's own are 30
 
@@ -47,21 +47,21 @@ class Bar:
         self._progress.stop()
 
     @contextmanager
-    def piece(self, what: str, weight: int = 1) -> Iterator[Watch]:
-        """One piece of the work, as long as `weight` others; yields what a ledger tells of its steps."""
+    def piece(self, what: str, weight: int = 1) -> Iterator[ReportProgress]:
+        """One piece of the work, as long as `weight` others; yields what a step cache tells of its steps."""
         progress, task = self._progress, self._progress.add_task(what, total=None)
         done = 0
 
-        def watch(step: str, total: int | None, state: State) -> None:
+        def report_progress(step: str, total: int | None, state: State) -> None:
             nonlocal done
             done += state != "begun"
-            if not done or state == "kept":  # the clock starts here: steps found in the ledger took no time
+            if not done or state == "kept":  # the clock starts here: steps found in the step cache took no time
                 progress.reset(task, total=total, completed=done)
                 progress.advance(task, 0)
             progress.update(task, total=total, completed=done, description=f"{step}: {what}")
 
         try:
-            yield watch
+            yield report_progress
             progress.advance(self._all, weight)
         finally:
             progress.remove_task(task)
@@ -82,8 +82,8 @@ def waiting(what: str, *, show: bool = True) -> Iterator[None]:
         yield
         return
 
-    def watch(step: str, total: int | None, state: State) -> None:
+    def report_progress(step: str, total: int | None, state: State) -> None:
         status.update(escape(step))
 
-    with console.status(escape(what)) as status, ledger(None, watch):
+    with console.status(escape(what)) as status, step_cache(None, report_progress):
         yield

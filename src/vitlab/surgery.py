@@ -28,7 +28,7 @@ from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_part
 from vitlab.fitted import configuration
 from vitlab.markers import mark, snake
-from vitlab.tokens import from_tokens, orders, to_tokens
+from vitlab.recording.tokens import from_tokens, orders, to_tokens
 
 __all__ = ["restore", "retrofit"]
 

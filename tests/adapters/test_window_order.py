@@ -10,7 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 import vitlab
 from cases.others import CASES
-from vitlab.tokens import to_tokens
+from vitlab.recording.tokens import to_tokens
 
 WINDOWED = [case for case in CASES if case.family in ("torchvision_swin", "torchvision_swin_v2", "hf_swin")]
 

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from cases import redraw
-from vitlab.explore.opening import exhibit
-from vitlab.explore.server import Exhibition
+from vitlab.explore.app import open_explorer
+from vitlab.explore.server import ExplorerState
 
 PLAIN = "timm/deit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=3, num_heads=3, num_classes=25)"
 MODELS = (PLAIN, f"{PLAIN} | ContextBroadcast()")
@@ -28,10 +28,10 @@ def sharpen(model: nn.Module) -> nn.Module:
 
 
 @contextmanager
-def on_show(models: Sequence[str] = MODELS, data: str = SCENES) -> Iterator[tuple[Exhibition, ThreadPoolExecutor]]:
+def on_show(models: Sequence[str] = MODELS, data: str = SCENES) -> Iterator[tuple[ExplorerState, ThreadPoolExecutor]]:
     """Models and pictures, opened in a thread of their own as the server does."""
     with ThreadPoolExecutor(1) as thread, ExitStack() as stack:
-        shown = thread.submit(exhibit, models, data, None, 6, stack).result()
+        shown = thread.submit(open_explorer, models, data, None, 6, stack).result()
         for subject in shown.subjects:
             sharpen(subject.model)
         try:

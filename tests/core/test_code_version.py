@@ -30,13 +30,13 @@ def changed(file: str, name: str, tmp_path: Path) -> bool:
     ("file", "name"),
     [
         ("instruments/attention_entropy.py", "vitlab.instruments.attention_entropy"),
-        ("instruments/observation.py", "vitlab.instruments.attention_entropy"),
-        ("recording.py", "vitlab.instruments.attention_entropy"),
-        ("listening.py", "vitlab.instruments.attention_entropy"),
-        ("attention.py", "vitlab.instruments.attention_entropy"),
+        ("instruments/shared/one_pass.py", "vitlab.instruments.attention_entropy"),
+        ("recording/tape.py", "vitlab.instruments.attention_entropy"),
+        ("recording/attention_capture.py", "vitlab.instruments.attention_entropy"),
+        ("recording/attention_call.py", "vitlab.instruments.attention_entropy"),
         ("kernels/twin_products.py", "vitlab.instruments.attention_stability"),
         ("adapters/timm_swin.py", "vitlab.instruments.attention_entropy"),
-        ("stress_tests/trial.py", "vitlab.stress_tests.corruptions"),
+        ("stress_tests/shared/pixel_evaluation.py", "vitlab.stress_tests.corruptions"),
         ("corruptions/jpeg.py", "vitlab.stress_tests.corruptions"),
     ],
 )
@@ -50,7 +50,7 @@ def test_a_byte_in_what_it_imports_changes_the_version(file: str, name: str, tmp
         ("instruments/lesion.py", "vitlab.instruments.attention_entropy"),
         ("corruptions/jpeg.py", "vitlab.instruments.calibration"),
         ("reporting/page.py", "vitlab.instruments.attention_entropy"),
-        ("cli.py", "vitlab.stress_tests.corruptions"),
+        ("cli/commands.py", "vitlab.stress_tests.corruptions"),
         ("__init__.py", "vitlab.stress_tests.corruptions"),
     ],
 )

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from vitlab.corruptions.ice import _KIND, _PHOTOGRAPHS, ice, plasma
-from vitlab.corruptions.liquid import equalise, relief, rim_distance, rims
 from vitlab.corruptions.randomness import Randomness
+from vitlab.corruptions.spatter_relief import equalise, relief, rim_distance, rims
+from vitlab.corruptions.textures import _KIND, _PHOTOGRAPHS, ice, plasma
 from vitlab.corruptions.weather import brightness, fog, frost, snow, spatter
 
 cv2 = pytest.importorskip("cv2")

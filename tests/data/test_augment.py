@@ -10,12 +10,12 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Augment
 from vitlab.data.augment import augment_images, draw_augment, normalise
 from vitlab.data.cropping import crop_and_flip
+from vitlab.data.device_copy import per_channel
 from vitlab.data.erasing import erase
 from vitlab.data.mixing import draw_mixes
 from vitlab.data.randaugment import apply_layer
 from vitlab.data.resident import prepare
 from vitlab.data.scenes import MEAN, STD, draw_scenes
-from vitlab.data.transfer import per_channel
 
 FULL = Augment(randaugment="rand-m9-n2-mstd0.5-inc1", erasing=0.25, mixup=0.8, cutmix=1.0)
 CPU = torch.device("cpu")

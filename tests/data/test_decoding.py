@@ -16,7 +16,7 @@ from vitlab.data import decoding
 from vitlab.data.decoding import open_labels, open_rgb
 from vitlab.data.images import ImageFiles
 from vitlab.data.sequences import frames
-from vitlab.explore.pictures import read_upload
+from vitlab.explore.images import read_upload
 
 GREYS = np.arange(256, dtype=np.uint8).reshape(16, 16)  # every value of 8 bits, once
 

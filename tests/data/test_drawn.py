@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from vitlab.core.errors import VitlabError
-from vitlab.core.ledger import ledger
+from vitlab.core.step_cache import step_cache
 from vitlab.data.drawn import DrawnImages
 from vitlab.data.images import ImageArray, in_memory
 
@@ -79,7 +79,7 @@ def test_drawing_reports_to_the_ledger() -> None:
         return counter(indices)[:, :, :1, :1].expand(-1, -1, 2048, 4096)
 
     images = DrawnImages(draw, "large", (2048, 4096), torch.arange(5), torch.zeros(5, dtype=torch.int64), CLASSES)
-    with ledger(None, lambda *what: told.append(what)):
+    with step_cache(None, lambda *what: told.append(what)):
         images.pixels
     assert told == [(f"drawing images, {start} of 5", None, "begun") for start in (0, 2, 4)]
     assert counter.asked == list(range(5))

@@ -11,7 +11,7 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Augment
 from vitlab.data.augment import draw_augment
 from vitlab.data.mixing import draw_mixes
-from vitlab.data.resident import Batch, Resident, prepare
+from vitlab.data.resident import Resident, TrainingBatch, prepare
 from vitlab.data.scenes import MEAN, STD, draw_scenes
 
 FULL = Augment(randaugment="rand-m9-n2-mstd0.5-inc1", erasing=0.25, mixup=0.8, cutmix=1.0)
@@ -23,7 +23,7 @@ def resident(settings: Augment = FULL, count: int = 50, **others: object) -> Res
     return Resident(scenes.images, torch.arange(count), MEAN, STD, settings, **{"batch_size": 8, "seed": 3, **others})
 
 
-def same(first: Batch, second: Batch) -> bool:
+def same(first: TrainingBatch, second: TrainingBatch) -> bool:
     return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
@@ -46,7 +46,7 @@ def test_two_processes_hold_the_batches_of_one(settings: Augment) -> None:
     alone = resident(settings).epoch(1)
     left, right = (resident(settings, rank=rank, world=2).epoch(1) for rank in (0, 1))
     for batch, *pieces in zip(alone, left, right, strict=True):
-        joined = Batch(*(torch.stack(parts, 1).flatten(0, 1) for parts in zip(*pieces, strict=True)))
+        joined = TrainingBatch(*(torch.stack(parts, 1).flatten(0, 1) for parts in zip(*pieces, strict=True)))
         assert same(joined, batch)
 
 

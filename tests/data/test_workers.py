@@ -15,7 +15,7 @@ from vitlab.core.recipe import Augment
 from vitlab.data.folders import open_folder
 from vitlab.data.images import DataSet, ImageArray
 from vitlab.data.mixing import draw_mixes, mix_images
-from vitlab.data.resident import Batch
+from vitlab.data.resident import TrainingBatch
 from vitlab.data.scenes import MEAN, STD, draw_scenes
 from vitlab.data.streaming import ImageStream
 from vitlab.data.workers import Workers
@@ -65,7 +65,7 @@ def test_epochs_and_seeds_differ() -> None:
 def test_two_ranks_together_hold_the_batches_of_one(settings: Augment) -> None:
     left, right = (workers(settings, rank=rank, world=2).epoch(1) for rank in (0, 1))
     for batch, *pieces in zip(workers(settings).epoch(1), left, right, strict=True):
-        joined = Batch(*(torch.stack(parts, 1).flatten(0, 1) for parts in zip(*pieces, strict=True)))
+        joined = TrainingBatch(*(torch.stack(parts, 1).flatten(0, 1) for parts in zip(*pieces, strict=True)))
         assert same(joined[:2], batch[:2]) and torch.equal(joined.weights, batch.weights)
         assert all(torch.equal(piece.partners, piece.labels.flip(0)) for piece in pieces)  # of its own share
 

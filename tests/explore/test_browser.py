@@ -13,8 +13,8 @@ from PIL import Image
 
 from browser import browser_page, chromium, until  # noqa: F401 (fixtures)
 from cases.exploring import MODELS, on_show
-from vitlab.explore.opening import listen
-from vitlab.explore.server import Exhibition, build
+from vitlab.explore.app import listen
+from vitlab.explore.server import ExplorerState, build
 
 uvicorn = pytest.importorskip("uvicorn", reason="the explorer needs: pip install 'vitlab[explore]'")
 HOSTILE = "<img src=x onerror=\"document.title='run'\"></script><script>document.title='run'</script>"
@@ -22,7 +22,7 @@ IDLE = "document.querySelector('#view').getAttribute('aria-busy') === 'false'"
 
 
 @contextmanager
-def serving(shown: Exhibition, thread: Any) -> Iterator[str]:
+def serving(shown: ExplorerState, thread: Any) -> Iterator[str]:
     with listen(0) as listener:
         server = uvicorn.Server(uvicorn.Config(build(shown, thread), log_level="warning", lifespan="off"))
         background = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

@@ -9,7 +9,7 @@ import vitlab
 from cases.attention import ATTENTION, FAMILY, dense, maps, pictures, sharp
 from vitlab.core.anatomy import TokenLayout
 from vitlab.instruments.attention_distance import total_distance
-from vitlab.instruments.token_positions import distances
+from vitlab.instruments.shared.token_positions import distances
 
 
 def by_loops(weights, queries, keys, renormalise):

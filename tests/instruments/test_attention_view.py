@@ -13,7 +13,7 @@ from cases.attention import FAMILY, pictures, sharp
 from vitlab.core.batches import Batches
 from vitlab.core.measurement import Measurement
 from vitlab.instruments.attention_view import coarsen
-from vitlab.instruments.look import looking
+from vitlab.instruments.shared.image_trace import looking
 
 
 def test_bytes_are_the_rows_of_the_lattice() -> None:

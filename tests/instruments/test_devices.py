@@ -9,7 +9,7 @@ import torch
 import vitlab
 from cases.attention import ATTENTION, pictures, sharp
 from vitlab.core.batches import Batches
-from vitlab.instruments import shelf
+from vitlab.instruments.shared import device_buffer
 
 ONE_PASS = (
     "attention_entropy",
@@ -29,7 +29,7 @@ ONE_PASS = (
 @pytest.mark.parametrize("name", ONE_PASS)
 @pytest.mark.parametrize("case", ATTENTION, ids=lambda case: case.family)
 def test_the_same_on_a_gpu(case, name, monkeypatch):
-    monkeypatch.setattr(shelf, "_ROOM", 1 << 10)
+    monkeypatch.setattr(device_buffer, "_ROOM", 1 << 10)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     model, images = sharp(case), pictures(case, 5)
     labels = torch.arange(5) % 2

@@ -12,7 +12,7 @@ from torch import nn
 
 from cases import redraw
 from vitlab.core.errors import VitlabError
-from vitlab.core.ledger import ledger
+from vitlab.core.step_cache import step_cache
 from vitlab.instruments import measure
 
 LONG = {
@@ -35,7 +35,7 @@ def data() -> list:
 
 
 class Stop:
-    """Watches a ledger, and interrupts after so many steps."""
+    """Watches a step cache, and interrupts after so many steps."""
 
     def __init__(self, after: int | None = None) -> None:
         self.after, self.total, self.states = after, 0, []
@@ -52,10 +52,10 @@ class Stop:
 def test_it_goes_on_at_the_next_step(name: str, after: int, tmp_path: Path) -> None:
     settings, steps = LONG[name]
     whole = measure(name, model(), data(), **settings)
-    with pytest.raises(KeyboardInterrupt), ledger(tmp_path, Stop(after)):
+    with pytest.raises(KeyboardInterrupt), step_cache(tmp_path, Stop(after)):
         measure(name, model(), data(), **settings)
     watch = Stop()
-    with ledger(tmp_path, watch):
+    with step_cache(tmp_path, watch):
         again = measure(name, model(), data(), **settings)
     assert watch.total == steps
     assert watch.states == ["kept"] * after + ["begun", "done"] * (steps - after)
@@ -93,6 +93,6 @@ def test_what_compares_images_refuses_others(name: str) -> None:
 @pytest.mark.parametrize(("make", "total"), [(list, 2), (iter, 2), (lambda items: (item for item in items), None)])
 def test_one_pass_shows_its_batches(make, total: int | None) -> None:
     seen: list[tuple[object, ...]] = []
-    with ledger(watch=lambda *told: seen.append(told)):
+    with step_cache(watch=lambda *told: seen.append(told)):
         measure("feature_variance", model(), make(data()))
     assert seen == [("4 images", total, "done"), ("7 images", total, "done")]

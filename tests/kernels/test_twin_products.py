@@ -11,10 +11,10 @@ import warnings
 import pytest
 import torch
 
-from vitlab.attention import AttentionCall
 from vitlab.core.anatomy import TokenLayout
 from vitlab.kernels import twin_products
 from vitlab.kernels.twin_products import fused, plain, supports
+from vitlab.recording.attention_call import AttentionCall
 
 #: pairs, heads, key heads, queries, keys, channels, bias
 SHAPES = [

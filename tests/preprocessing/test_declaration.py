@@ -15,7 +15,7 @@ from PIL import Image
 
 import vitlab
 from vitlab.data.augment import normalise
-from vitlab.data.transfer import per_channel
+from vitlab.data.device_copy import per_channel
 from vitlab.preprocessing import declare, declared, preprocessing_of
 from vitlab.preprocessing.declaration import from_hugging_face, from_torchvision
 

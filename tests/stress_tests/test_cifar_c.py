@@ -11,9 +11,9 @@ import vitlab
 from cases.published import Colours
 from vitlab import zoo
 from vitlab.core import plugins
-from vitlab.core.ledger import ledger
+from vitlab.core.step_cache import step_cache
 from vitlab.corruptions import CORRUPTIONS
-from vitlab.stress_tests.baselines import BASELINES
+from vitlab.stress_tests.shared.mce_baselines import BASELINES
 
 EACH = 4
 LABELS = {10: np.array([3, 0, 9, 3]), 100: np.array([33, 0, 99, 33])}
@@ -101,10 +101,10 @@ def test_missing_corruptions_and_resuming(tmp_path) -> None:
             return super().forward(images)
 
     settings = {"names": ("snow", "frost", "fog"), "severities": (1, 2)}
-    with pytest.raises(KeyboardInterrupt), ledger(tmp_path / "steps"):
+    with pytest.raises(KeyboardInterrupt), step_cache(tmp_path / "steps"):
         stress(tmp_path / "data", Falls(10, size=32), **settings)
     model = Colours(10, size=32)
-    with ledger(tmp_path / "steps"):
+    with step_cache(tmp_path / "steps"):
         found = stress(tmp_path / "data", model, **settings)
     assert model.calls == 1 + 1, "a blank image and the last set"
     assert found.provenance["missing_sets"] == ["frost 1", "frost 2"] and np.isnan(found.values["error"][1]).all()

@@ -12,7 +12,7 @@ import vitlab
 from cases.stress import answers, pixels, scene_batches, scenes_model
 from vitlab.core.repeats import average
 from vitlab.corruptions import CORRUPTIONS, corrupt
-from vitlab.stress_tests.baselines import BASELINES
+from vitlab.stress_tests.shared.mce_baselines import BASELINES
 
 
 def test_errors_are_those_of_the_corrupted_images() -> None:

@@ -10,10 +10,10 @@ from PIL import Image
 
 import vitlab
 from cases.published import Colours, fill
-from vitlab.core.ledger import ledger
+from vitlab.core.step_cache import step_cache
 from vitlab.corruptions import CORRUPTIONS, GROUPS
 from vitlab.data.imagenet import wordnet_ids
-from vitlab.stress_tests.baselines import BASELINES
+from vitlab.stress_tests.shared.mce_baselines import BASELINES
 
 IDS = wordnet_ids()
 SEVERITIES = (1, 2, 3, 4, 5)
@@ -108,11 +108,11 @@ def test_it_resumes_at_the_next_corruption(benchmark, tmp_path) -> None:
                 raise KeyboardInterrupt
             return super().forward(images)
 
-    with pytest.raises(KeyboardInterrupt), ledger(tmp_path):
+    with pytest.raises(KeyboardInterrupt), step_cache(tmp_path):
         stress(benchmark, Falls())
     assert len(list(tmp_path.glob("*.npz"))) == 40
     model = Colours()
-    with ledger(tmp_path):
+    with step_cache(tmp_path):
         found = stress(benchmark, model)
     assert model.calls == 1 + 35
     assert found.values["mce"] == pytest.approx(float(stress(benchmark).values["mce"]))

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import vitlab
 from cases.published import Colours, paint
-from vitlab.core.ledger import ledger
 from vitlab.core.measurement import Measurement
+from vitlab.core.step_cache import step_cache
 from vitlab.data.imagenet import wordnet_ids
 from vitlab.stress_tests.imagenet_p import PERTURBATIONS, flip_probability
 
@@ -131,10 +131,10 @@ def test_it_resumes_at_the_next_perturbation(tmp_path) -> None:
             return super().forward(images)
 
     names = ("tilt", "snow", "scale")
-    with pytest.raises(KeyboardInterrupt), ledger(tmp_path / "steps"):
+    with pytest.raises(KeyboardInterrupt), step_cache(tmp_path / "steps"):
         stress(tmp_path / "data", Falls(), names=names)
     model = Colours()
-    with ledger(tmp_path / "steps"):
+    with step_cache(tmp_path / "steps"):
         found = stress(tmp_path / "data", model, names=names)
     assert model.calls == 1 + 4
     np.testing.assert_allclose(found.values["flip_probability"], [0.5] * 3)

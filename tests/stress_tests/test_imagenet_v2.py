@@ -7,7 +7,7 @@ import pytest
 
 import vitlab
 from cases.published import Colours, fill
-from vitlab.core.ledger import ledger
+from vitlab.core.step_cache import step_cache
 from vitlab.stress_tests.imagenet_v2 import SETS
 
 
@@ -50,11 +50,11 @@ def test_it_resumes_at_the_next_set(tmp_path) -> None:
             return super().forward(images)
 
     told = []
-    with pytest.raises(KeyboardInterrupt), ledger(tmp_path / "steps", lambda *step: told.append(step)):
+    with pytest.raises(KeyboardInterrupt), step_cache(tmp_path / "steps", lambda *step: told.append(step)):
         stress(tmp_path / "data", Falls())
     assert {total for _, total, *_ in told} == {3} and told[-1][0].startswith("top-images [")
     model = Colours()
-    with ledger(tmp_path / "steps"):
+    with step_cache(tmp_path / "steps"):
         found = stress(tmp_path / "data", model)
     assert model.calls == 2, "a blank image and the last set"
     whole = stress(tmp_path / "data")
@@ -63,7 +63,7 @@ def test_it_resumes_at_the_next_set(tmp_path) -> None:
 
 def test_answers_to_other_files_are_not_taken(tmp_path) -> None:
     write(tmp_path / "data")
-    with ledger(tmp_path / "steps"):
+    with step_cache(tmp_path / "steps"):
         stress(tmp_path / "data")
         fill(tmp_path / "data" / SETS["top-images"], {"7": [8]})
         model = Colours()

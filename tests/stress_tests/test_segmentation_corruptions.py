@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 import vitlab
 from vitlab.core.batches import Batches
-from vitlab.core.ledger import ledger
 from vitlab.core.measurement import Measurement
+from vitlab.core.step_cache import step_cache
 from vitlab.corruptions import corrupt
 from vitlab.corruptions.randomness import Randomness
 from vitlab.data.scenes import MEAN, STD, draw_scenes
-from vitlab.stress_tests.segmentation_suites import CITYSCAPES_C, cityscapes_c, context_broadcasting
+from vitlab.stress_tests.shared.segmentation_suites import CITYSCAPES_C, cityscapes_c, context_broadcasting
 
 WHO = "segmentation_corruptions"
 
@@ -100,7 +100,7 @@ def test_table_9_against_sets_of_pixels() -> None:
 def test_shot_noise_is_as_strong_as_the_paper_has_it() -> None:
     """At a middle grey 255 photons give σ = √(255 / 2) ≈ 11 of 256 levels: Table 9 has it cost as much as σ = 10."""
     grey = torch.full((1, 3, 64, 64), 0.5)
-    noisy = context_broadcasting()[0].strain(0)(grey, [0])
+    noisy = context_broadcasting()[0].perturbation(0)(grey, [0])
     assert noisy.sub(grey).mul(255).std().item() == pytest.approx(math.sqrt(127.5), rel=0.05)
 
 
@@ -162,7 +162,7 @@ def test_the_16_corruptions() -> None:
     assert {c.strength for c in conditions if c.group == "noise"} == {1, 2, 3}
     picture = draw_scenes(1, 72).images.float() / 255
     for condition in cityscapes_c([3]):
-        first, second = (condition.strain(seed)(picture, [0]) for seed in (0, 1))
+        first, second = (condition.perturbation(seed)(picture, [0]) for seed in (0, 1))
         assert condition.random != torch.equal(first, second), condition.name
 
 
@@ -225,10 +225,10 @@ def test_batches_that_can_be_walked_only_once() -> None:
 
 def test_it_resumes(tmp_path) -> None:
     whole = vitlab.stress(WHO, Bright(), _scenes(4, 4), runs=2)
-    with ledger(tmp_path), pytest.raises(KeyboardInterrupt):
+    with step_cache(tmp_path), pytest.raises(KeyboardInterrupt):
         vitlab.stress(WHO, Bright(stop_at=6), _scenes(4, 4), runs=2)
     model, names = Bright(), []
-    with ledger(tmp_path, lambda name, total, *_: names.append((name, total))):
+    with step_cache(tmp_path, lambda name, total, *_: names.append((name, total))):
         resumed = vitlab.stress(WHO, model, _scenes(4, 4), runs=2)
     assert model.seen == 9 - 5 and len({*names}) == 9 and {total for _, total in names} == {9}
     for key, value in whole.values.items():

@@ -29,7 +29,7 @@ from vitlab.data.resident import Resident
 from vitlab.data.workers import Workers
 from vitlab.identity import identify
 from vitlab.losses.attention_diversification import attention_diversification
-from vitlab.recording import record
+from vitlab.recording.tape import record
 from vitlab.reporting import read
 from vitlab.tasks import classification
 from vitlab.tasks.classification import (

@@ -16,9 +16,9 @@ import torch, torch.distributed as dist, vitlab
 from vitlab.core.recipe import Augment, Objective
 from vitlab.data.resident import Resident
 from vitlab.tasks.classification import make_loss
-from vitlab.training.distributed import join, wrap
+from vitlab.training.distributed import init_distributed, wrap
 torch.set_num_threads(1)
-world = join("cpu")
+world = init_distributed("cpu")
 part, tolerance = {part!r}, {tolerance!r}
 text = "timm/vit_tiny_patch16_224(img_size=16, patch_size=4, embed_dim=24, depth=2, num_heads=3, num_classes=5)"
 whole = vitlab.load(text + part, seed=0).double().train()
@@ -33,7 +33,7 @@ loss = make_loss(Objective())
 loss(whole, one).backward()
 wrapped = wrap(half, world, sharded={sharded})  # kept: DDP averages while it lives
 loss(wrapped, mine).backward()
-from vitlab.training.distributed import whole as gather
+from vitlab.training.distributed import full_tensor as gather
 pairs = list(zip(half.named_parameters(), whole.parameters()))
 worst = max(float((gather(p.grad) - q.grad).abs().max()) for (name, p), q in pairs)
 assert worst <= tolerance, worst

@@ -17,10 +17,10 @@ from torchvision.transforms import v2
 
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.corruptions import blur, digital, noise, weather
-from vitlab.corruptions.integers import integer
 from vitlab.corruptions.parameters import ParameterSet, strength
 from vitlab.corruptions.randomness import Randomness
 from vitlab.corruptions.threads import share_out
+from vitlab.corruptions.validation import integer
 
 #: The 15 corruptions of ImageNet-C by group, as in the paper.
 GROUPS: dict[str, tuple[str, ...]] = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Literal
 
 from vitlab.core.errors import VitlabError, unknown
-from vitlab.corruptions.integers import integer
+from vitlab.corruptions.validation import integer
 
 ParameterSet = Literal["imagenet", "imagecorruptions", "cifar"]
 Row = tuple[float, ...]

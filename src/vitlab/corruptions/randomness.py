@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vitlab.corruptions.integers import integer
+from vitlab.corruptions.validation import integer
 
 _GOLDEN_64, _GOLDEN_32 = 0x9E3779B97F4A7C15, 0x9E3779B9
 

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from vitlab.corruptions.colour import luma, tint
 from vitlab.corruptions.filters import smooth, streak, zoom_in
-from vitlab.corruptions.ice import ice, plasma
-from vitlab.corruptions.liquid import relief
 from vitlab.corruptions.randomness import Randomness
+from vitlab.corruptions.spatter_relief import relief
+from vitlab.corruptions.textures import ice, plasma
 
 _WATER, _MUD = (175, 238, 238), (63, 42, 20)
 

@@ -17,10 +17,10 @@ from torch import Tensor
 from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Augment
 from vitlab.data.cropping import Crops, crop_and_flip, draw_crops, draw_resized_crops, resized_crop
+from vitlab.data.device_copy import per_channel
 from vitlab.data.erasing import Erasing, draw_erasing, erase
 from vitlab.data.randaugment import Layer, apply_layer, draw_layer, parse
 from vitlab.data.rectangles import Rectangles
-from vitlab.data.transfer import per_channel
 
 __all__ = ["Draws", "apply_draws", "augment_images", "draw_augment", "normalise"]
 

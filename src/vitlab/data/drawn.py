@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from vitlab.core.errors import VitlabError
-from vitlab.core.ledger import preparing
+from vitlab.core.step_cache import preparing
 from vitlab.data.labelled import as_rows, check_labels, digest
 
 _BLOCK = 1 << 24  # pixels between two reports of progress: about a second of one core
@@ -80,7 +80,7 @@ class DrawnImages(Dataset[tuple[Image.Image, int]]):
 
     @cached_property
     def pixels(self) -> Tensor:
-        """(N, 3, h, w) uint8: all images, drawn at the first access and kept. Progress goes to the open ledger."""
+        """(N, 3, h, w) uint8: all images, drawn at the first access and kept. Progress goes to the open step cache."""
         height, width = self.size
         _check_memory(len(self), self.size)
         pixels = torch.empty(len(self), 3, height, width, dtype=torch.uint8, device="cpu")

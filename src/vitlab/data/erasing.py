@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vitlab.data.dealing import deal, put, take
+from vitlab.data.random_assignment import deal, put, take
 from vitlab.data.rectangles import cover, draw_rectangles
 
 __all__ = ["Erasing", "draw_erasing", "erase"]

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from vitlab.core.errors import VitlabError
-from vitlab.data.dealing import deal, put, take
+from vitlab.data.device_copy import per_channel
+from vitlab.data.random_assignment import deal, put, take
 from vitlab.data.rectangles import draw_rectangles
-from vitlab.data.transfer import per_channel
 from vitlab.data.warping import zoom
 
 __all__ = ["augment_patches"]

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from vitlab.core.errors import VitlabError
 from vitlab.data import pixel_operations as pixels
-from vitlab.data.dealing import deal, put, take
+from vitlab.data.random_assignment import deal, put, take
 from vitlab.data.warping import warp
 
 __all__ = ["OPERATIONS", "Layer", "RandAugment", "apply_layer", "arguments", "draw_layer", "parse"]

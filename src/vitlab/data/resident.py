@@ -17,17 +17,17 @@ from torch import Tensor
 from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Augment
 from vitlab.data.augment import Draws, apply_draws, draw_augment, normalise
+from vitlab.data.device_copy import per_channel, to_device
 from vitlab.data.mixing import Mixes, draw_mixes, mix_images, mix_labels
 from vitlab.data.order import epoch_order
 from vitlab.data.seeding import seeded_generator
-from vitlab.data.transfer import per_channel, to_device
 
-__all__ = ["Batch", "Resident", "prepare"]
+__all__ = ["Resident", "TrainingBatch", "prepare"]
 
 _CHUNK = 16384  # images augmented at once on CUDA: few launches, and memory that does not grow with the set
 
 
-class Batch(NamedTuple):
+class TrainingBatch(NamedTuple):
     """What a step eats: images (b, C, h, w), labels (b,), the partners' labels (b,), and λ (b,) of the own labels."""
 
     images: Tensor
@@ -95,7 +95,7 @@ class Resident:
         """Full batches of an epoch."""
         return len(epoch_order(len(self.images), 0, self.seed, self.settings.repeats)) // self.batch_size
 
-    def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[Batch]:
+    def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[TrainingBatch]:
         """The batches of an epoch from `start_batch` on; the last, short one is dropped."""
         order = epoch_order(len(self.images), epoch, self.seed, self.settings.repeats)
         batches = len(order) // self.batch_size
@@ -112,7 +112,7 @@ class Resident:
                 order[first * self.batch_size :][: together * self.batch_size], epoch, chunk, together
             )
             for k in range(max(start_batch - first, 0), min(together, batches - first)):
-                yield Batch(*(part[k, self.rank :: self.world] for part in prepared))
+                yield TrainingBatch(*(part[k, self.rank :: self.world] for part in prepared))
 
     def evaluation(self, batch_size: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         """All images once and in order, normalised only: (images, labels); a process takes every world-th one."""

@@ -17,8 +17,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from vitlab.core.errors import VitlabError
 from vitlab.data.augment import normalise
+from vitlab.data.device_copy import per_channel
 from vitlab.data.images import UNLABELLED, ImageArray, ImageSet, drop_broken
-from vitlab.data.transfer import per_channel
 
 __all__ = ["ImageStream", "worker_count"]
 

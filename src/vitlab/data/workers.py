@@ -30,7 +30,7 @@ from vitlab.core.recipe import Augment
 from vitlab.data.images import ImageArray, ImageFiles
 from vitlab.data.mixing import draw_mixes, mix_images, mix_labels
 from vitlab.data.order import epoch_order
-from vitlab.data.resident import Batch
+from vitlab.data.resident import TrainingBatch
 from vitlab.data.seeding import host_random
 
 __all__ = ["Workers"]
@@ -76,7 +76,7 @@ class Workers:
         """Full batches of an epoch."""
         return len(epoch_order(len(self.train), 0, self.seed, self.settings.repeats)) // self.batch_size
 
-    def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[Batch]:
+    def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[TrainingBatch]:
         """The batches of an epoch from `start_batch` on; the last, short one is dropped."""
         order = epoch_order(len(self.train), epoch, self.seed, self.settings.repeats).tolist()
         plan = [
@@ -92,7 +92,7 @@ class Workers:
             mixes = draw_mixes(self.settings, self.size, self.seed, epoch, range(number, number + 1))
             mixed = mix_images(pixels[None], type(mixes)(*(part.to(self.device) for part in mixes)))[0]
             partners, weights = (part[0].to(self.device) for part in mix_labels(labels[None].cpu(), mixes))
-            yield Batch(mixed, labels, partners, weights)
+            yield TrainingBatch(mixed, labels, partners, weights)
 
     def _loader(self, images: _Seeded, plan: list[list[tuple[int, int]]]) -> Iterator[tuple[Tensor, Tensor]]:
         processes = min(os.cpu_count() or 1, 8) if self.processes < 0 else self.processes

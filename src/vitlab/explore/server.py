@@ -20,8 +20,8 @@ from starlette.exceptions import HTTPException
 
 from vitlab.core.errors import VitlabError
 from vitlab.corruptions.apply import EXTRA, GROUPS
-from vitlab.explore.looking import OCCLUSION, Condition, Query, Subject
-from vitlab.explore.pictures import MAX_BYTES, Album
+from vitlab.explore.images import MAX_BYTES, ImageCollection
+from vitlab.explore.views import OCCLUSION, Condition, Query, Subject
 
 T = TypeVar("T")
 
@@ -45,11 +45,11 @@ _FILES = {
 
 
 @dataclass(frozen=True)
-class Exhibition:
+class ExplorerState:
     """What there is to see: one model or two, pictures, and the grid to click on."""
 
     subjects: list[Subject]
-    album: Album
+    album: ImageCollection
     grid: tuple[int, int]
 
     def subject(self, index: int) -> Subject:
@@ -82,7 +82,7 @@ class AskRows(Ask):
     prefix: Annotated[int, Field(ge=0, le=1000)] | None = None
 
 
-def build(shown: Exhibition, thread: ThreadPoolExecutor) -> FastAPI:
+def build(shown: ExplorerState, thread: ThreadPoolExecutor) -> FastAPI:
     """The application.
 
     Args:
@@ -127,7 +127,7 @@ def build(shown: Exhibition, thread: ThreadPoolExecutor) -> FastAPI:
     return app
 
 
-def _start(shown: Exhibition) -> dict[str, Any]:
+def _start(shown: ExplorerState) -> dict[str, Any]:
     pictures = [{"name": name, "label": shown.album.label(name)} for name in shown.album.names()]
     return {
         "models": [subject.name for subject in shown.subjects],

@@ -63,7 +63,7 @@ def measure_together(
     """Measure a model with several instruments in one pass over the data, each at its default settings.
 
     Args:
-        names: instruments that watch a single pass, those with a `Watch`.
+        names: one-pass instruments, those with an `Accumulator`.
         model: a torch module; it is left as it was found.
         batches: `Batches`, or any iterable of (images, targets) or of image tensors.
         name: what to call the model in reports, as in `measure`.
@@ -76,16 +76,16 @@ def measure_together(
         if instrument not in known:
             raise unknown("instrument", instrument, known)
     modules = {instrument: importlib.import_module(known[instrument]) for instrument in names}
-    apart = [instrument for instrument, module in modules.items() if not hasattr(module, "Watch")]
+    apart = [instrument for instrument, module in modules.items() if not hasattr(module, "Accumulator")]
     if apart or not modules:
         raise VitlabError(
             f"measure_together runs instruments of one pass, not {', '.join(apart) or 'none'}; use measure for others"
         )
-    from vitlab.instruments.observation import observe
+    from vitlab.instruments.shared.one_pass import observe
 
     identity = identify(model, name)
     warn_untrained(identity, [need for module in modules.values() for need in module.CARD.needs])
-    found = observe(model, batches, [module.Watch() for module in modules.values()])
+    found = observe(model, batches, [module.Accumulator() for module in modules.values()])
     return {
         instrument: signed(each, identity, recorded(batches)) for instrument, each in zip(modules, found, strict=True)
     }

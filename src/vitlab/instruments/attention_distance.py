@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vitlab.attention import Rows
 from vitlab.core.anatomy import Anatomy, Block, TokenLayout
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
-from vitlab.instruments.observation import Result, observe, table
-from vitlab.instruments.row_sums import RowSums, by_image
-from vitlab.instruments.token_positions import distances
+from vitlab.instruments.shared.one_pass import Result, observe, table
+from vitlab.instruments.shared.per_image_sums import RowSums, by_image
+from vitlab.instruments.shared.token_positions import distances
+from vitlab.recording.attention_call import Rows
 
 CARD = Card(
     title="Distance over which tokens attend, by layer and head",
@@ -63,7 +63,7 @@ def pairs(queries: TokenLayout, keys: TokenLayout) -> int:
     return rows * columns - (rows if queries.grid == keys.grid else 0)
 
 
-class Watch(RowSums):
+class Accumulator(RowSums):
     """Keeps Σ_ij a_ij d_ij of every map."""
 
     kind = "attention_distance"
@@ -143,7 +143,7 @@ def measure(model: nn.Module, batches: Iterable[Any], *, renormalise: bool = Fal
         of tokens; `attended` (layer, head), the mean over queries of Σ_j a_ij d_ij: how far a query looks, whatever N
         is; `uniform` (layer), what `attended` is under uniform attention. NaN where positions are not known.
     """
-    return observe(model, batches, [Watch(renormalise)])[0]
+    return observe(model, batches, [Accumulator(renormalise)])[0]
 
 
 def _layouts(block: Block) -> tuple[TokenLayout, TokenLayout]:

@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vitlab.attention import Rows
 from vitlab.core.anatomy import Anatomy, Block, TokenLayout
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Card, Measurement
-from vitlab.instruments.observation import Result, observe, table
-from vitlab.instruments.row_sums import RowSums, by_image, split_windows
-from vitlab.instruments.token_positions import cells_apart
+from vitlab.instruments.shared.one_pass import Result, observe, table
+from vitlab.instruments.shared.per_image_sums import RowSums, by_image, split_windows
+from vitlab.instruments.shared.token_positions import cells_apart
+from vitlab.recording.attention_call import Rows
 
 CARD = Card(
     title="Likeness of heads and of rows, and the mass near the diagonal, by layer and head",
@@ -88,7 +88,7 @@ def row_similarity(total: Tensor, units: Tensor, rows: int | Tensor) -> Tensor:
     return (total * units).sum(-1) / length / rows
 
 
-class Watch(RowSums):
+class Accumulator(RowSums):
     """Keeps inner products of heads, sums of rows and the mass near the diagonal."""
 
     kind = "attention_diversity"
@@ -189,7 +189,7 @@ def measure(
         (layer, head), the mass on the token itself and on the 3×3 tokens around it, itself included, counted in cells
         of the coarser grid where queries and keys have different ones; NaN where windows are padded.
     """
-    return observe(model, batches, [Watch(tau, form, heads)])[0]
+    return observe(model, batches, [Accumulator(tau, form, heads)])[0]
 
 
 def _between(similarity: np.ndarray) -> float:

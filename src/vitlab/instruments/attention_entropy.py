@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vitlab.attention import AttentionCall, Rows, entropy
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.measurement import Card, Measurement
-from vitlab.instruments.observation import Observer, Result, attention_blocks, observe, table
-from vitlab.instruments.row_sums import refuse_not_finite
-from vitlab.instruments.shelf import Shelf, fetch
+from vitlab.instruments.shared.device_buffer import DeviceBuffer, fetch
+from vitlab.instruments.shared.one_pass import Observer, Result, attention_blocks, observe, table
+from vitlab.instruments.shared.per_image_sums import refuse_not_finite
+from vitlab.recording.attention_call import AttentionCall, Rows, entropy
 
 CARD = Card(
     title="Entropy of attention rows, by layer and head",
@@ -87,7 +87,7 @@ def histogram(rows: Tensor, top: float, bins: int = BINS) -> Tensor:
     return torch.bincount(places.flatten(), minlength=bins * len(rows)).reshape(len(rows), bins)
 
 
-class Watch(Observer):
+class Accumulator(Observer):
     """Keeps the entropy of every row."""
 
     kind = "attention_entropy"
@@ -96,8 +96,8 @@ class Watch(Observer):
     def begin(self, anatomy: Anatomy) -> None:
         """Room for each block that has a map."""
         self._blocks = attention_blocks(anatomy, self.kind)
-        self._entropies = Shelf(block.name for block in self._blocks)
-        self._class_rows = Shelf(block.name for block in self._blocks)
+        self._entropies = DeviceBuffer(block.name for block in self._blocks)
+        self._class_rows = DeviceBuffer(block.name for block in self._blocks)
         self._keys: dict[str, int] = {}
         self._device = torch.device("cpu")
 
@@ -167,4 +167,4 @@ def measure(model: nn.Module, batches: Iterable[Any]) -> Measurement:
         speaks of the top 15 %, its figure of the 15th percentile: both tails are given. Layers with fewer heads are
         filled with NaN.
     """
-    return observe(model, batches, [Watch()])[0]
+    return observe(model, batches, [Accumulator()])[0]

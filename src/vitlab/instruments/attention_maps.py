@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vitlab.attention import AttentionCall, Rows
 from vitlab.core.anatomy import Anatomy, Block, TokenLayout
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Card, Measurement
-from vitlab.instruments.observation import Observer, Result, attention_blocks, observe
-from vitlab.instruments.row_sums import refuse_not_finite, split_windows
-from vitlab.instruments.token_positions import positions
-from vitlab.tokens import orders
+from vitlab.instruments.shared.one_pass import Observer, Result, attention_blocks, observe
+from vitlab.instruments.shared.per_image_sums import refuse_not_finite, split_windows
+from vitlab.instruments.shared.token_positions import positions
+from vitlab.recording.attention_call import AttentionCall, Rows
+from vitlab.recording.tokens import orders
 
 CARD = Card(
     title="Attention maps of chosen images, layers, heads and query tokens",

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vitlab.attention import AttentionCall
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.batches import Batches
 from vitlab.core.errors import VitlabError, unknown
@@ -24,10 +23,11 @@ from vitlab.core.measurement import Card, Measurement
 from vitlab.corruptions.apply import corrupt_pixels
 from vitlab.corruptions.noise import gaussian_noise
 from vitlab.corruptions.randomness import Randomness
-from vitlab.instruments.observation import Result, observe, table
-from vitlab.instruments.predictions import device_of
-from vitlab.instruments.row_sums import ByImage, split_windows
+from vitlab.instruments.shared.one_pass import Result, observe, table
+from vitlab.instruments.shared.per_image_sums import ByImage, split_windows
+from vitlab.instruments.shared.predictions import device_of
 from vitlab.preprocessing import normalisation_of
+from vitlab.recording.attention_call import AttentionCall
 
 CARD = Card(
     title="Likeness of attention on clean and corrupted images, by layer and head",

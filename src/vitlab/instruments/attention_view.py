@@ -13,13 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vitlab.attention import entropy
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
 from vitlab.data.class_names import output_names
-from vitlab.instruments.look import Layer, Look, looking
-from vitlab.instruments.predictions import device_of
+from vitlab.instruments.shared.image_trace import Layer, Look, looking
+from vitlab.instruments.shared.predictions import device_of
+from vitlab.recording.attention_call import entropy
 
 CARD = Card(
     title="A view of attention to click through in a report: maps from a lattice of patches, predictions, logit lens",

@@ -20,8 +20,8 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.pooling import derive
 from vitlab.core.provenance import provenance
-from vitlab.evaluation import evaluation
-from vitlab.instruments.predictions import Scores, device_of, labelled, predict, score, together
+from vitlab.eval_mode import eval_mode
+from vitlab.instruments.shared.predictions import Scores, device_of, labelled, predict, score, together
 
 CARD = Card(
     title="Expected calibration error and reliability diagram",
@@ -71,7 +71,7 @@ def measure(model: nn.Module, batches: Iterable[Any], *, bins: int = 10, images:
     if bins < 1:
         raise VitlabError(f"calibration got bins={bins}; expected at least 1")
     device = device_of(model)
-    with evaluation(model):
+    with eval_mode(model):
         pairs = labelled(batches, device, "calibration", images)
         found = together([score(predict(model, x, "calibration"), targets) for x, targets in pairs])
     values = _values(found, bins)

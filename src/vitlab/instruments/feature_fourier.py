@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from vitlab.core.anatomy import Anatomy
 from vitlab.core.measurement import Card, Measurement
-from vitlab.instruments.observation import Result, observe, table
-from vitlab.instruments.residual_stream import ResidualStream, changes
+from vitlab.instruments.shared.one_pass import Result, observe, table
+from vitlab.instruments.shared.residual_stream import ResidualStream, changes
 
 CARD = Card(
     title="Relative log amplitude of feature maps by frequency, before and after every MSA, MLP and Conv",
@@ -102,7 +102,7 @@ def _waves(grid: tuple[int, int], nyquist: bool, dtype: torch.dtype, device: tor
     return torch.cat((angle.cos(), -angle.sin())).to(device, dtype)
 
 
-class Watch(ResidualStream):
+class Accumulator(ResidualStream):
     """Averages log amplitudes at every place of the residual stream."""
 
     kind = "feature_fourier"
@@ -157,4 +157,4 @@ def measure(model: nn.Module, batches: Iterable[Any], *, nyquist: bool = False) 
         `change` (step), what each MSA, MLP or Conv adds to `high`; `grid` (place, side). Places are named like
         `blocks.0 in`, `blocks.0 mid`, `blocks.0 out`, steps like `blocks.0 MSA`.
     """
-    return observe(model, batches, [Watch(nyquist)])[0]
+    return observe(model, batches, [Accumulator(nyquist)])[0]

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from vitlab.core.anatomy import Anatomy
 from vitlab.core.measurement import Card, Measurement
-from vitlab.instruments.observation import Result, observe
-from vitlab.instruments.residual_stream import ResidualStream, changes
+from vitlab.instruments.shared.one_pass import Result, observe
+from vitlab.instruments.shared.residual_stream import ResidualStream, changes
 
 CARD = Card(
     title="Variance of feature map points, before and after every MSA, MLP and Conv",
@@ -45,7 +45,7 @@ def spatial_variance(maps: Tensor) -> Tensor:
     return centred.square().mean() * (maps.shape[1] / (maps.shape[1] - 1))
 
 
-class Watch(ResidualStream):
+class Accumulator(ResidualStream):
     """Averages the variance at every place of the residual stream."""
 
     kind = "feature_variance"
@@ -75,4 +75,4 @@ def measure(model: nn.Module, batches: Iterable[Any]) -> Measurement:
         named like `blocks.0 in`, `blocks.0 mid`, `blocks.0 out`, steps like `blocks.0 MSA`. Maps of one point have no
         variance and are left out.
     """
-    return observe(model, batches, [Watch()])[0]
+    return observe(model, batches, [Accumulator()])[0]

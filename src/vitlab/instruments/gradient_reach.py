@@ -30,7 +30,7 @@ from vitlab.core.anatomy import SEAMS, Anatomy, Block
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
-from vitlab.instruments.weight_loss import soft_targets
+from vitlab.instruments.shared.loss_surface import soft_targets
 from vitlab.surgery import restore, retrofit
 
 CARD = Card(

@@ -22,13 +22,13 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vitlab.core.errors import VitlabError
-from vitlab.core.ledger import step
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.pooling import derive
 from vitlab.core.provenance import provenance
 from vitlab.core.statistics import student_quantile
-from vitlab.instruments.curvature import Product, largest_eigenvalues
-from vitlab.instruments.weight_loss import (
+from vitlab.core.step_cache import step
+from vitlab.instruments.shared.curvature import Product, largest_eigenvalues
+from vitlab.instruments.shared.loss_surface import (
     L2,
     Pair,
     Weights,

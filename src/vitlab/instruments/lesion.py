@@ -19,12 +19,12 @@ from vitlab.adapters import describe
 from vitlab.adapters.wrappers import unwrap
 from vitlab.core.batches import again
 from vitlab.core.errors import VitlabError
-from vitlab.core.ledger import step
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
-from vitlab.evaluation import evaluation
-from vitlab.instruments.predictions import Scores, device_of, labelled, predict, score, together
-from vitlab.instruments.removal import Conv, Unit, removed, units
+from vitlab.core.step_cache import step
+from vitlab.eval_mode import eval_mode
+from vitlab.instruments.shared.predictions import Scores, device_of, labelled, predict, score, together
+from vitlab.instruments.shared.unit_removal import Conv, Unit, removed, units
 
 CARD = Card(
     title="Change of accuracy when one MSA, MLP or Conv is removed",
@@ -74,7 +74,7 @@ def measure(
     """
     inner, device = unwrap(model), device_of(model)
     walk = again(batches, lambda those: labelled(those, device, "lesion", images))
-    with evaluation(inner):
+    with eval_mode(inner):
         chosen = _units(inner, next(iter(walk()))[0], conv)
         base = _scores(inner, walk, None, 1 + len(chosen))
         if len(base) < 2:
@@ -91,7 +91,7 @@ def measure(
 def _scores(
     model: nn.Module, walk: Callable[[], Iterable[tuple[Tensor, Any]]], unit: Unit | None, total: int
 ) -> Scores:
-    """How well all images are predicted without the unit, or by the whole model: one step of the ledger."""
+    """How well all images are predicted without the unit, or by the whole model: one step of the step cache."""
     who = f"lesion without {unit.name}" if unit else "lesion"
 
     def find() -> dict[str, np.ndarray]:

@@ -21,10 +21,10 @@ from torch import Tensor, nn
 
 from vitlab.core.batches import again
 from vitlab.core.errors import VitlabError, unknown
-from vitlab.core.ledger import step
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
-from vitlab.instruments.weight_loss import (
+from vitlab.core.step_cache import step
+from vitlab.instruments.shared.loss_surface import (
     L2,
     Weights,
     cross_entropy,

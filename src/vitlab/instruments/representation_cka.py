@@ -22,9 +22,9 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.pooling import derive
 from vitlab.core.provenance import provenance
-from vitlab.evaluation import evaluation
-from vitlab.instruments.predictions import device_of
-from vitlab.recording import Feature, record
+from vitlab.eval_mode import eval_mode
+from vitlab.instruments.shared.predictions import device_of
+from vitlab.recording.tape import Feature, record
 
 CARD = Card(
     title="CKA between the features of all layers, of one model or two",
@@ -158,7 +158,7 @@ def measure(
     used = skipped = 0
     with ExitStack() as stack:
         for one in models:
-            stack.enter_context(evaluation(one))
+            stack.enter_context(eval_mode(one))
         for images in map(_images, batches):
             if len(images) < _FEWEST:
                 skipped += len(images)

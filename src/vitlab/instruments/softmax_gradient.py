@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vitlab.attention import AttentionCall, Rows, entropy
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
-from vitlab.instruments.observation import Result, observe, table
-from vitlab.instruments.row_sums import RowSums
+from vitlab.instruments.shared.one_pass import Result, observe, table
+from vitlab.instruments.shared.per_image_sums import RowSums
+from vitlab.recording.attention_call import AttentionCall, Rows, entropy
 
 CARD = Card(
     title="Steepness of softmax at the model's attention, against its entropy",
@@ -97,7 +97,7 @@ def curve(tokens: int, points: int = 65, scale: float = 1.0) -> tuple[np.ndarray
     return -p * np.log(p) - spread + 0.0, scale * (1 - p**2 - (1 - p) * rest)
 
 
-class Watch(RowSums):
+class Accumulator(RowSums):
     """Keeps moments of norm and entropy, and the mean norm in bins of entropy."""
 
     kind = "softmax_gradient"
@@ -183,7 +183,7 @@ def measure(model: nn.Module, batches: Iterable[Any], *, bins: int = 20) -> Meas
         `plane_norm` (x1, x2), Fig. 5; `curve_entropy` and `curve_norm` (point), from one key to uniform over the
         largest M.
     """
-    return observe(model, batches, [Watch(bins)])[0]
+    return observe(model, batches, [Accumulator(bins)])[0]
 
 
 def _correlation(layer: np.ndarray) -> np.ndarray:

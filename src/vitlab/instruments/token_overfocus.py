@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vitlab.attention import Rows
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
-from vitlab.instruments.observation import Result, observe, table
-from vitlab.instruments.row_sums import RowSums, by_image
+from vitlab.instruments.shared.one_pass import Result, observe, table
+from vitlab.instruments.shared.per_image_sums import RowSums, by_image
+from vitlab.recording.attention_call import Rows
 
 CARD = Card(
     title="Share of attention that the most attended tokens receive, by layer and head",
@@ -67,7 +67,7 @@ def gini(received: Tensor) -> Tensor:
     return _gini(received.sort(-1, descending=True).values)
 
 
-class Watch(RowSums):
+class Accumulator(RowSums):
     """Keeps what each token receives, for every image."""
 
     kind = "token_overfocus"
@@ -125,7 +125,7 @@ def measure(model: nn.Module, batches: Iterable[Any], *, shares: Sequence[float]
         (share, layer, head), what the most attended share of the tokens takes; `gini` (layer, head). `top1_of_mean` and
         `gini_of_mean` (layer) are those of the map averaged over heads, which the paper draws.
     """
-    return observe(model, batches, [Watch(shares)])[0]
+    return observe(model, batches, [Accumulator(shares)])[0]
 
 
 def _top(largest: Tensor, share: float) -> Tensor:

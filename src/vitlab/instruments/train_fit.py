@@ -19,8 +19,8 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
 from vitlab.core.statistics import mean_interval, proportion_interval
-from vitlab.evaluation import evaluation
-from vitlab.instruments.predictions import Scores, device_of, labelled, predict, score, together
+from vitlab.eval_mode import eval_mode
+from vitlab.instruments.shared.predictions import Scores, device_of, labelled, predict, score, together
 
 CARD = Card(
     title="NLL on the training set against error on the test set",
@@ -78,7 +78,7 @@ def measure(
     device = device_of(model)
     sets = {"train": (batches, images), "test": (test, None)}
     values: dict[str, np.ndarray] = {}
-    with evaluation(model):
+    with eval_mode(model):
         for name, (items, count) in sets.items():
             who = f"train_fit ({name} set)"
             pairs = labelled(items, device, who, count)

@@ -23,7 +23,7 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
 from vitlab.core.store import read_tensors
-from vitlab.instruments.weight_loss import Weights, weights_of
+from vitlab.instruments.shared.loss_surface import Weights, weights_of
 
 CARD = Card(
     title="Polar coordinates of training snapshots, seen from the last weights",

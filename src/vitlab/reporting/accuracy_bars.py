@@ -9,7 +9,7 @@ import numpy as np
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, bars, empty_plot, plain
 from vitlab.reporting.judging import told
-from vitlab.reporting.shares import from_zero, only_bars_that_are_there, percent, percent_error
+from vitlab.reporting.percent import from_zero, only_bars_that_are_there, percent, percent_error
 
 #: The two ways in which accuracy is counted on a set of 200 of ImageNet's classes.
 TWO_HUNDRED = {"accuracy_200": "among the set's 200 classes", "accuracy_1000": "among all 1000 classes"}

@@ -1,4 +1,4 @@
-"""Stress tests: each puts a model under one kind of strain. One file each; the file's name is the test's name.
+"""Stress tests: each puts a model under one kind of perturbation. One file each; the file's name is the test's name.
 
 A file holds the maths first, as pure functions on pixels, then `measure(model, batches, **settings) -> Measurement`
 and its `CARD`. Images go to pixels in [0, 1], are acted on, clamped, and come back as the model eats them. Tests over

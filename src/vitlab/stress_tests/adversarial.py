@@ -17,7 +17,13 @@ from torch.nn import functional as F
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Card, Measurement
 from vitlab.corruptions.randomness import Randomness
-from vitlab.stress_tests.trial import Batch, Strain, accuracies, put_on_trial, result
+from vitlab.stress_tests.shared.pixel_evaluation import (
+    Perturbation,
+    PixelBatch,
+    accuracies,
+    evaluate_perturbations,
+    result,
+)
 
 CARD = Card(
     title="Accuracy under FGSM and PGD",
@@ -147,17 +153,21 @@ def measure(
     """
     names, radii = _checked(attacks, norm, epsilons, steps, step)
     told: dict[str, Any] = {"norm": norm, "steps": steps, "step": step, "random": random, "seed": seed}
-    strains = [(f"{name} within {radius}/255", _strain(name, radius, **told)) for name in names for radius in radii]
-    outcome = put_on_trial(model, batches, "adversarial", strains, images)
-    values = accuracies(outcome, outcome.strained.reshape(len(names), len(radii), -1))
+    perturbations = [
+        (f"{name} within {radius}/255", _strain(name, radius, **told)) for name in names for radius in radii
+    ]
+    outcome = evaluate_perturbations(model, batches, "adversarial", perturbations, images)
+    values = accuracies(outcome, outcome.perturbed.reshape(len(names), len(radii), -1))
     settings = {"attacks": names, "epsilons": radii, **told, "images": images}
     return result("adversarial", model, values, {"attack": names, "epsilon": radii}, settings, outcome.about)
 
 
-def _strain(name: str, radius: float, *, norm: Norm, steps: int, step: float | None, random: bool, seed: int) -> Strain:
+def _strain(
+    name: str, radius: float, *, norm: Norm, steps: int, step: float | None, random: bool, seed: int
+) -> Perturbation:
     epsilon = radius / 255
 
-    def strain(batch: Batch) -> Tensor:
+    def perturbation(batch: PixelBatch) -> Tensor:
         if name == "fgsm":
             return fgsm(batch.classify, batch.pixels, batch.labels, epsilon, norm)
         draws = Randomness.of(seed, "pgd", 0, batch.indices, batch.pixels.device)
@@ -165,7 +175,7 @@ def _strain(name: str, radius: float, *, norm: Norm, steps: int, step: float | N
         length = None if step is None else step / 255
         return pgd(batch.classify, batch.pixels, batch.labels, epsilon, norm, steps=steps, step=length, start=start)
 
-    return strain
+    return perturbation
 
 
 def _checked(

@@ -19,11 +19,11 @@ from vitlab.data.cifar import CIFAR10, CIFAR100, open_corrupted
 from vitlab.data.folders import wrong_layout
 from vitlab.data.images import ImageSet
 from vitlab.data.robustness_sets import locate, spread
-from vitlab.stress_tests.baselines import choose
-from vitlab.stress_tests.corrupted_sets import ERRORS, SEVERITIES, axes_of, chosen, is_benchmark, summarise
-from vitlab.stress_tests.examination import STORED, Examinee, examine, examinee, right
-from vitlab.stress_tests.mark_sheet import MarkSheet
-from vitlab.stress_tests.trial import result
+from vitlab.stress_tests.shared.correctness import Correctness
+from vitlab.stress_tests.shared.corrupted_sets import ERRORS, SEVERITIES, axes_of, chosen, is_benchmark, summarise
+from vitlab.stress_tests.shared.file_evaluation import STORED, ClassifierSetup, classifier_setup, classify_set, right
+from vitlab.stress_tests.shared.mce_baselines import choose
+from vitlab.stress_tests.shared.pixel_evaluation import result
 
 CARD = Card(
     title="Error on the published files of CIFAR-10-C or CIFAR-100-C",
@@ -80,10 +80,10 @@ def measure(
     there = [place for place in places if (folder / f"{place[0]}.npy").is_file()]
     if not there:
         raise wrong_layout(f"{folder} has none of the files that were asked for, {places[0][0]}.npy first", TREE)
-    sheet = MarkSheet("cifar_c")
+    sheet = Correctness("cifar_c")
     for name, severity in there:
         part = spread(_open(folder, which, name, severity), images)
-        (answers,), _ = examine(who, part, f"{name} at {severity}", len(there))
+        (answers,), _ = classify_set(who, part, f"{name} at {severity}", len(there))
         marks = right(answers, part.labels)
         sheet.enter((name, severity), range(len(part)), marks, fingerprint=part.fingerprint)
     few = not is_benchmark(places) or any(count != _OFFICIAL for count in sheet.counts().values())
@@ -97,12 +97,12 @@ def measure(
 Which = Literal["cifar10", "cifar100"]
 
 
-def _examinee(model: nn.Module, *settings: Any) -> Examinee:
+def _examinee(model: nn.Module, *settings: Any) -> ClassifierSetup:
     """The model; where it does not say how it sees images, as CIFAR's own are: which, its classes tell."""
     for own in (CIFAR10, CIFAR100):
         fallback = {"size": 32, "mean": own.mean, "std": own.std}
         with warnings.catch_warnings(record=True) as said:  # of the normalisation that is used, not of the other one
-            who = examinee(model, "cifar_c", *settings, classes=None, ours=STORED, fallback=fallback)
+            who = classifier_setup(model, "cifar_c", *settings, classes=None, ours=STORED, fallback=fallback)
         if _which(who.classes) == own.name:
             for warning in said:
                 warnings.warn(warning.message, stacklevel=3)

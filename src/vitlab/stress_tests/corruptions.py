@@ -16,10 +16,18 @@ from vitlab.core.measurement import Card, Measurement
 from vitlab.core.pooling import derive
 from vitlab.corruptions import CORRUPTIONS, EXTRA
 from vitlab.corruptions.apply import corrupt_pixels
-from vitlab.corruptions.integers import integer
 from vitlab.corruptions.parameters import ParameterSet, choose_set
-from vitlab.stress_tests.baselines import Baseline, choose, resolve
-from vitlab.stress_tests.trial import ERRORS, POOLING, Batch, Strain, accuracies, put_on_trial, result
+from vitlab.corruptions.validation import integer
+from vitlab.stress_tests.shared.mce_baselines import Baseline, choose, resolve
+from vitlab.stress_tests.shared.pixel_evaluation import (
+    ERRORS,
+    POOLING,
+    Perturbation,
+    PixelBatch,
+    accuracies,
+    evaluate_perturbations,
+    result,
+)
 
 CARD = Card(
     title="Error under the 15 corruptions of ImageNet-C",
@@ -102,9 +110,9 @@ def measure(
     if baseline is not None:
         choose(baseline)  # a wrong name is told now, not after hours
     names, severities = _checked(names, severities)
-    strains = [(f"{name} at {s}", _strain(name, s, seed, parameters)) for name in names for s in severities]
-    outcome = put_on_trial(model, batches, "corruptions", strains, images)
-    correct = outcome.strained.reshape(len(names), len(severities), -1)
+    perturbations = [(f"{name} at {s}", _strain(name, s, seed, parameters)) for name in names for s in severities]
+    outcome = evaluate_perturbations(model, batches, "corruptions", perturbations, images)
+    correct = outcome.perturbed.reshape(len(names), len(severities), -1)
     whole = set(CORRUPTIONS) <= set(names) and set(severities) == {1, 2, 3, 4, 5}
     used = choose_set(outcome.size, parameters)
     against = resolve(baseline, outcome.classes, used)
@@ -132,12 +140,12 @@ def _constants(
     return {"baseline_error": errors, "relative_baseline_error": errors - clean, "corruption_weight": weight}
 
 
-def _strain(name: str, severity: int, seed: int, parameters: ParameterSet | None) -> Strain:
-    def strain(batch: Batch) -> Tensor:
+def _strain(name: str, severity: int, seed: int, parameters: ParameterSet | None) -> Perturbation:
+    def perturbation(batch: PixelBatch) -> Tensor:
         found = corrupt_pixels(batch.pixels, name, severity, seed=seed, indices=batch.indices, parameters=parameters)
         return found.clamp(0, 1)
 
-    return strain
+    return perturbation
 
 
 def _checked(names: str | Sequence[str], severities: int | Sequence[int]) -> tuple[tuple[str, ...], tuple[int, ...]]:

@@ -22,7 +22,14 @@ from torch import Tensor, nn
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Card, Measurement
 from vitlab.corruptions.randomness import Randomness
-from vitlab.stress_tests.trial import Batch, Strain, accuracies, each_once, put_on_trial, result
+from vitlab.stress_tests.shared.pixel_evaluation import (
+    Perturbation,
+    PixelBatch,
+    accuracies,
+    each_once,
+    evaluate_perturbations,
+    result,
+)
 
 CARD = Card(
     title="Accuracy drop against the frequency of noise",
@@ -114,8 +121,8 @@ def measure(
     settings |= {"reading": reading, "clamp": clamp, "seed": seed}
     frequencies = each_once("frequency_noise", "frequencies", frequencies)
     _check(frequencies, settings)
-    strains = [(f"frequency {frequency} π", _strain(frequency, **settings)) for frequency in frequencies]
-    outcome = put_on_trial(model, batches, "frequency_noise", strains, images)
+    perturbations = [(f"frequency {frequency} π", _strain(frequency, **settings)) for frequency in frequencies]
+    outcome = evaluate_perturbations(model, batches, "frequency_noise", perturbations, images)
     axes = {"frequency": [round(float(frequency), 6) for frequency in frequencies]}
     settings |= {"frequencies": axes["frequency"], "images": images}
     return result("frequency_noise", model, accuracies(outcome), axes, settings, outcome.about)
@@ -131,8 +138,8 @@ def _strain(
     reading: Reading,
     clamp: bool,
     seed: int,
-) -> Strain:
-    def strain(batch: Batch) -> Tensor:
+) -> Perturbation:
+    def perturbation(batch: PixelBatch) -> Tensor:
         size = (batch.pixels.shape[2], batch.pixels.shape[3])
         mask = ring_mask(size, frequency, window, ring, reading).to(batch.pixels.device)
         if not bool(mask.any()):
@@ -146,7 +153,7 @@ def _strain(
         noisy = batch.pixels + band_limited(draws, mask)
         return noisy.clamp(0, 1) if clamp else noisy
 
-    return strain
+    return perturbation
 
 
 def _check(frequencies: Sequence[float], settings: dict[str, Any]) -> None:

@@ -24,11 +24,11 @@ from vitlab.data.robustness_sets import (
     spread,
     under_group,
 )
-from vitlab.stress_tests.baselines import choose, resolve
-from vitlab.stress_tests.corrupted_sets import ERRORS, SEVERITIES, axes_of, chosen, is_benchmark, summarise
-from vitlab.stress_tests.examination import STORED, examine, examinee, right
-from vitlab.stress_tests.mark_sheet import MarkSheet
-from vitlab.stress_tests.trial import result
+from vitlab.stress_tests.shared.correctness import Correctness
+from vitlab.stress_tests.shared.corrupted_sets import ERRORS, SEVERITIES, axes_of, chosen, is_benchmark, summarise
+from vitlab.stress_tests.shared.file_evaluation import STORED, classifier_setup, classify_set, right
+from vitlab.stress_tests.shared.mce_baselines import choose, resolve
+from vitlab.stress_tests.shared.pixel_evaluation import result
 
 CARD = Card(
     title="Error on the published files of ImageNet-C",
@@ -87,12 +87,12 @@ def measure(
     there = {place: at for place in places if (at := _folder(folder, *place)) is not None}
     if not there:
         raise wrong_layout(f"{folder} has none of the sets that were asked for, {places[0]} first", TREE)
-    who = examinee(model, "imagenet_c", preprocessing, batch_size, processes, ours=STORED)
-    sheet = MarkSheet("imagenet_c")
+    who = classifier_setup(model, "imagenet_c", preprocessing, batch_size, processes, ours=STORED)
+    sheet = Correctness("imagenet_c")
     for place, at in there.items():
         whole = open_classes(at, labels_1000(), TREE)
         part = spread(whole, images)
-        (answers,), lost = examine(who, part, "{} at {}".format(*place), len(there))
+        (answers,), lost = classify_set(who, part, "{} at {}".format(*place), len(there))
         lacking = missing_classes(whole, labels_1000())
         sheet.enter(place, part.names.tolist(), right(answers, part.labels), lost, lacking, part.fingerprint)
     few = not is_benchmark(places) or any(count != _OFFICIAL for count in sheet.counts().values())

@@ -17,16 +17,16 @@ from torch import nn
 
 from vitlab import zoo
 from vitlab.core.errors import VitlabError, unknown
-from vitlab.core.ledger import step
 from vitlab.core.measurement import Card, Measurement
+from vitlab.core.step_cache import step
 from vitlab.data.folders import wrong_layout
 from vitlab.data.robustness_sets import has_class, labels_1000, locate, under_group
 from vitlab.data.sequences import Sequences, open_sequences
-from vitlab.evaluation import evaluation
+from vitlab.eval_mode import eval_mode
 from vitlab.identity import identify
-from vitlab.stress_tests.examination import STORED, Examinee, examinee, mean_over_sets, walk
-from vitlab.stress_tests.mark_sheet import MarkSheet
-from vitlab.stress_tests.trial import result
+from vitlab.stress_tests.shared.correctness import Correctness
+from vitlab.stress_tests.shared.file_evaluation import STORED, ClassifierSetup, classifier_setup, mean_over_sets, walk
+from vitlab.stress_tests.shared.pixel_evaluation import result
 
 CARD = Card(
     title="Flips of the answer along the videos of ImageNet-P",
@@ -111,11 +111,11 @@ def measure(
     there = _folders(folder, wanted, difficulty)
     if not there:
         raise wrong_layout(f"{folder} has none of the perturbations that were asked for, {wanted[0]} first", TREE)
-    who = examinee(model, "imagenet_p", preprocessing, batch_size, processes, ours=STORED)
+    who = classifier_setup(model, "imagenet_p", preprocessing, batch_size, processes, ours=STORED)
     rival = _rival(reference, batch_size, processes)
-    steps = len(there) * (2 if isinstance(rival, Examinee) else 1)
+    steps = len(there) * (2 if isinstance(rival, ClassifierSetup) else 1)
     sheet = _watch(who, there, difficulty, videos, steps, "")
-    if isinstance(rival, Examinee):
+    if isinstance(rival, ClassifierSetup):
         flips = _watch(rival, there, difficulty, videos, steps, " by the reference").table(wanted)
         rival = {name: mean_over_sets(row[None])[0] for name, row in zip(wanted, flips, strict=True)}
     values = _values(sheet.table(wanted), wanted, np.array([rival.get(name, np.nan) for name in wanted]))
@@ -130,10 +130,10 @@ def measure(
 
 
 def _watch(
-    who: Examinee, there: Mapping[str, Path], difficulty: int, videos: int | None, total: int, suffix: str
-) -> MarkSheet:
-    """Flip probabilities of each video of each perturbation, each perturbation a step of the ledger."""
-    sheet = MarkSheet("imagenet_p")
+    who: ClassifierSetup, there: Mapping[str, Path], difficulty: int, videos: int | None, total: int, suffix: str
+) -> Correctness:
+    """Flip probabilities of each video of each perturbation, each perturbation a step of the step cache."""
+    sheet = Correctness("imagenet_p")
     for name, folder in there.items():
         whole = open_sequences(folder, who.preprocessing.transform())
         part = whole.spread(videos)
@@ -146,11 +146,11 @@ def _watch(
     return sheet
 
 
-def _flips(who: Examinee, videos: Sequences, noise: bool, difficulty: int) -> dict[str, np.ndarray]:
+def _flips(who: ClassifierSetup, videos: Sequences, noise: bool, difficulty: int) -> dict[str, np.ndarray]:
     """(n,) flip probabilities, NaN for videos that cannot be read or are too short."""
     stride = 1 if noise else difficulty
     found = np.full(len(videos), np.nan)
-    with evaluation(who.model):
+    with eval_mode(who.model):
         for i, video in enumerate(walk(who, videos, None)):
             if len(video) > stride:
                 chunks = [chunk.to(who.device).float() / 255 for chunk in video.split(who.batch_size)]
@@ -177,7 +177,7 @@ def _values(flips: np.ndarray, names: Sequence[str], reference: np.ndarray) -> d
     return values
 
 
-def _rival(reference: Any, batch_size: int, processes: int) -> Examinee | dict[str, float]:
+def _rival(reference: Any, batch_size: int, processes: int) -> ClassifierSetup | dict[str, float]:
     """The reference, ready to be examined, or its numbers; none where none was given."""
     if reference is None:
         return {}
@@ -192,7 +192,7 @@ def _rival(reference: Any, batch_size: int, processes: int) -> Examinee | dict[s
         text, reference = reference, zoo.load(reference)
         if identify(reference).untrained:
             raise VitlabError(f"reference {text!r} has random weights; give weights='PATH' or pretrained=True")
-    return examinee(reference, "imagenet_p", None, batch_size, processes, ours=STORED)
+    return classifier_setup(reference, "imagenet_p", None, batch_size, processes, ours=STORED)
 
 
 def _said(reference: Any) -> Any:

@@ -13,8 +13,8 @@ from torch import nn
 
 from vitlab.core.measurement import Card, Measurement
 from vitlab.data.robustness_sets import has_class, labels_200, locate, open_classes
-from vitlab.stress_tests.class_folders import measure_folders
-from vitlab.stress_tests.examination import examinee
+from vitlab.stress_tests.shared.class_folders import measure_folders
+from vitlab.stress_tests.shared.file_evaluation import classifier_setup
 
 CARD = Card(
     title="Accuracy on ImageNet-R, renditions of objects",
@@ -56,6 +56,6 @@ def measure(
     labels = labels_200("r")
     folder = locate(root, ("imagenet-r", "ImageNet-R"), lambda place: has_class(place, labels), TREE)
     found = open_classes(folder, labels, TREE)
-    who = examinee(model, "imagenet_r", preprocessing, batch_size, processes)
+    who = classifier_setup(model, "imagenet_r", preprocessing, batch_size, processes)
     forms = {"accuracy_200": [*labels.values()], "accuracy_1000": None}
     return measure_folders("imagenet_r", who, {"imagenet-r": found}, labels, _OFFICIAL, forms, images)

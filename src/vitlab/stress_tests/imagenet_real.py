@@ -25,8 +25,8 @@ from vitlab.data.robustness_sets import (
     open_validation,
     spread,
 )
-from vitlab.stress_tests.examination import about, examine, examinee, mean_over_sets, right
-from vitlab.stress_tests.trial import result
+from vitlab.stress_tests.shared.file_evaluation import about, classifier_setup, classify_set, mean_over_sets, right
+from vitlab.stress_tests.shared.pixel_evaluation import result
 
 CARD = Card(
     title="Accuracy by the reassessed labels of ImageNet",
@@ -90,8 +90,8 @@ def measure(
     whole, original = open_validation(folder, TREE)
     origin, labels = _labels((folder, folder.parent))
     part = spread(whole, images)
-    who = examinee(model, "imagenet_real", preprocessing, batch_size, processes)
-    (answers,), broken = examine(who, part, "validation images", 1)
+    who = classifier_setup(model, "imagenet_real", preprocessing, batch_size, processes)
+    (answers,), broken = classify_set(who, part, "validation images", 1)
     marks = {"accuracy": is_among(answers, [labels[number - 1] for number in numbers(part, TREE)])}
     marks["original_accuracy"] = right(answers, part.labels) if original else np.full(len(part), np.nan)
     with_labels, count = int((~np.isnan(marks["accuracy"])).sum()), len(part) - len(broken)

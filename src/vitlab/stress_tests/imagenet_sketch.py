@@ -13,8 +13,8 @@ from torch import nn
 
 from vitlab.core.measurement import Card, Measurement
 from vitlab.data.robustness_sets import has_class, labels_1000, locate, open_classes
-from vitlab.stress_tests.class_folders import measure_folders
-from vitlab.stress_tests.examination import examinee
+from vitlab.stress_tests.shared.class_folders import measure_folders
+from vitlab.stress_tests.shared.file_evaluation import classifier_setup
 
 CARD = Card(
     title="Accuracy on ImageNet-Sketch, drawings",
@@ -56,5 +56,5 @@ def measure(
     names = ("sketch", "ImageNet-Sketch/sketch", "imagenet-sketch", "ImageNet-Sketch")
     folder = locate(root, names, lambda place: has_class(place, labels), TREE)
     found = open_classes(folder, labels, TREE)
-    who = examinee(model, "imagenet_sketch", preprocessing, batch_size, processes)
+    who = classifier_setup(model, "imagenet_sketch", preprocessing, batch_size, processes)
     return measure_folders("imagenet_sketch", who, {"sketch": found}, labels, _OFFICIAL, {"accuracy": None}, images)

@@ -13,8 +13,8 @@ from torch import nn
 
 from vitlab.core.measurement import Card, Measurement
 from vitlab.data.robustness_sets import has_class, labels_by_number, locate, open_classes
-from vitlab.stress_tests.class_folders import measure_folders
-from vitlab.stress_tests.examination import examinee
+from vitlab.stress_tests.shared.class_folders import measure_folders
+from vitlab.stress_tests.shared.file_evaluation import classifier_setup
 
 CARD = Card(
     title="Accuracy on the three sets of ImageNet-V2",
@@ -68,5 +68,5 @@ def measure(
     names = ("imagenet-v2", "ImageNetV2", "imagenetv2")
     folder = locate(root, names, lambda place: any(there(place, name) for name in SETS), TREE)
     found = {name: open_classes(folder / SETS[name], labels, TREE) for name in SETS if there(folder, name)}
-    who = examinee(model, "imagenet_v2", preprocessing, batch_size, processes)
+    who = classifier_setup(model, "imagenet_v2", preprocessing, batch_size, processes)
     return measure_folders("imagenet_v2", who, found, labels, _OFFICIAL, {"accuracy": None}, images, tuple(SETS))

@@ -15,9 +15,17 @@ from vitlab.adapters import describe
 from vitlab.adapters.wrappers import unwrap
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Card, Measurement
-from vitlab.corruptions.integers import integer
 from vitlab.corruptions.randomness import Randomness
-from vitlab.stress_tests.trial import Batch, Strain, accuracies, each_once, normalisation, put_on_trial, result
+from vitlab.corruptions.validation import integer
+from vitlab.stress_tests.shared.pixel_evaluation import (
+    Perturbation,
+    PixelBatch,
+    accuracies,
+    each_once,
+    evaluate_perturbations,
+    normalisation,
+    result,
+)
 
 CARD = Card(
     title="Accuracy under a centre mask and under dropped patches",
@@ -106,9 +114,9 @@ def measure(
         raise VitlabError(f"occlusion got centres={centres}, ratios={ratios}, grid={grid}; give shares from 0 to 1")
     mean, _ = normalisation(unwrap(model), batches, "occlusion")
     colour = torch.tensor(mean if fill == "zero" else [0.0]).view(-1, 1, 1)
-    strains = [(f"centre {share}", _centre(share, colour)) for share in centres]
-    strains += [(f"patches {ratio}", _patches(ratio, cells, seed, colour)) for ratio in ratios]
-    outcome = put_on_trial(model, batches, "occlusion", strains, images)
+    perturbations = [(f"centre {share}", _centre(share, colour)) for share in centres]
+    perturbations += [(f"patches {ratio}", _patches(ratio, cells, seed, colour)) for ratio in ratios]
+    outcome = evaluate_perturbations(model, batches, "occlusion", perturbations, images)
     axes = {"mask": [f"centre {share:g}" for share in centres] + [f"patches {ratio:g}" for ratio in ratios]}
     settings: dict[str, Any] = {"centres": centres, "ratios": ratios, "grid": cells, "fill": fill}
     settings |= {"seed": seed, "images": images}
@@ -129,18 +137,18 @@ def _cells(model: nn.Module, grid: Any) -> tuple[int, int]:
     return layout.grid if layout else _GRID
 
 
-def _centre(share: float, colour: Tensor) -> Strain:
-    def strain(batch: Batch) -> Tensor:
+def _centre(share: float, colour: Tensor) -> Perturbation:
+    def perturbation(batch: PixelBatch) -> Tensor:
         mask = centre_mask((batch.pixels.shape[2], batch.pixels.shape[3]), share)
         return torch.where(mask.to(batch.pixels.device), colour.to(batch.pixels.device), batch.pixels)
 
-    return strain
+    return perturbation
 
 
-def _patches(ratio: float, cells: tuple[int, int], seed: int, colour: Tensor) -> Strain:
-    def strain(batch: Batch) -> Tensor:
+def _patches(ratio: float, cells: tuple[int, int], seed: int, colour: Tensor) -> Perturbation:
+    def perturbation(batch: PixelBatch) -> Tensor:
         draws = Randomness.of(seed, "patch_drop", 0, batch.indices, batch.pixels.device).uniform(*cells)
         mask = drop_mask(draws, ratio, (batch.pixels.shape[2], batch.pixels.shape[3]))
         return torch.where(mask[:, None], colour.to(batch.pixels.device), batch.pixels)
 
-    return strain
+    return perturbation

@@ -13,9 +13,16 @@ from torch import Tensor, nn
 
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
-from vitlab.corruptions.integers import integer
 from vitlab.corruptions.randomness import Randomness
-from vitlab.stress_tests.trial import Batch, Strain, accuracies, each_once, put_on_trial, result
+from vitlab.corruptions.validation import integer
+from vitlab.stress_tests.shared.pixel_evaluation import (
+    Perturbation,
+    PixelBatch,
+    accuracies,
+    each_once,
+    evaluate_perturbations,
+    result,
+)
 
 CARD = Card(
     title="Accuracy with shuffled patches",
@@ -70,15 +77,15 @@ def measure(
     grids = tuple(integer("grids", grid) for grid in each_once("patch_shuffle", "grids", grids))
     if not grids or min(grids) < 1:
         raise VitlabError(f"patch_shuffle got grids={grids}; give at least one integer of 1 or more")
-    strains = [(f"{grid} x {grid} patches", _strain(grid, seed)) for grid in grids]
-    outcome = put_on_trial(model, batches, "patch_shuffle", strains, images)
+    perturbations = [(f"{grid} x {grid} patches", _strain(grid, seed)) for grid in grids]
+    outcome = evaluate_perturbations(model, batches, "patch_shuffle", perturbations, images)
     settings = {"grids": grids, "seed": seed, "images": images}
     return result("patch_shuffle", model, accuracies(outcome), {"grid": grids}, settings, outcome.about)
 
 
-def _strain(grid: int, seed: int) -> Strain:
-    def strain(batch: Batch) -> Tensor:
+def _strain(grid: int, seed: int) -> Perturbation:
+    def perturbation(batch: PixelBatch) -> Tensor:
         draws = Randomness.of(seed, "patch_shuffle", grid, batch.indices, batch.pixels.device).uniform(grid * grid)
         return shuffle(batch.pixels, draws.argsort(dim=1, stable=True))
 
-    return strain
+    return perturbation

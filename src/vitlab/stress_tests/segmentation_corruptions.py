@@ -1,4 +1,4 @@
-"""Segmentation under strain: mIoU with noise and blur, under the 16 corruptions of Cityscapes-C, or by condition.
+"""Segmentation under perturbation: mIoU with noise and blur, under the 16 corruptions of Cityscapes-C, or by condition.
 
 Shape legend: c conditions, r runs, K classes.
 """
@@ -14,12 +14,12 @@ from torch import nn
 
 from vitlab.adapters.wrappers import unwrap
 from vitlab.core.errors import VitlabError, unknown
-from vitlab.core.ledger import step
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
 from vitlab.core.statistics import class_accuracy, intersection_over_union, mean_interval
-from vitlab.stress_tests.segmentation_suites import Condition, cityscapes_c, context_broadcasting
-from vitlab.stress_tests.segmentation_trial import Counter, counter
+from vitlab.core.step_cache import step
+from vitlab.stress_tests.shared.segmentation_evaluation import Counter, counter
+from vitlab.stress_tests.shared.segmentation_suites import Condition, cityscapes_c, context_broadcasting
 
 CARD = Card(
     title="mIoU of a segmentation model under corruptions",
@@ -101,7 +101,7 @@ def measure(
         images: use the first so many; all by default.
 
     Returns:
-        `miou`, `pixel_accuracy`, `mean_accuracy` (over the classes), `drop` (clean minus strained mIoU), `random`, and
+        `miou`, `pixel_accuracy`, `mean_accuracy` (over the classes), `drop` (clean minus perturbed mIoU), `random`, and
         `miou_interval`, half the 95 % interval: infinite for one run, 0 where nothing is random (condition);
         `class_iou` (condition, class), NaN for classes neither labelled nor predicted, which no mean counts;
         `miou_of_run` (condition, run); `corruption_miou` (corruption), over its strengths; `group_miou` (group) and
@@ -147,8 +147,8 @@ def _under(conditions: Sequence[Condition], count: Counter, runs: int, seed: int
         return values, {}, int(clean["images"])
     found: list[list[Values]] = []
     for condition, repeat in zip(conditions, repeats, strict=True):
-        strains = {f"{condition.name}, run {run}": condition.strain(seed + run) for run in range(repeat)}
-        tables = [step(name, steps, partial(count, strain)) for name, strain in strains.items()]
+        perturbations = {f"{condition.name}, run {run}": condition.perturbation(seed + run) for run in range(repeat)}
+        tables = [step(name, steps, partial(count, perturbation)) for name, perturbation in perturbations.items()]
         found.append([scores(table["confusion"]) for table in tables])
     values |= _over_runs(found)
     values["drop"] = values["clean_miou"] - values["miou"]

@@ -20,9 +20,9 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
 from vitlab.data.scenes import CLASSES, MEAN, SHAPES, STD, TEXTURES, draw_scenes
-from vitlab.evaluation import evaluation
+from vitlab.eval_mode import eval_mode
 from vitlab.preprocessing import normalisation_of
-from vitlab.stress_tests.trial import classifier, mean_and_error, normalisation, result
+from vitlab.stress_tests.shared.pixel_evaluation import classifier, mean_and_error, normalisation, result
 
 CARD = Card(
     title="Shape against texture where the cues conflict",
@@ -90,7 +90,7 @@ def measure(
     frame = _size(inner, batches) if size is None else size
     classify = classifier(inner, mean, std, next(chain(inner.parameters(), [torch.zeros(1)])), "shape_texture")
     found = []
-    with evaluation(inner):
+    with eval_mode(inner):
         for low in range(0, count, batch_size):
             scenes = draw_scenes(min(batch_size, count - low), frame, seed, start + low, cues="conflict")
             logits = classify(scenes.images.to(device).float() / 255)

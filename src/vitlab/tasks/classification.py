@@ -35,8 +35,8 @@ from vitlab.losses.attention_diversification import attention_diversification
 from vitlab.losses.distillation import distillation
 from vitlab.preprocessing import Preprocessing, preprocessing_of
 from vitlab.progress import waiting
-from vitlab.recording import Tape, record
-from vitlab.training.distributed import World, add_up, join, leave
+from vitlab.recording.tape import Tape, record
+from vitlab.training.distributed import World, init_distributed, shutdown, sum_over_ranks
 from vitlab.training.loop import train
 
 
@@ -65,7 +65,7 @@ def run(
         The last row of metrics: train_loss, loss, top1, top5, test_images (how many), and those of the averaged
         weights where there are any.
     """
-    world = join(device)
+    world = init_distributed(device)
     try:
         with ExitStack() as stack:
             if not world.leads:  # every process would repeat the same warnings
@@ -93,7 +93,7 @@ def run(
             options: dict[str, Any] = {"world": world, "show": show, "log": log, "compile_on_cpu": compile_on_cpu}
             return train(recipe, model, feed, loss, test, Run(Path(out)), about=about, **options)
     finally:
-        leave(world)
+        shutdown(world)
 
 
 def with_classes(expression: str, classes: int) -> str:
@@ -285,7 +285,7 @@ class Accuracy:
             total = F.cross_entropy(logits, labels, reduction="sum")
             sums += torch.stack([total, ranked[:, 0].sum(), ranked.sum(), torch.full_like(total, len(labels))]).double()
         model.train(training)
-        loss, top1, top5, count = add_up(sums, self.world).tolist()
+        loss, top1, top5, count = sum_over_ranks(sums, self.world).tolist()
         if not count:
             raise VitlabError("the test set is empty: there is nothing to evaluate on")
         found = {"loss": loss / count, "top1": 100 * top1 / count, "top5": 100 * top5 / count}

@@ -30,7 +30,7 @@ class World:
         return self.rank == 0
 
 
-def join(device: str | None = None) -> World:
+def init_distributed(device: str | None = None) -> World:
     """Join the processes that torchrun started, or stand alone.
 
     Args:
@@ -51,24 +51,24 @@ def join(device: str | None = None) -> World:
     return World(dist.get_rank(), dist.get_world_size(), own)
 
 
-def leave(world: World) -> None:
+def shutdown(world: World) -> None:
     """Part from the other processes."""
     if world.size > 1 and dist.is_initialized():
         dist.destroy_process_group()
 
 
-def add_up(values: Tensor, world: World) -> Tensor:
+def sum_over_ranks(values: Tensor, world: World) -> Tensor:
     """The sum over all processes, on each of them."""
     if world.size > 1:
         dist.all_reduce(values)
     return values
 
 
-def agree(wish: bool, world: World) -> bool:
+def any_rank(wish: bool, world: World) -> bool:
     """Whether any process wishes it; all of them must ask."""
     if world.size == 1:
         return wish
-    return bool(add_up(torch.tensor(float(wish), device=world.device), world))
+    return bool(sum_over_ranks(torch.tensor(float(wish), device=world.device), world))
 
 
 def wrap(model: nn.Module, world: World, sharded: bool) -> nn.Module:
@@ -88,12 +88,12 @@ def wrap(model: nn.Module, world: World, sharded: bool) -> nn.Module:
     return model
 
 
-def whole(tensor: Tensor) -> Tensor:
+def full_tensor(tensor: Tensor) -> Tensor:
     """A tensor as one piece, wherever its shards are. All processes must call it."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def fill(tensor: Tensor, value: Tensor) -> None:
+def load_full(tensor: Tensor, value: Tensor) -> None:
     """Copy a whole value into a tensor, of which this process may hold a shard only."""
     with torch.no_grad():
         if isinstance(tensor, DTensor):

@@ -26,7 +26,7 @@ from vitlab.core.store import Run, write_tensors
 from vitlab.fitted import by_kind, parts
 from vitlab.identity import weights_digest
 from vitlab.training.bar import training_bar
-from vitlab.training.distributed import World, add_up, agree, whole, wrap
+from vitlab.training.distributed import World, any_rank, full_tensor, sum_over_ranks, wrap
 from vitlab.training.optimizer import learning_rate, set_learning_rate
 from vitlab.training.state import Position, make_state
 from vitlab.training.step import Batch, Loss, Step, capture, make_step
@@ -113,7 +113,7 @@ def train(
 
         def keep_weights(name: str, kept: nn.Module) -> None:
             """Write weights as a model that `file/PATH` loads."""
-            tensors = {key: whole(tensor) for key, tensor in kept.state_dict().items()}
+            tensors = {key: full_tensor(tensor) for key, tensor in kept.state_dict().items()}
             if world.leads:
                 digest = weights_digest(kept, tensors)
                 made_of: dict[str, Any] = {"model": builder_of(recipe.model), "compiled": recipe.compile}
@@ -160,7 +160,7 @@ def train(
                     if due(progress.step) and progress.batch < steps:
                         _check_finite(progress, run)
                         save()
-                    if (world.size == 1 or progress.step % 10 == 0) and agree(stop.is_set(), world):
+                    if (world.size == 1 or progress.step % 10 == 0) and any_rank(stop.is_set(), world):
                         _check_finite(progress, run)
                         save()
                         raise Interrupted(f"stopped at step {progress.step}; the same command goes on from there")
@@ -186,11 +186,11 @@ def train(
                 bar.epoch(row)
                 if progress.epoch in recipe.snapshots:
                     keep_weights(f"snapshots/epoch-{progress.epoch:04d}", model)
-                if last or due(progress.step) or agree(time.monotonic() - saved > _QUIET, world):
+                if last or due(progress.step) or any_rank(time.monotonic() - saved > _QUIET, world):
                     save()
                     saved = time.monotonic()
 
-        if agree(row.get("epoch") != recipe.epochs, world):  # a finished run whose last line of metrics is damaged
+        if any_rank(row.get("epoch") != recipe.epochs, world):  # a finished run whose last line of metrics is damaged
             row = {"step": progress.step, "epoch": progress.epoch, **scores()}
         keep_weights("model", model)
         if ema is not None:
@@ -245,7 +245,7 @@ def _can_be_captured(recipe: Recipe, world: World) -> bool:
 def _mean_loss(progress: Position, world: World) -> float:
     """The mean training loss of an epoch, over all processes."""
     sums = torch.stack([progress.total, torch.full_like(progress.total, progress.count)])
-    total, count = add_up(sums, world).tolist()
+    total, count = sum_over_ranks(sums, world).tolist()
     return float(total) / max(1.0, count)
 
 

@@ -11,7 +11,7 @@ from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 
 from vitlab.core.recipe import Recipe
-from vitlab.training.distributed import fill, whole
+from vitlab.training.distributed import full_tensor, load_full
 from vitlab.training.optimizer import make_optimizer
 
 
@@ -49,13 +49,13 @@ class TrainingState:
 
     def tensors(self) -> dict[str, Tensor]:
         """All tensors of a checkpoint by name. Collective: all processes must call it."""
-        tensors = {f"model.{name}": whole(tensor) for name, tensor in self.model.state_dict().items()}
+        tensors = {f"model.{name}": full_tensor(tensor) for name, tensor in self.model.state_dict().items()}
         if self.ema is not None:
             tensors |= {f"ema.{name}": tensor for name, tensor in self.ema.module.state_dict().items()}
         for name, parameter in self.model.named_parameters():
             for key, value in self.optimizer.state.get(parameter, {}).items():
                 if isinstance(value, Tensor):
-                    tensors[f"optimizer.{key}.{name}"] = whole(value)
+                    tensors[f"optimizer.{key}.{name}"] = full_tensor(value)
         return tensors
 
     def settings(self, position: Position) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class TrainingState:
             if target is not None:
                 for name, tensor in target.state_dict().items():
                     if tensor.numel():  # markers of parts have nothing to fill, and are not in old checkpoints
-                        fill(tensor, tensors[prefix + name])
+                        load_full(tensor, tensors[prefix + name])
         for name, parameter in self.model.named_parameters():
             for key in ("step", "exp_avg", "exp_avg_sq", "momentum_buffer"):
                 value = tensors.get(f"optimizer.{key}.{name}")
@@ -102,5 +102,5 @@ def _like(value: Tensor, parameter: Tensor, key: str) -> Tensor:
     if key == "step":
         return value.to(parameter.device) if parameter.device.type == "cuda" else value
     empty = torch.empty_like(parameter)
-    fill(empty, value)
+    load_full(empty, value)
     return empty

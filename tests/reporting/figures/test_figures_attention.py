@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from cases import looks
 from vitlab.core.measurement import Measurement
 from vitlab.core.old_files import errors_by_name
-from vitlab.reporting.by_depth import curves, deep_half_finding, error_by_layer
 from vitlab.reporting.drawing import Figure, draw
+from vitlab.reporting.layer_plots import curves, deep_half_finding, error_by_layer
 from vitlab.reporting.panels import rounded, short, shrunk
 from vitlab.reporting.readings import reading
 

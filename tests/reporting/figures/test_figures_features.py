@@ -11,7 +11,7 @@ from cases import looks
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, draw
 from vitlab.reporting.figures.gradient_reach import ratio
-from vitlab.reporting.stream import SHADES, effects, stream
+from vitlab.reporting.residual_stream_plot import SHADES, effects, stream
 
 
 def lines(figure: Figure, name: str) -> list:

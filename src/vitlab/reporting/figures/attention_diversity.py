@@ -8,10 +8,10 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import NORMAL
-from vitlab.reporting.by_depth import curves, deep_half_finding, known
 from vitlab.reporting.drawing import Figure
 from vitlab.reporting.findings import spread
 from vitlab.reporting.judging import told
+from vitlab.reporting.layer_plots import curves, deep_half_finding, known
 from vitlab.reporting.mosaic import mosaic, tile
 from vitlab.reporting.panels import panels, short
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.by_depth import bounds, curves, deep_half_finding, known
 from vitlab.reporting.drawing import Figure
+from vitlab.reporting.layer_plots import bounds, curves, deep_half_finding, known
 
 _POOLED = ("pooled_p15", "pooled_p85")
 

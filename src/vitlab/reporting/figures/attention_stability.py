@@ -9,13 +9,13 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import NORMAL
-from vitlab.reporting.by_depth import curves, deep_half_finding, error_by_layer, known
 from vitlab.reporting.drawing import Figure, band, empty_plot, heat_map, labels, line, plain
 from vitlab.reporting.findings import spread
 from vitlab.reporting.judging import told
+from vitlab.reporting.layer_plots import curves, deep_half_finding, error_by_layer, known
 from vitlab.reporting.panels import panels, rounded
+from vitlab.reporting.percent import on_panel
 from vitlab.reporting.readings import mean, reading
-from vitlab.reporting.shares import on_panel
 
 _PAPER = "TAPADL Figs. 1, 5"
 _SIMILARITY = "cosine similarity of clean and corrupted attention"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.by_depth import curves, known
 from vitlab.reporting.drawing import Figure, by_layer
+from vitlab.reporting.layer_plots import curves, known
 from vitlab.reporting.panels import panels
 from vitlab.reporting.readings import mean
 

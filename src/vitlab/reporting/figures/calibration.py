@@ -11,8 +11,8 @@ from vitlab.core.measurement import Measurement
 from vitlab.core.statistics import proportion_interval
 from vitlab.reporting.drawing import Figure, line, reference
 from vitlab.reporting.judging import told
+from vitlab.reporting.percent import on_panel, percent, unlike_panels
 from vitlab.reporting.readings import reading
-from vitlab.reporting.shares import on_panel, percent, unlike_panels
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:

@@ -13,8 +13,7 @@ from vitlab.reporting.drawing import SEQUENTIAL, Figure, bars, empty_plot, plain
 from vitlab.reporting.findings import UNKNOWN, spread
 from vitlab.reporting.judging import told
 from vitlab.reporting.panels import panels
-from vitlab.reporting.readings import reading
-from vitlab.reporting.shares import (
+from vitlab.reporting.percent import (
     aligned,
     from_zero,
     on_panel,
@@ -23,6 +22,7 @@ from vitlab.reporting.shares import (
     percent_error,
     union,
 )
+from vitlab.reporting.readings import reading
 
 _FULL = 50_000  # images of ImageNet-C, for measurements that do not say how many there are
 

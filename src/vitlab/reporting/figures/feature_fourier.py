@@ -10,9 +10,9 @@ from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import SEQUENTIAL, Figure, plain
 from vitlab.reporting.judging import told
 from vitlab.reporting.panels import panels, rounded
+from vitlab.reporting.percent import on_panel, tie
 from vitlab.reporting.readings import reading
-from vitlab.reporting.shares import on_panel, tie
-from vitlab.reporting.stream import along_depth, effects, stream
+from vitlab.reporting.residual_stream_plot import along_depth, effects, stream
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:

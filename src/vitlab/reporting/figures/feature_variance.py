@@ -8,7 +8,7 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure
-from vitlab.reporting.stream import along_depth, effects
+from vitlab.reporting.residual_stream_plot import along_depth, effects
 
 _WIDE = 50  # from this ratio of the largest variance to the smallest on, a linear axis would hide the small ones
 

@@ -10,8 +10,8 @@ import numpy as np
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, empty_plot, labels, line
 from vitlab.reporting.judging import told
+from vitlab.reporting.percent import at, only_bars_that_are_there, percent, percent_error
 from vitlab.reporting.readings import reading
-from vitlab.reporting.shares import at, only_bars_that_are_there, percent, percent_error
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:

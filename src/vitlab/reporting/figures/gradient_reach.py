@@ -10,8 +10,8 @@ import numpy as np
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, heat_map, labels, line, plain
 from vitlab.reporting.panels import panels, rounded
+from vitlab.reporting.percent import on_panel, tie
 from vitlab.reporting.readings import mean
-from vitlab.reporting.shares import on_panel, tie
 
 _PAPER = "CB Sec. 4.1, Table 4b"
 _PLACES = {"mlp.in": "Front", "mlp.mid": "Mid", "mlp.out": "End"}

@@ -11,8 +11,8 @@ from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import NORMAL
 from vitlab.reporting.drawing import Figure, bars, line
 from vitlab.reporting.judging import number, told
+from vitlab.reporting.percent import on_panel, only_bars_that_are_there, unlike_panels
 from vitlab.reporting.readings import reading
-from vitlab.reporting.shares import on_panel, only_bars_that_are_there, unlike_panels
 
 #: NEP in percent and APE.
 _NEP, _APE = reading("negative_proportion", 100), reading("positive_average")

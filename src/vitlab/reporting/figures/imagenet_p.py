@@ -9,8 +9,8 @@ import numpy as np
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, bars, empty_plot, plain
 from vitlab.reporting.judging import told
+from vitlab.reporting.percent import from_zero, only_bars_that_are_there, percent, percent_error, union
 from vitlab.reporting.readings import mean, reading
-from vitlab.reporting.shares import from_zero, only_bars_that_are_there, percent, percent_error, union
 
 Row = dict[str, tuple[float, float]]
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import NORMAL
-from vitlab.reporting.by_depth import known
 from vitlab.reporting.drawing import GREY, Figure, bars, plain
 from vitlab.reporting.findings import spread, verdict
+from vitlab.reporting.layer_plots import known
 from vitlab.reporting.panels import panels
+from vitlab.reporting.percent import on_panel, tie
 from vitlab.reporting.readings import mean
-from vitlab.reporting.shares import on_panel, tie
 
 _PAPER = "HDVW Figs. 10b, D.4"
 _PATTERNS = {"MSA": "", "MLP": "/", "Conv": "x"}  # for print in grey

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.by_depth import known
 from vitlab.reporting.drawing import GREY, SEQUENTIAL, Figure, empty_plot, line, plain
 from vitlab.reporting.judging import told
+from vitlab.reporting.layer_plots import known
 from vitlab.reporting.panels import panels
-from vitlab.reporting.shares import on_panel, unlike_panels
+from vitlab.reporting.percent import on_panel, unlike_panels
 
 _PAPER = "HDVW Figs. 1a and C.4a"
 _MOST = 64  # points along a side that are drawn

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, empty_plot, line
 from vitlab.reporting.judging import told
-from vitlab.reporting.shares import (
+from vitlab.reporting.percent import (
     at,
     from_untouched,
     from_zero,

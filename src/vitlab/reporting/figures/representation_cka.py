@@ -11,8 +11,8 @@ from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, heat_map, plain
 from vitlab.reporting.judging import told
 from vitlab.reporting.panels import panels, rounded, shrunk
+from vitlab.reporting.percent import on_panel
 from vitlab.reporting.readings import reading
-from vitlab.reporting.shares import on_panel
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:

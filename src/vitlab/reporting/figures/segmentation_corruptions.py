@@ -10,8 +10,8 @@ import numpy as np
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, bars, empty_plot, plain
 from vitlab.reporting.judging import told
+from vitlab.reporting.percent import from_zero, only_bars_that_are_there, percent
 from vitlab.reporting.readings import reading
-from vitlab.reporting.shares import from_zero, only_bars_that_are_there, percent
 
 _PAPERS = {"context_broadcasting": "CB Table 9", "cityscapes_c": "TAPADL Table 4", "by_condition": "TAPADL Table 4"}
 _MOST = 20  # bars of a model; more conditions than that are shown by corruption

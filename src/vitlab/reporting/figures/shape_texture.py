@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, bars, labels
 from vitlab.reporting.judging import told
+from vitlab.reporting.percent import on_panel, only_bars_that_are_there, percent, percent_error, unlike_panels
 from vitlab.reporting.readings import reading
-from vitlab.reporting.shares import on_panel, only_bars_that_are_there, percent, percent_error, unlike_panels
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:

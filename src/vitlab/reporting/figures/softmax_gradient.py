@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.by_depth import bounds, curves, deep_half_finding, known
 from vitlab.reporting.drawing import Figure, empty_plot, heat_map, labels, line, reference
 from vitlab.reporting.judging import told
+from vitlab.reporting.layer_plots import bounds, curves, deep_half_finding, known
 from vitlab.reporting.panels import panels, rounded
+from vitlab.reporting.percent import on_panel
 from vitlab.reporting.readings import mean, reading
-from vitlab.reporting.shares import on_panel
 
 _PAPER = "CB Fig. 5"
 

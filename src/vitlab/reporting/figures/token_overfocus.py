@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.by_depth import curves, deep_half_finding, known
 from vitlab.reporting.drawing import Figure, reference
+from vitlab.reporting.layer_plots import curves, deep_half_finding, known
 from vitlab.reporting.panels import panels
-from vitlab.reporting.shares import tie
+from vitlab.reporting.percent import tie
 
 _PAPER = "TAPADL Fig. 1, Sec. 3.1"
 _WORDS = ("less", "more")

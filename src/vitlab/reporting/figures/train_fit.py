@@ -10,8 +10,8 @@ import numpy as np
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, colour, empty_plot, marker, plain
 from vitlab.reporting.judging import told
+from vitlab.reporting.percent import only_bars_that_are_there
 from vitlab.reporting.readings import reading
-from vitlab.reporting.shares import only_bars_that_are_there
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.by_depth import known
 from vitlab.reporting.drawing import Figure, empty_plot, labels, line
 from vitlab.reporting.findings import finding
 from vitlab.reporting.judging import told
+from vitlab.reporting.layer_plots import known
+from vitlab.reporting.percent import on_panel, unlike_panels
 from vitlab.reporting.readings import reading
-from vitlab.reporting.shares import on_panel, unlike_panels
 
 #: Dashes tell the sets apart; the models differ in colour and marker.
 _LOSSES = {"train_loss": ("training", "dot"), "loss": ("test", "solid")}

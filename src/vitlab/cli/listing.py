@@ -1,0 +1,270 @@
+"""What `vitlab list` and `vitlab describe` show: a table on a terminal, one full name a line elsewhere."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from vitlab.core import plugins
+from vitlab.core.anatomy import Anatomy
+
+if TYPE_CHECKING:
+    from vitlab.model_sizes import Size
+
+
+Rows = Mapping[str, Any]
+
+
+def _parts() -> dict[str, str]:
+    return {name: plugins.summary(module, name) for name, module in plugins.parts().items()}
+
+
+def _instruments() -> dict[str, dict[str, Any]]:
+    return {name: plugins.card(module) for name, module in plugins.instruments().items()}
+
+
+def _stress() -> dict[str, dict[str, Any]]:
+    return {name: plugins.card(module) for name, module in plugins.stress_tests().items()}
+
+
+def _models() -> dict[str, str]:
+    from vitlab import zoo
+
+    return {f"{source}/{name}": "" for source in ("vitlab", "timm", "torchvision") for name in zoo.model_names(source)}
+
+
+def _recipes() -> dict[str, str]:
+    return {name: plugins.summary(module, name) for name, module in plugins.recipes().items()}
+
+
+def _data() -> dict[str, str]:
+    from vitlab.data.catalogue import data_sets
+
+    return data_sets()
+
+
+#: What there is of each kind: a note by name, or a card.
+KINDS: dict[str, Callable[[], Rows]] = {
+    "parts": _parts,
+    "models": _models,
+    "families": plugins.families,
+    "instruments": _instruments,
+    "stress": _stress,
+    "recipes": _recipes,
+    "data": _data,
+}
+
+
+def show(what: str, *, as_json: bool = False, quiet: bool = False) -> None:
+    """Print the names of one kind, or how many there are of each."""
+    kinds = [kind for kind in KINDS if kind not in ("models", "data")]
+    rows = KINDS[what]() if what else {kind: str(len(KINDS[kind]())) for kind in kinds}
+    if as_json:
+        print(json.dumps(rows, indent=1, ensure_ascii=False))
+    elif not what or sys.stdout.isatty():
+        Console().print(_table(rows))
+    else:
+        print("\n".join(rows))
+    if what and not as_json and not quiet:
+        print(f"{len(rows)} {what}", file=sys.stderr if not sys.stdout.isatty() else sys.stdout)
+
+
+def _table(rows: Rows) -> Table:
+    """A note in one column; the fields of a card in one each."""
+    if not any(isinstance(note, dict) for note in rows.values()):
+        table = Table(box=None, show_header=False)
+        for name, note in rows.items():
+            table.add_row(name, Text(note))
+        return table
+    table = Table(Column("name", no_wrap=True), *_CARD, box=None)
+    for name, card in rows.items():
+        table.add_row(name, *(Text(_words(card.get(field, ""))) for field in _CARD))
+    return table
+
+
+_CARD = ("title", "paper", "cost", "needs")
+
+
+def _words(field: str | Sequence[str]) -> str:
+    return field if isinstance(field, str) else ", ".join(field)
+
+
+def measured(path: Path) -> dict[str, Any]:
+    """A stored measurement in short: where it is, what it is of, on how many images, and what it says.
+
+    `values` are its single numbers, `arrays` its tables of at most 100, each with the labels along its axes. Numbers
+    that are not finite, which JSON cannot say, become None. `partial` is there where the measurement knows of a whole.
+    """
+    from vitlab.core.measurement import Measurement
+
+    found = Measurement.load(path)
+    values = {name: value.item() for name, value in found.values.items() if not value.ndim}
+    arrays = {
+        name: {"axes": {axis: list(found.axes.get(axis, ())) for axis in found.dims[name]}, "values": value.tolist()}
+        for name, value in found.values.items()
+        if value.ndim and value.size <= _SMALL
+    }
+    about = {key: found.provenance[key] for key in ("model", "images", "partial") if key in found.provenance}
+    said = {"values": finite(values), "arrays": finite(arrays)}
+    return {"path": str(path), "kind": found.kind, "subject": found.subject, **about, **said}
+
+
+_SMALL = 100
+
+
+def model_of(path: Path) -> str:
+    """Which model a stored measurement is of, in a line: its name, where its weights came from, its parts."""
+    from vitlab.core.measurement import Measurement
+    from vitlab.identity import ModelIdentity
+
+    model = Measurement.load(path).provenance.get("model", {})
+    known = {field.name for field in fields(ModelIdentity)} == set(model)
+    return str(ModelIdentity(**model)) if known else ""
+
+
+def shortfall(path: Path) -> str:
+    """What a stored measurement lacks of a whole benchmark, in a line; empty where it lacks nothing or knows none."""
+    from vitlab.core.measurement import Measurement
+
+    found = Measurement.load(path)
+    if not found.provenance.get("partial"):
+        return ""
+    images, full = found.provenance.get("images", 0), found.provenance.get("official_images", 0)
+    what = f"{images:,} images, not the full {full:,}" if images < full else "a part of the benchmark only"
+    return f"{found.kind} of {found.subject}: on {what}"
+
+
+def finite(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values as JSON can say them.
+
+    >>> finite({"loss": 0.5, "mce": float("nan"), "ce": [0.25, float("inf")]})
+    {'loss': 0.5, 'mce': None, 'ce': [0.25, None]}
+    """
+    return {name: _finite(value) for name, value in values.items()}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return finite(value)
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def show_sizes(*, as_json: bool = False, quiet: bool = False) -> None:
+    """Print parameters and multiply-accumulates of the papers' models, ours beside the papers'."""
+    from rich.progress import track
+
+    from vitlab import model_sizes
+
+    progress = Console(stderr=True)
+    total = len(model_sizes.published())
+    silent = quiet or not progress.is_terminal
+    found = list(track(model_sizes.sizes(), "counting", total, console=progress, transient=True, disable=silent))
+    if as_json:
+        print(json.dumps([{**asdict(size), "marks": size.marks} for size in found], indent=1, ensure_ascii=False))
+        return
+    rows = [_size_cells(size) for size in found]
+    if sys.stdout.isatty():
+        table = Table(box=None)
+        for column in _SIZE_COLUMNS:
+            table.add_column(column, justify="left" if column == "model" else "right", overflow="fold")
+        for row in rows:
+            table.add_row(*row)
+        Console().print(table)
+        print("= equal after rounding to the printed digits, ≈ within 1 % (parameters) or 2 % (MACs), ≠ neither")
+    else:
+        print("\n".join("\t".join(row) for row in [_SIZE_COLUMNS, *rows]))
+
+
+_SIZE_COLUMNS = ("model", "parameters", "exact", "paper, M", "MACs, G", "paper, G", "parts, M", "paper, M")
+
+
+def _size_cells(size: Size) -> tuple[str, ...]:
+    """The row of a model: what we count, and what is published with its mark."""
+    marks, known = size.marks, asdict(size.published)
+    theirs = {key: f"{mark} {known[key]:,}".strip() if mark else "" for key, mark in marks.items()}
+    added = f"{size.added_macs / 1e6:.2f}" if size.added_macs else ""
+    ours = (f"{size.parameters:,}", f"{size.macs / 1e9:.3f}", added)
+    return (
+        *(size.expression, ours[0], theirs["exact_params"], theirs["params_m"]),
+        *(ours[1], theirs["macs_g"], ours[2], theirs["added_macs_m"]),
+    )
+
+
+def show_anatomy(expression: str, size: tuple[int, int] | None, *, as_json: bool = False) -> None:
+    """Print what a model is made of."""
+    from vitlab import zoo
+    from vitlab.adapters import describe
+    from vitlab.identity import identify
+
+    model = zoo.load(expression)
+    identity = identify(model, expression)
+    anatomy = describe(model, size)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    if as_json:
+        about = {"model": asdict(identity), "weights": identity.origin, "parameters": parameters}
+        print(json.dumps({**about, **_plain(anatomy)}, indent=1))
+        return
+    console = Console()
+    h, w = anatomy.input_size
+    console.print(expression, style="bold", highlight=False, markup=False)
+    console.print(
+        f"family {anatomy.family}, {parameters:,} parameters, weights: {identity.origin} ({identity.weights[:6]}), "
+        f"images {h}x{w}",
+        highlight=False,
+        markup=False,
+    )
+    console.print(_blocks(anatomy))
+    for seam, why in anatomy.absent.items():
+        console.print(f"no {seam}: {why}", highlight=False, markup=False)
+
+
+def _blocks(anatomy: Anatomy) -> Table:
+    table = Table(box=None)
+    for column in ("block", "stage", "mixer", "grid", "prefix", "width", "seams"):
+        table.add_column(column, overflow="fold")
+    for block in anatomy.blocks:
+        place = next(iter(block.seams or block.taps), None)
+        layout = place.layout if place else block.mixer.queries
+        grid = "x".join(map(str, layout.grid)) if layout else ""
+        cells = (block.stage, block.mixer.kind, grid, layout.prefix if layout else "", place.dim if place else "")
+        table.add_row(block.name, *map(str, cells), " ".join(seam.name for seam in block.seams))
+    return table
+
+
+def _plain(anatomy: Anatomy) -> dict[str, object]:
+    return {
+        "family": anatomy.family,
+        "input_size": anatomy.input_size,
+        "absent": dict(anatomy.absent),
+        "blocks": [
+            {
+                "name": block.name,
+                "stage": block.stage,
+                "mixer": block.mixer.kind,
+                "no_map": block.mixer.why_no_map,
+                "seams": {
+                    seam.name: {
+                        "path": seam.path,
+                        "side": seam.side,
+                        "grid": seam.layout.grid,
+                        "prefix": seam.layout.prefix,
+                        "order": seam.layout.order,
+                        "dim": seam.dim,
+                    }
+                    for seam in block.seams
+                },
+            }
+            for block in anatomy.blocks
+        ],
+    }

@@ -1,0 +1,1 @@
+"""What instruments share; `vitlab list instruments` shows none of these files."""

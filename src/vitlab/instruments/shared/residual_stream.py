@@ -1,0 +1,125 @@
+"""The observer of feature maps on the residual stream: what stands before and after every MSA, MLP and Conv.
+
+Shape legend: B images, N tokens, h w grid, D channels, k numbers of a map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vitlab.core.anatomy import TAPS, Anatomy, Block
+from vitlab.core.errors import VitlabError
+from vitlab.instruments.shared.device_buffer import fetch
+from vitlab.instruments.shared.one_pass import Observer
+from vitlab.recording.tape import Feature
+
+_STEPS = {"conv": "Conv", "pooling": "Pooling", "mlp": "MLP"}  # any other mixer is attention
+
+Tap = tuple[Block, str]
+
+
+class ResidualStream(Observer):
+    """Shows every map of the stream, prefix tokens dropped, to `summary`, and averages its numbers over images.
+
+    Maps of a single point, and those whose order is not known, are left out.
+    """
+
+    places = TAPS
+
+    def begin(self, anatomy: Anatomy) -> None:
+        """Room for each tap that shows a map."""
+        self.taps: list[Tap] = [(b, place) for b in anatomy.blocks for place in TAPS if _shows_map(b, place)]
+        if not self.taps:
+            raise VitlabError(
+                f"{self.kind} needs feature maps of more than one point, and this {anatomy.family!r} has none; "
+                "give larger images"
+            )
+        self._found: dict[tuple[str, str], list[tuple[int, Tensor]]] = {(b.name, place): [] for b, place in self.taps}
+        self._last: tuple[Tensor, int, Tensor] | None = None
+
+    def summary(self, maps: Tensor, grid: tuple[int, int]) -> Tensor:
+        """(B, h·w, D) -> (k,), a mean over images and channels."""
+        raise NotImplementedError
+
+    def feature(self, block: Block, feature: Feature) -> None:
+        """One map."""
+        found = self._found.get((block.name, feature.place))
+        if found is None:
+            return
+        if feature.tokens.shape[1] != feature.layout.tokens:
+            raise VitlabError(f"{self.kind} needs images of one size; measure other sizes apart")
+        found.append((len(feature.tokens), self._summary(feature)))
+
+    def _summary(self, feature: Feature) -> Tensor:
+        """What leaves a block usually enters the next as it is: then it is not computed again."""
+        tokens = feature.tokens
+        version = -1 if tokens.is_inference() else tokens._version
+        if self._last is not None and version >= 0 and self._last[1] == version and _same(tokens, self._last[0]):
+            return self._last[2]
+        with torch.autocast(tokens.device.type, enabled=False):
+            maps = tokens[:, feature.layout.prefix :]
+            value = self.summary(maps if maps.dtype == torch.float64 else maps.float(), feature.layout.grid)
+        self._last = (tokens, version, value)  # held, so that no other tensor can take its place in memory
+        return value
+
+    def found(self) -> list[np.ndarray]:
+        """For each tap the mean over all images, (k,)."""
+        self._last = None
+        means = []
+        stacks = fetch([torch.stack([value for _, value in self._found[b.name, place]]) for b, place in self.taps])
+        for (block, place), values in zip(self.taps, stacks, strict=True):
+            mean = np.average(values, axis=0, weights=[count for count, _ in self._found[block.name, place]])
+            if not np.isfinite(mean).all():
+                raise VitlabError(
+                    f"{self.kind}: features at {place} of {block.name} are not finite; "
+                    "check the model's weights and the images for NaN"
+                )
+            means.append(mean)
+        return means
+
+    def grids(self) -> np.ndarray:
+        """Rows and columns at each tap, (place, 2)."""
+        return np.array([_grid(block, place) for block, place in self.taps])
+
+    def labels(self) -> tuple[str, ...]:
+        """Names of the taps, in execution order: `blocks.0 in`, `blocks.0 mid`, `blocks.0 out`."""
+        return tuple(f"{block.name} {place.removeprefix('block.')}" for block, place in self.taps)
+
+    def steps(self) -> Iterator[tuple[str, int, int]]:
+        """What lies between two taps of a block: its name, such as `blocks.0 MSA`, and the taps' positions."""
+        for i, ((block, before), (same, after)) in enumerate(zip(self.taps, self.taps[1:], strict=False)):
+            if block is not same or (before == "block.in" and after == "block.out" and block.tap("block.mid")):
+                continue
+            kind = "MLP" if before == "block.mid" else _STEPS.get(block.mixer.kind, "MSA")
+            if kind == "MLP" and after == "block.mid":
+                kind = "token MLP"  # MLP-Mixer's first half, over tokens
+            yield f"{block.name} {kind}", i, i + 1
+
+
+def changes(values: np.ndarray, steps: list[tuple[str, int, int]]) -> np.ndarray:
+    """After minus before, for each step.
+
+    >>> changes(np.array([1.0, 4.0, 2.0]), [("a MSA", 0, 1), ("a MLP", 1, 2)])
+    array([ 3., -2.])
+    """
+    return np.array([values[after] - values[before] for _, before, after in steps])
+
+
+def _grid(block: Block, place: str) -> tuple[int, int]:
+    tap = block.tap(place)
+    assert tap is not None
+    return tap.layout.grid
+
+
+def _shows_map(block: Block, place: str) -> bool:
+    tap = block.tap(place)
+    return tap is not None and tap.layout.permutation != () and tap.layout.grid[0] * tap.layout.grid[1] > 1
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors are one piece of memory, read in one way."""
+    return a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype

@@ -1,0 +1,1 @@
+"""What stress tests share; `vitlab list stress` shows none of these files."""

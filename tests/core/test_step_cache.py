@@ -1,0 +1,72 @@
+"""A step cache keeps finished steps, shows progress, and does damaged ones again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vitlab.core.step_cache import passed, step, step_cache
+
+
+class Work:
+    """Counts how often each step was really done, and fails where it is told to."""
+
+    def __init__(self, fails_at: str = "") -> None:
+        self.done: list[str] = []
+        self.fails_at = fails_at
+
+    def __call__(self, name: str) -> float:
+        def find() -> dict[str, np.ndarray]:
+            if name == self.fails_at:
+                raise KeyboardInterrupt
+            self.done.append(name)
+            return {"value": np.array(float(len(name)))}
+
+        return float(step(name, 3, find)["value"])
+
+
+STEPS = ("a", "bb/..", "ccc")
+
+
+def test_an_interrupted_measurement_goes_on_at_the_next_step(tmp_path: Path) -> None:
+    first = Work(fails_at="ccc")
+    with pytest.raises(KeyboardInterrupt), step_cache(tmp_path / "kept"):
+        for name in STEPS:
+            first(name)
+    second = Work()
+    with step_cache(tmp_path / "kept"):
+        values = [second(name) for name in STEPS]
+    assert (first.done, second.done, values) == (["a", "bb/.."], ["ccc"], [1.0, 5.0, 3.0])
+    assert {path.parent for path in tmp_path.rglob("*.npz")} == {tmp_path / "kept"}
+
+
+def test_a_damaged_step_is_done_again(tmp_path: Path) -> None:
+    with step_cache(tmp_path):
+        Work()("a")
+    (file,) = tmp_path.glob("*.npz")
+    file.write_bytes(file.read_bytes()[:-9])
+    again = Work()
+    with step_cache(tmp_path):
+        assert again("a") == 1.0
+    assert again.done == ["a"]
+
+
+def test_who_watches_learns_of_every_step_and_of_nothing_outside(tmp_path: Path) -> None:
+    seen: list[tuple[object, ...]] = []
+    for _ in range(2):
+        with step_cache(tmp_path, lambda *told: seen.append(told)):
+            Work()("a")
+            passed("16 images", None)
+    Work()("a")
+    passed("16 images", None)
+    first = [("a", 3, "begun"), ("a", 3, "done"), ("16 images", None, "done")]
+    assert seen == [*first, ("a", 3, "kept"), ("16 images", None, "done")]
+
+
+def test_a_step_that_fails_is_begun_and_neither_done_nor_kept(tmp_path: Path) -> None:
+    seen: list[tuple[object, ...]] = []
+    with pytest.raises(KeyboardInterrupt), step_cache(tmp_path, lambda *told: seen.append(told)):
+        Work(fails_at="a")("a")
+    assert seen == [("a", 3, "begun")] and not list(tmp_path.iterdir())

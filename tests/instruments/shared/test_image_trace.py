@@ -1,0 +1,72 @@
+"""A row of a look is the row of the whole map, however tokens lie; entropies are those of the map."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import vitlab
+from cases import Case
+from cases.attention import dense, sharp, state
+from cases.everything import CASES
+from vitlab.core.anatomy import TokenLayout
+from vitlab.instruments.shared.image_trace import looking, token_at
+
+CLASSIFIERS = [case for case in CASES if not case.text and case.family != "hf_clip"]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("case", CLASSIFIERS, ids=lambda case: case.family)
+def test_rows_are_those_of_the_whole_map(case: Case) -> None:
+    model, image = sharp(case), case.inputs(batch=1)[""]
+    with vitlab.record(model, "attention", input_size=case.size) as tape:
+        model(image)
+    with looking(model, case.size) as look:
+        found = look(image)
+    assert [layer.name for layer in found.layers] == [block.name for block in tape.anatomy.blocks]
+    for layer, block in zip(found.layers, tape.anatomy.blocks, strict=True):
+        assert (layer.call is None) == bool(layer.why_no_map)
+        assert (layer.logits is None) == bool(layer.why_no_logits)
+        if layer.call is None:
+            continue
+        weights = tape[block.name].double()
+        whole = dense(weights, block.mixer.queries, block.mixer.keys)[0]
+        assert layer.heads == len(whole)
+        for token in range(0, whole.shape[1], 5):
+            torch.testing.assert_close(layer.row(token).double(), whole[:, token], atol=1e-5, rtol=1e-4)
+        entropy = -torch.xlogy(weights, weights).sum(-1).mean((0, 2))
+        torch.testing.assert_close(layer.entropy().double(), entropy, atol=1e-4, rtol=1e-4)
+        assert layer.bound == pytest.approx(math.log(weights.shape[-1]))
+
+
+def test_the_token_under_a_place() -> None:
+    layout = TokenLayout((2, 3), prefix=2)
+    places = [((i + 0.5) / 2, (j + 0.5) / 3) for i in range(2) for j in range(3)]
+    assert [token_at(layout, y, x) for y, x in places] == [2, 3, 4, 5, 6, 7]
+    assert token_at(layout, 1.0, 1.0) == 7  # the far edge belongs to the last cell
+    assert token_at(TokenLayout((0, 0), prefix=1), 0.5, 0.5) is None
+
+
+@torch.no_grad()
+def test_looks_stay_as_they_were_while_others_follow() -> None:
+    case = CLASSIFIERS[0]
+    model = sharp(case)
+    first, second = case.inputs(1, 1)[""], case.inputs(2, 1)[""]
+    with looking(model, case.size) as look:
+        one = look(first)
+        kept = one.layers[0].row(3).clone()
+        other = look(second).layers[0].row(3)
+    assert torch.equal(one.layers[0].row(3), kept) and (other - kept).abs().max() > 1e-3
+
+
+def test_leaves_no_trace_and_refuses_tokens_that_are_not_there() -> None:
+    case = CLASSIFIERS[0]
+    model = sharp(case).train()
+    before = state(model)
+    with looking(model, case.size) as look:
+        found = look(case.inputs(1, 1)[""])
+        with pytest.raises(vitlab.VitlabError, match="no query token 17; there are 17"):
+            found.layers[0].row(17)
+    assert state(model) == before

@@ -1,0 +1,391 @@
+"""Measuring by name: what is already there is found again, and nothing else is taken for it."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+import vitlab
+from vitlab import inputs, runner, zoo
+from vitlab.core.measurement import Card, Measurement
+from vitlab.core.recipe import change
+from vitlab.core.step_cache import step
+from vitlab.core.store import Run
+from vitlab.data.catalogue import open_data
+from vitlab.data.scenes import CLASSES
+from vitlab.recipes.quick import quick
+from vitlab.stress_tests import corruptions
+from vitlab.tasks.classification import run as train
+
+TINY = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3, num_classes=25)"
+
+
+FEW = "scenes(train=1, test=16)"
+
+
+def measured(model: str, name: str, out: Path, images: int = 4) -> tuple[Path, Measurement]:
+    (path,) = runner.measure([model], [name], out, data=FEW, images=images, show=False)
+    return path, Measurement.load(path)
+
+
+def test_the_same_is_not_measured_again_and_another_is(tmp_path: Path) -> None:
+    path, first = measured(TINY, "attention_diversity", tmp_path)
+    assert measured(TINY, "attention_diversity", tmp_path)[1].provenance["time"] == first.provenance["time"]
+    other, second = measured(TINY, "attention_diversity(tau=0.5)", tmp_path)
+    assert other != path and second.settings["tau"] == 0.5
+    assert measured(TINY, "attention_diversity", tmp_path)[1].settings.get("tau", 0) == 0
+    _, more = measured(TINY, "attention_diversity", tmp_path, images=5)
+    assert more.provenance["images"] == 5
+
+
+def test_new_weights_in_the_same_file_are_measured_again(tmp_path: Path) -> None:
+    model, path = vitlab.load(TINY, seed=0), tmp_path / "model.safetensors"
+    zoo.save(model, TINY, str(path))
+    _, first = measured(f"file/{path}", "attention_entropy", tmp_path / "out")
+    with torch.no_grad():
+        for block in model.blocks:
+            block.attn.qkv.weight.mul_(20)
+    zoo.save(model, TINY, str(path))
+    _, second = measured(f"file/{path}", "attention_entropy", tmp_path / "out")
+    assert (first.values["mean"] != second.values["mean"]).all()
+
+
+# -- interrupted and resumed ------------------------------------------------------------------------------------------
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def killed_after(steps: int, out: Path) -> int:
+    """Start `vitlab stress` in a process of its own, kill -9 it after some steps; how many were finished."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "vitlab", "stress", TINY, "--data", FEW, "--images", "4", "--out", str(out)]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 120
+    while len(list(out.rglob("*.npz"))) < steps and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not list(out.rglob("*.json")), "it was faster than the kill"
+    return len(list(out.rglob("*.steps/*.npz")))
+
+
+def test_kill_9_loses_no_finished_corruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished = killed_after(20, tmp_path / "killed")
+    assert 20 <= finished < 76
+    done: list[tuple[str, int]] = []
+
+    def counted(images, name, severity, **settings):
+        done.append((name, severity))
+        return corrupt(images, name, severity, **settings)
+
+    corrupt = corruptions.corrupt_pixels
+    monkeypatch.setattr(corruptions, "corrupt_pixels", counted)
+    (path,) = runner.stress([TINY], ["corruptions"], tmp_path / "killed", data=FEW, images=4, show=False)
+    assert len(done) == len(set(done)) == 76 - finished  # the untouched images were among the first steps
+    (whole,) = runner.stress([TINY], ["corruptions"], tmp_path / "whole", data=FEW, images=4, show=False)
+    found, expected = Measurement.load(path), Measurement.load(whole)
+    for name, value in expected.values.items():
+        np.testing.assert_array_equal(found.values[name], value, err_msg=name)
+    assert sorted(file.suffix for file in path.parent.iterdir()) == [".json", ".npz"], "steps are gone"
+
+
+def test_train_fit_is_given_both_sets(tmp_path: Path) -> None:
+    data = "scenes(train=48, test=16)"
+    (path,) = runner.measure([TINY], ["train_fit"], tmp_path, data=data, images=16, augment="none", show=False)
+    found = Measurement.load(path)
+    model = vitlab.load(TINY, seed=0)
+    both = [inputs.batches_for(model, data, 16, split=split) for split in ("train", "test")]
+    by_hand = vitlab.measure("train_fit", model, both[0], test=both[1])
+    assert {name: float(found.values[name]) for name in ("train_nll", "test_nll", "train_images")} == {
+        name: float(by_hand.values[name]) for name in ("train_nll", "test_nll", "train_images")
+    }
+    assert found.values["train_nll"] != found.values["test_nll"]
+    assert "train[:16]" in found.provenance["data"] and "test[:16]" in found.provenance["test_data"]
+    again = runner.measure([TINY], ["train_fit"], tmp_path, data=data, images=16, augment="none", show=False)
+    assert list(again) == [path]
+    other = "scenes(train=48, test=17)"
+    (again,) = runner.measure([TINY], ["train_fit"], tmp_path, data=other, images=16, augment="none", show=False)
+    assert Measurement.load(again).provenance["test_data"] != found.provenance["test_data"], "another test set"
+    with pytest.raises(vitlab.VitlabError, match="takes its test set from --data"):
+        list(runner.measure([TINY], ["train_fit(test=1)"], tmp_path, data=data, images=16, show=False))
+
+
+def test_training_sets_are_augmented_as_the_user_says(tmp_path: Path) -> None:
+    """HDVW's training images are augmented; by default as the recipe of the run, else as DeiT's."""
+    data, found = "scenes(train=48, test=16)", {}
+    for augment in (None, "weak", "none"):
+        (path,) = runner.measure(
+            [TINY], ["train_fit"], tmp_path / str(augment), data=data, images=16, augment=augment, show=False
+        )
+        found[augment] = Measurement.load(path)
+    assert len({float(each.values["train_nll"]) for each in found.values()}) == 3
+    assert len({float(each.values["test_nll"]) for each in found.values()}) == 1
+    about = found[None].provenance["preprocessing"]["augmentation"]
+    assert about["name"] == "deit_imagenet (default)" and about["mixup"] == 0.8 and about["smoothing"] == 0.1
+    assert found["weak"].provenance["preprocessing"]["augmentation"]["smoothing"] == 0
+    assert "augmentation" not in found["none"].provenance["preprocessing"]
+    with pytest.raises(vitlab.VitlabError, match="no recipe 'strong'"):
+        list(runner.measure([TINY], ["train_fit"], tmp_path, data=data, images=16, augment="strong", show=False))
+
+
+def test_hessians_are_of_augmented_training_images(tmp_path: Path) -> None:
+    data = "scenes(train=20, test=20)"
+    (path,) = runner.measure([TINY], ["hessian_spectrum(count=1)"], tmp_path, data=data, images=20, show=False)
+    found = Measurement.load(path)
+    assert found.provenance["images"] == 16 and "train[:20]" in found.provenance["data"]
+    assert "augmented by deit_imagenet" in found.provenance["data"]
+    model, before = vitlab.load(TINY, seed=0), (torch.get_rng_state(), random.getstate(), np.random.get_state()[1])
+    augmentation = runner.augmentation(None, None)
+    clean, shown = (
+        inputs.batches_for(model, data, 20, split="train", augmentation=each) for each in (None, augmentation)
+    )
+    assert torch.equal(torch.get_rng_state(), before[0]) and random.getstate() == before[1]
+    assert (np.random.get_state()[1] == before[2]).all()
+    (images, targets), (rest, _) = shown
+    assert images.shape == next(iter(clean))[0].shape and not torch.equal(images, next(iter(clean))[0])
+    assert targets.shape == (16, 25) and len(rest) == 4, "none is lost"
+    first, second = inputs.parts_for(model, data, 20, 2, augmentation=augmentation)
+    assert not torch.equal(next(iter(first))[1], next(iter(second))[1]), "every part is drawn by itself"
+
+
+def test_a_run_is_measured_on_its_own_data_with_its_own_augmentation(tmp_path: Path) -> None:
+    recipe = change(
+        quick(epochs=1, images=32), {"data": "scenes(train=32, test=12, seed=7)", "batch_size": 16, "compile": False}
+    )
+    train(recipe, tmp_path / "run")
+    run = f"file/{tmp_path / 'run'}"
+    paths = runner.measure([run], ["calibration", "train_fit"], tmp_path / "out", images=12, show=False)
+    calibration, fit = map(Measurement.load, paths)
+    assert "seed=7" in calibration.provenance["data"] and "train[:12]" in fit.provenance["data"]
+    assert calibration.provenance["preprocessing"]["source"].startswith("training run")
+    assert calibration.provenance["labels"] == "by name, 25 of 25 outputs"
+    assert fit.provenance["preprocessing"]["augmentation"]["name"] == "the recipe that trained the model"
+    assert fit.provenance["preprocessing"]["augmentation"]["crop"] == recipe.augment.crop
+    last = Run(tmp_path / "run").epochs()[-1]
+    assert 100 * float(calibration.values["accuracy"]) == pytest.approx(last["top1"], abs=1e-6)
+    (elsewhere,) = runner.measure([run], ["calibration"], tmp_path / "o", data="scenes(test=12)", show=False)
+    assert "seed=7" not in Measurement.load(elsewhere).provenance["data"]
+
+
+def test_other_code_preprocessing_or_labels_are_measured_again(tmp_path: Path, monkeypatch) -> None:
+    _, first = measured(TINY, "calibration", tmp_path)
+
+    def again(**how) -> Measurement:
+        asked = {"data": FEW, "images": 4, "show": False, **how}
+        (path,) = runner.measure([TINY], ["calibration"], tmp_path, **asked)
+        return Measurement.load(path)
+
+    assert again().provenance["identity"] == first.provenance["identity"]
+    assert again(preprocessing={"mean": (0.0,) * 3}).values["nll"] != first.values["nll"]
+    reverse = {name: 24 - i for i, name in enumerate(CLASSES)}
+    assert again(classes=reverse).values["nll"] != first.values["nll"]
+    known = again().provenance["identity"]
+    monkeypatch.setattr(runner, "code_version", lambda module: "another")
+    assert again().provenance["identity"] != known
+
+
+def test_resolved_settings_are_kept(tmp_path: Path) -> None:
+    """A setting that a test resolves is stored as resolved, not as given."""
+    (path,) = runner.stress([TINY], ["occlusion(grid=None)"], tmp_path, data=FEW, images=4, show=False)
+    assert Measurement.load(path).settings["grid"] == [4, 4]
+
+
+# -- tests that eat images, files, or nothing -------------------------------------------------------------------------
+
+
+def fake(monkeypatch: pytest.MonkeyPatch, needs: tuple[str, ...], **defaults: object) -> tuple[runner.Kind, list]:
+    """A kind with one test that notes what it is fed; it takes two steps, and stops at the second when told to."""
+    fed: list = []
+
+    def look(model, batches, stop=False):
+        def second():
+            if stop:
+                raise KeyboardInterrupt
+            fed.append("second")
+            return {"x": np.array(2.0)}
+
+        step("first", 2, lambda: fed.append("first") or {"x": np.array(1.0)})
+        return Measurement("probe", "", {"x": step("second", 2, second)["x"]}, {"x": ()})
+
+    def run(test, model, batches, *, name, **settings):
+        fed.append(batches)
+        return replace(look(model, batches, **settings), subject=name)
+
+    look.__signature__ = signature_with(**defaults)
+    module = SimpleNamespace(measure=look, CARD=Card("a probe", "", "", needs))
+    monkeypatch.setitem(sys.modules, "probe_of_the_laboratory", module)
+    return runner.Kind("probe", lambda: {"probe": "probe_of_the_laboratory"}, run), fed
+
+
+def signature_with(**defaults: object):
+    both = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    batches = inspect.Parameter("batches", both, default=defaults.get("batches", inspect.Parameter.empty))
+    return inspect.Signature(
+        [inspect.Parameter("model", both), batches, inspect.Parameter("stop", both, default=False)]
+    )
+
+
+def test_a_test_of_files_is_given_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VITLAB_DATA", raising=False)
+    kind, fed = fake(monkeypatch, ("labels", "files"))
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+
+    def run(root: Path | None) -> list[Path]:
+        found = runner.run_all(kind, [TINY], ["probe"], tmp_path / "out", root=root, repeats=3, show=False)
+        return list(found)
+
+    with pytest.raises(vitlab.VitlabError, match="probe.*give --root"):
+        run(None)
+    with pytest.raises(vitlab.VitlabError, match="no folder .*nowhere; correct --root"):
+        run(tmp_path / "nowhere")
+    (path,) = run(tmp_path / "here")
+    assert path.name == "probe.json" and fed == [tmp_path / "here", "first", "second"]
+    run(tmp_path / "here" / ".." / "here")
+    assert len(fed) == 3, "measured again"
+    run(tmp_path / "there")
+    assert fed[3:] == [tmp_path / "there", "first", "second"]
+    monkeypatch.setenv("VITLAB_DATA", str(tmp_path / "here"))
+    run(None)
+    assert fed[6] == tmp_path / "here"
+
+
+def test_other_files_in_the_same_folder_are_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, fed = fake(monkeypatch, ("labels", "files"))
+    root = tmp_path / "root"
+    root.mkdir()
+
+    def run() -> int:
+        list(runner.run_all(kind, [TINY, f"{TINY} | ContextBroadcast"], ["probe"], root / "out", root=root, show=False))
+        return fed.count(root)
+
+    assert run() == 2 and run() == 2, "its own results are no new files"
+    (root / "0.jpg").touch()
+    assert run() == 4 and run() == 4
+    (root / "0.jpg").write_bytes(b"1")
+    assert run() == 6
+
+
+@pytest.mark.parametrize("setting", ["images", "videos"])
+def test_a_test_of_files_is_told_how_many(setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[dict[str, object]] = []
+    kind, _ = fake(monkeypatch, ("labels", "files"))
+    look = sys.modules["probe_of_the_laboratory"].measure
+    more = inspect.Parameter(setting, inspect.Parameter.KEYWORD_ONLY, default=None)
+    look.__signature__ = look.__signature__.replace(parameters=[*look.__signature__.parameters.values(), more])
+
+    def run(test, model, batches, *, name, **settings):
+        told.append(settings)
+        return Measurement("probe", name, {}, {})
+
+    kind = replace(kind, run=run)
+    for images, text in ((None, "probe"), (7, "probe"), (7, "probe"), (8, "probe"), (8, f"probe({setting}=3)")):
+        asked = {"root": tmp_path, "images": images, "show": False}
+        (path,) = runner.run_all(kind, [TINY], [text], tmp_path / "out", **asked)
+        assert Measurement.load(path).settings == told[-1]
+    assert told == [{}, {setting: 7}, {setting: 8}, {setting: 3}]
+
+
+def test_a_mistake_in_the_data_is_reported_before_a_model_is_loaded(tmp_path: Path) -> None:
+    with pytest.raises(vitlab.VitlabError, match="train=-1"):
+        list(runner.measure(["timm/none"], ["lesion"], tmp_path, data="scenes(train=-1)", show=False))
+
+
+@pytest.mark.parametrize("verb", [runner.measure, runner.stress])
+def test_nothing_to_measure_with_is_a_mistake(verb, tmp_path: Path) -> None:
+    with pytest.raises(vitlab.VitlabError, match="was named; give --with, of: "):
+        list(verb([TINY], [], tmp_path, show=False))
+
+
+def test_what_looks_at_no_images_opens_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, fed = fake(monkeypatch, (), batches=())
+    monkeypatch.setattr(inputs, "open_data", None)
+    (path,) = runner.run_all(kind, [TINY], ["probe"], tmp_path, repeats=2, show=False)
+    assert fed == [(), "first", "second"] and path.name == "probe.json"
+    fitted = f"{TINY} | ScaledContextBroadcast"
+    (path,) = runner.measure([fitted], ["broadcast_scale"], tmp_path, data="cifar100", show=False)
+    assert Measurement.load(path).values["ratio"].shape == (2,)
+
+
+def test_steps_of_other_weights_settings_or_images_are_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, fed = fake(monkeypatch, ())
+    file = tmp_path / "model.safetensors"
+
+    def run(text: str = "probe", images: int = 4) -> list:
+        del fed[:]
+        out = tmp_path / "out"
+        list(runner.run_all(kind, [f"file/{file}"], [text], out, data=FEW, images=images, show=False))
+        return fed[1:]
+
+    model = vitlab.load(TINY, seed=0)
+    zoo.save(model, TINY, str(file))
+    with pytest.raises(KeyboardInterrupt):
+        run("probe(stop=True)")
+    assert run("probe(stop=False)") == ["first", "second"]
+    with pytest.raises(KeyboardInterrupt):
+        run("probe(stop=True)", images=5)
+    assert fed[1:] == ["first"]
+    with pytest.raises(KeyboardInterrupt):
+        run("probe(stop=True)", images=5)
+    assert fed[1:] == []
+    zoo.save(vitlab.load(TINY, seed=1), TINY, str(file))
+    with pytest.raises(KeyboardInterrupt):
+        run("probe(stop=True)", images=5)
+    assert fed[1:] == ["first"]
+
+
+# -- repeats ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("images", "repeats"), [(7, 3), (4, 4), (6, 1)])
+def test_repeats_share_no_image_and_miss_none(
+    images: int, repeats: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, fed = fake(monkeypatch, ())
+
+    def run() -> list[Path]:
+        asked = {"data": FEW, "images": images, "repeats": repeats, "show": False}
+        return list(runner.run_all(kind, [TINY], ["probe"], tmp_path, **asked))
+
+    paths = run()
+    test = open_data(FEW, image_size=(32, 32)).test
+    batches = [item for item in fed if not isinstance(item, str)]
+    mean, std = (torch.tensor(each).view(-1, 1, 1) for each in (batches[0].mean, batches[0].std))
+    shown = [torch.cat([x for x, _ in part]) * std + mean for part in batches]
+    for number, part in enumerate(shown):
+        places = [place * len(test) // images for place in range(number, images, repeats)]
+        expected = test.pixels[places].float() / 255
+        torch.testing.assert_close(part, expected, rtol=0, atol=1e-5)
+    assert sum(map(len, shown)) == images and len({part.fingerprint for part in batches}) == repeats
+    parts = [Measurement.load(path).provenance.get("part") for path in paths]
+    if repeats == 1:
+        assert [path.name for path in paths] == ["probe.json"] and parts == [None]
+    else:
+        assert [path.name for path in paths] == [f"probe.part{i}of{repeats}.json" for i in range(1, repeats + 1)]
+        assert parts == [[i, repeats] for i in range(1, repeats + 1)]
+    assert run() == paths and len([item for item in fed if not isinstance(item, str)]) == repeats, "measured again"
+
+
+@pytest.mark.parametrize("repeats", [0, 5])
+def test_there_are_no_more_repeats_than_images(repeats: int, tmp_path: Path) -> None:
+    with pytest.raises(vitlab.VitlabError, match=f"repeats={repeats}"):
+        list(runner.measure([TINY], ["calibration"], tmp_path, images=4, repeats=repeats, show=False))
+
+
+def test_a_device_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(vitlab.VitlabError, match="no device 'tpu' here; expected cpu"):
+        list(runner.measure([], ["attention_entropy"], tmp_path, device="tpu"))
