@@ -21,7 +21,7 @@ from vitlab import zoo
 from vitlab.core.recipe import Recipe, change
 from vitlab.core.store import Run
 from vitlab.data.catalogue import open_data
-from vitlab.data.images import DataSet
+from vitlab.data.images import DataSet, in_memory
 from vitlab.recipes.vit_cifar import vit_tiny_cifar100
 from vitlab.tasks.classification import Accuracy, batches, make_loss
 from vitlab.training.distributed import World, init_distributed
@@ -48,6 +48,7 @@ def main() -> None:
         options.data, options.seeds, options.set = SMOKE_DATA, "0", SMOKE + options.set
     world = init_distributed()
     data = open_data(options.data, image_size=32)
+    data = replace(data, train=in_memory(data.to_train_on()), test=in_memory(data.test))
     seeds = [int(seed) for seed in options.seeds.split(",")]
     for variant in options.variants.split(","):
         recipe = change(vit_tiny_cifar100(part=PARTS[variant]), options.set)

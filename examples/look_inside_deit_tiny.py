@@ -21,6 +21,7 @@ from vitlab import zoo
 from vitlab.core.batches import Batches
 from vitlab.inputs import batches_for
 from vitlab.instruments import measure_together
+from vitlab.runner import augmentation
 
 ONE_PASS = (
     "attention_entropy",
@@ -70,9 +71,8 @@ def main() -> None:
         print(f"{name} on {count} images: {time.monotonic() - start:.0f} s", flush=True)
     start = time.monotonic()
     count = options.images if options.all else min(AUGMENTED, options.images)
-    vitlab.measure("hessian_spectrum", model, batches_for(model, options.data, count, augmented=True)).save(
-        options.out / "hessian_spectrum"
-    )
+    shown = batches_for(model, options.data, count, augmentation=augmentation(None, None))
+    vitlab.measure("hessian_spectrum", model, shown).save(options.out / "hessian_spectrum")
     print(f"hessian_spectrum on {count} augmented images: {time.monotonic() - start:.0f} s", flush=True)
 
 

@@ -25,7 +25,7 @@ from vitlab.core.provenance import provenance
 from vitlab.core.recipe import Objective, Recipe
 from vitlab.core.store import Run
 from vitlab.data.catalogue import open_data
-from vitlab.data.images import DataSet, ImageArray
+from vitlab.data.images import DataSet, ImageArray, in_memory
 from vitlab.recording.tape import record
 from vitlab.tasks.classification import Accuracy, batches, make_loss
 from vitlab.training.distributed import World, init_distributed
@@ -67,7 +67,8 @@ class Trainer:
         torch._dynamo.config.recompile_limit = 256  # beyond the limit torch runs a variant without compiling it
         torch._dynamo.config.accumulated_recompile_limit = 1024
         self.world: World = init_distributed(self.device)
-        self._whole = open_data(self.data, image_size=32)
+        whole = open_data(self.data, image_size=32)
+        self._whole = replace(whole, train=in_memory(whole.to_train_on()), test=in_memory(whole.test))
 
     def run(self, job: Job) -> dict[str, Any]:
         """Train and measure one network; returns everything that is known about it."""
@@ -109,7 +110,8 @@ class Trainer:
         folder = Path(tempfile.mkdtemp(prefix="evidence-"))
         try:
             run = Run(folder)
-            train(recipe, model, feed, loss, Accuracy(data, feed, self.world, recipe, tape), run, world=self.world)
+            test = Accuracy(data, feed, self.world, recipe, tape)
+            train(recipe, model, feed, loss, test, run, world=self.world, compile_on_cpu=True)
             return [row for row in run.metrics() if "images_per_second" in row], model, feed
         finally:
             shutil.rmtree(folder, ignore_errors=True)
