@@ -49,7 +49,7 @@ def test_uniform_attention_reaches_the_bound():
 
 
 def test_attention_to_one_token_has_no_entropy():
-    """Logits a million times as large: every row looks at a single key, and 0 log 0 is 0."""
+    """Logits a million times as large: every row attends to a single key, and 0 log 0 is 0."""
     case = FAMILY["vit"]
     model = sharp(case)
     for block in model.blocks:

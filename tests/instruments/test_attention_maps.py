@@ -72,7 +72,7 @@ def test_reads_no_further_than_it_must():
         ({"layers": [3]}, "there are 3"),
         ({"heads": [3]}, "no head of blocks.2 3"),
         ({"queries": [17]}, "0 to 16"),
-        ({"images": [2]}, "holds 2 images"),
+        ({"images": [2]}, "has 2 images"),
         ({"images": []}, "images"),
         ({"images": [-1]}, "0 or more"),
         ({"threshold": -1.0}, "threshold"),

@@ -1,4 +1,4 @@
-"""What every instrument of attention promises: no trace, one-line errors, plain data, batches of any size."""
+"""Contract of all attention instruments: model restored, one-line errors, plain data, batches of any size."""
 
 from __future__ import annotations
 

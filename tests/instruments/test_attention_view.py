@@ -1,4 +1,4 @@
-"""What is kept for a report is what a look shows, in bytes."""
+"""The stored view equals the image traces, quantised to bytes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from cases.attention import FAMILY, pictures, sharp
 from vitlab.core.batches import Batches
 from vitlab.core.measurement import Measurement
 from vitlab.instruments.attention_view import coarsen
-from vitlab.instruments.shared.image_trace import looking
+from vitlab.instruments.shared.image_trace import image_tracer
 
 
 def test_bytes_are_the_rows_of_the_lattice() -> None:
     case = FAMILY["deit_distilled"]
     model, images = sharp(case), pictures(case, 3)
     found = vitlab.measure("attention_view", model, [images[:1], images[1:]], images=2, lattice=2)
-    with looking(model, case.size) as look:
+    with image_tracer(model, case.size) as look:
         layer = look(images[1:2]).layers[1]
     # two prefix tokens, then the tokens at rows and columns 1 and 3 of 4: the middles of a 2 × 2 lattice
     tokens = [0, 1, *(2 + 4 * row + column for row in (1, 3) for column in (1, 3))]
@@ -82,7 +82,7 @@ def test_a_model_without_maps_keeps_its_predictions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"), [({"images": 3}, "hold 2"), ({"images": 0}, "at least 1"), ({"lattice": 0}, "lattice=0")]
+    ("settings", "message"), [({"images": 3}, "have 2"), ({"images": 0}, "at least 1"), ({"lattice": 0}, "lattice=0")]
 )
 def test_mistakes(settings: dict[str, int], message: str) -> None:
     case = FAMILY["vit"]

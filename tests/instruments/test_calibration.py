@@ -15,7 +15,7 @@ from vitlab.core.repeats import average
 
 
 class Says(torch.nn.Module):
-    """Gives the logits that it is handed as images, (B, C, 1, 1)."""
+    """Model that returns its input (B, C, 1, 1) as logits."""
 
     def forward(self, x):
         return x.flatten(1)
@@ -56,7 +56,7 @@ def test_bins(count, bins, seed, exact):
 
 
 def test_parts_of_the_images_are_pooled_and_not_averaged():
-    """The mean of ECE over small parts is far too large; pooled parts give what all images together give."""
+    """The mean of ECE over small parts is far too large; pooled parts give the value of all images."""
     generator = torch.Generator().manual_seed(0)
     logits, targets = torch.randn(48, 6, generator=generator), torch.randint(0, 6, (48,), generator=generator)
     whole = handed(logits, targets)

@@ -1,4 +1,4 @@
-"""A GPU finds what a CPU finds, also where it has its own kernels and its results no longer fit beside the model."""
+"""GPU results equal CPU results, also with GPU kernels and when the buffer is moved to host memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ONE_PASS = (
 @pytest.mark.parametrize("name", ONE_PASS)
 @pytest.mark.parametrize("case", ATTENTION, ids=lambda case: case.family)
 def test_the_same_on_a_gpu(case, name, monkeypatch):
-    monkeypatch.setattr(device_buffer, "_ROOM", 1 << 10)
+    monkeypatch.setattr(device_buffer, "_MAX_DEVICE_BYTES", 1 << 10)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     model, images = sharp(case), pictures(case, 5)
     labels = torch.arange(5) % 2

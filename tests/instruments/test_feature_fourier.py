@@ -14,7 +14,7 @@ from vitlab.instruments.feature_fourier import frequencies, half_diagonal, log_a
 
 
 def released(map):
-    """HDVW's way, in words of FACTS §7: fft2, log, roll, mean, diagonal from the centre on, relative to its start."""
+    """HDVW's method: fft2, log, roll, mean, diagonal from the centre on, relative to its start."""
     logs = (torch.fft.fft2(map).abs() + 1e-6).log()
     h, w = map.shape[-2:]
     logs = logs.roll((h // 2, w // 2), (-2, -1)).mean((0, 1))
@@ -82,7 +82,7 @@ def test_steps_are_differences_of_their_ends():
 
 
 def test_uniform_attention_takes_high_frequencies_away():
-    """Attention that only averages, added many times over the stream, leaves the mean: Prop. B.1 in a model."""
+    """Uniform attention, added many times to the stream, leaves only the mean: Prop. B.1 in a model."""
     case = FAMILY["vit"]
     model = case.model()
     for block in model.blocks:
@@ -120,7 +120,7 @@ def test_half_precision_is_read_in_float32():
 
 
 def test_a_stream_changed_in_place_is_read_again():
-    """The reuse of a map must not be taken in by a block that writes into the tensor that it was given."""
+    """A cached summary is not reused if a block modifies its input in place."""
     case = FAMILY["vit"]
     model = case.model()
     plain = vitlab.measure("feature_variance", model, [images(case)]).values["variance"]

@@ -1,4 +1,4 @@
-"""What the instruments of features and predictions promise: no trace, one-line errors, plain data."""
+"""Contract of the instruments of features and predictions: model restored, one-line errors, plain data."""
 
 from __future__ import annotations
 

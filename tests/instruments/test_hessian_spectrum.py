@@ -159,11 +159,8 @@ def test_leaves_no_trace(training: bool) -> None:
 def test_bad_input() -> None:
     model, batches = perceptron(), data(8, 2, 4)
     for settings, message in (
-        ({}, "mini-batches of 16 images were asked for, but no batch has more than 8"),
-        (
-            {"batch_size": 8, "mini_batches": 3},
-            "3 mini-batches of 8 images were asked for, but the batches hold only 2",
-        ),
+        ({}, "invalid batch_size=16; no batch has more than 8"),
+        ({"batch_size": 8, "mini_batches": 3}, "invalid mini_batches=3; the batches have only 2"),
         ({"batch_size": 8, "count": 999}, "count at most 322"),
         ({"batch_size": 0}, "at least 1"),
         ({"l2": "l1", "batch_size": 8}, "no form of l2 'l1'"),

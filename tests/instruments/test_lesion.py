@@ -18,7 +18,7 @@ each = pytest.mark.parametrize("case", FEATURES, ids=lambda case: case.family)
 
 
 def cut_by_hand(model, name):
-    """A copy of a tiny model without one unit, by other means than hooks."""
+    """A copy of a tiny model without one unit, made without hooks."""
     block, kind = name.split()
     twin = copy.deepcopy(model)
     module = twin.get_submodule(block)
@@ -61,7 +61,7 @@ def test_against_edited_weights(family):
 
 @pytest.mark.parametrize("family", ["vit", "deit_distilled", "swin", "swin_v2"])
 def test_a_model_without_any_branch_is_its_stem(family):
-    """With all branches cut, in Swin-V2 behind their norms, the stream passes every block of a stage unchanged."""
+    """With all branches removed, in Swin-V2 after their norms, every block of a stage leaves the stream unchanged."""
     case = FAMILY[family]
     model, pictures = case.model(), images(case, 2)
     with torch.no_grad():
@@ -99,7 +99,7 @@ def test_whole_blocks_of_convolutions():
 
 
 def test_what_subsamples_is_kept():
-    """LeViT's attention between stages has no skip path: without it nothing would be left to classify."""
+    """LeViT's attention between stages has no skip path: without it the output is zero."""
     from cases.hierarchical import CASES
     from cases.variants import CASES as VARIANTS
 

@@ -1,4 +1,4 @@
-"""Landscapes against closed forms, and against a copy of the model that is really moved."""
+"""Landscapes against closed forms, and against a copy of the model with changed weights."""
 
 from __future__ import annotations
 
@@ -122,8 +122,8 @@ def test_leaves_no_trace() -> None:
 
 def test_bad_input() -> None:
     for settings, message in (
-        ({"points": 1}, "has no area"),
-        ({"reach": 0.0}, "has no area"),
+        ({"points": 1}, "expected points >= 2"),
+        ({"reach": 0.0}, "reach > 0"),
         ({"normalisation": "layer"}, "no normalisation 'layer'"),
         ({"l2": "l1"}, "no form of l2"),
     ):

@@ -1,4 +1,4 @@
-"""Long instruments go on at the next step, and end with the numbers of a run that nobody interrupted."""
+"""Long instruments resume at the next step and give the numbers of an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def data() -> list:
 
 
 class Stop:
-    """Watches a step cache, and interrupts after so many steps."""
+    """Progress callback that interrupts after a number of steps."""
 
     def __init__(self, after: int | None = None) -> None:
         self.after, self.total, self.states = after, 0, []
@@ -49,16 +49,16 @@ class Stop:
 
 @pytest.mark.parametrize("name", LONG)
 @pytest.mark.parametrize("after", [1, 2])
-def test_it_goes_on_at_the_next_step(name: str, after: int, tmp_path: Path) -> None:
+def test_resume_at_the_next_step(name: str, after: int, tmp_path: Path) -> None:
     settings, steps = LONG[name]
     whole = measure(name, model(), data(), **settings)
     with pytest.raises(KeyboardInterrupt), step_cache(tmp_path, Stop(after)):
         measure(name, model(), data(), **settings)
-    watch = Stop()
-    with step_cache(tmp_path, watch):
+    progress = Stop()
+    with step_cache(tmp_path, progress):
         again = measure(name, model(), data(), **settings)
-    assert watch.total == steps
-    assert watch.states == ["kept"] * after + ["begun", "done"] * (steps - after)
+    assert progress.total == steps
+    assert progress.states == ["kept"] * after + ["begun", "done"] * (steps - after)
     assert set(again.values) == set(whole.values) and again.axes == whole.axes
     for key, value in whole.values.items():
         np.testing.assert_array_equal(again.values[key], value, err_msg=key)
@@ -67,7 +67,7 @@ def test_it_goes_on_at_the_next_step(name: str, after: int, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", LONG)
-def test_a_stream_is_as_good_as_a_list(name: str) -> None:
+def test_an_iterator_gives_the_numbers_of_a_list(name: str) -> None:
     settings, _ = LONG[name]
     whole, streamed = (measure(name, model(), batches, **settings) for batches in (data(), iter(data())))
     for key, value in whole.values.items():
@@ -75,24 +75,24 @@ def test_a_stream_is_as_good_as_a_list(name: str) -> None:
 
 
 class Shuffled:
-    """Other images each time."""
+    """Batches in another order at each iteration."""
 
-    walks = 0
+    iterations = 0
 
     def __iter__(self):
-        self.walks += 1
-        return iter(data()[:: (-1) ** self.walks])
+        self.iterations += 1
+        return iter(data()[:: (-1) ** self.iterations])
 
 
 @pytest.mark.parametrize("name", ["lesion", "loss_landscape"])
-def test_what_compares_images_refuses_others(name: str) -> None:
+def test_shuffled_batches_are_an_error(name: str) -> None:
     with pytest.raises(VitlabError, match="shuffled"):
         measure(name, model(), Shuffled(), **LONG[name][0])
 
 
 @pytest.mark.parametrize(("make", "total"), [(list, 2), (iter, 2), (lambda items: (item for item in items), None)])
-def test_one_pass_shows_its_batches(make, total: int | None) -> None:
+def test_one_pass_reports_its_batches(make, total: int | None) -> None:
     seen: list[tuple[object, ...]] = []
-    with step_cache(watch=lambda *told: seen.append(told)):
+    with step_cache(report_progress=lambda *report: seen.append(report)):
         measure("feature_variance", model(), make(data()))
     assert seen == [("4 images", total, "done"), ("7 images", total, "done")]

@@ -77,7 +77,7 @@ def test_a_run_folder(tmp_path: Path) -> None:
 
 
 def test_a_run_folder_without_initial_weights(tmp_path: Path) -> None:
-    with pytest.raises(VitlabError, match="holds no snapshots"):
+    with pytest.raises(VitlabError, match="has no snapshots"):
         measure("trajectory", linear(1.0, 1.0), [], snapshots=tmp_path)
     write_tensors(tmp_path / "snapshots" / "epoch-0005.safetensors", plane(3, 3), {})
     with pytest.raises(VitlabError, match=r"begin with epoch-0005.*epoch-0000"):
@@ -88,10 +88,10 @@ def test_bad_input(tmp_path: Path) -> None:
     for snapshots, message in (
         ([], "needs snapshots="),
         (plane(1, 1), "needs snapshots="),
-        ("run/snapshots", "run/snapshots is no folder"),
+        ("run/snapshots", "invalid snapshots='run/snapshots'"),
         ([plane(1, 1)], "the first snapshot equals the model"),
-        ([{}], r"of another model: 'weight' is \(1, 2\) here and none there"),
-        ([{"weight": torch.ones(1, 3)}], r"\(1, 2\) here and \(1, 3\) there"),
+        ([{}], r"of another model: 'weight' is missing; expected \(1, 2\)"),
+        ([{"weight": torch.ones(1, 3)}], r"\(1, 3\); expected \(1, 2\)"),
         ([plane(2, 2), plane(math.nan, 0)], "snapshot 1 has weights that are not finite"),
         ([7], "snapshot 0 is a int"),
         ([tmp_path / "none.safetensors"], "there is no file"),

@@ -20,7 +20,7 @@ from vitlab.data.images import DataSet
 from vitlab.explore.images import ImageCollection
 from vitlab.explore.server import ExplorerState, build
 from vitlab.explore.views import Subject, size_and_grid
-from vitlab.instruments.shared.image_trace import Look, looking
+from vitlab.instruments.shared.image_trace import ImageTrace, image_tracer
 from vitlab.preprocessing import preprocessing_of
 from vitlab.progress import waiting
 
@@ -102,7 +102,7 @@ def open_explorer(
 def open_subject(name: str, model: nn.Module, size: tuple[int, int], data: DataSet, stack: ExitStack) -> Subject:
     """A model, ready to look at images, with its own preprocessing, else the data's normalisation."""
     how = preprocessing_of(model, {"size": size}, assume={"mean": data.mean, "std": data.std})
-    look = stack.enter_context(looking(model, size))
+    look = stack.enter_context(image_tracer(model, size))
     outputs = _outputs(model, look, size, name)
     return Subject(name, model, look, how, output_names(outputs, how.classes or data.classes))
 
@@ -118,7 +118,7 @@ def short_names(models: Sequence[str]) -> list[str]:
     return short if len(set(short)) == len(short) else list(models)
 
 
-def _outputs(model: nn.Module, look: Callable[[Tensor], Look], size: tuple[int, int], name: str) -> int:
+def _outputs(model: nn.Module, look: Callable[[Tensor], ImageTrace], size: tuple[int, int], name: str) -> int:
     """How many classes a model has, from a look at a blank image: what cannot be explored is refused at the start."""
     try:
         return len(look(blank_images(model, size)[:1]).logits)

@@ -22,7 +22,7 @@ from vitlab.core.errors import VitlabError
 from vitlab.corruptions.apply import corrupt
 from vitlab.explore.images import ImageCollection
 from vitlab.instruments.attention_view import quantise, top
-from vitlab.instruments.shared.image_trace import Layer, Look
+from vitlab.instruments.shared.image_trace import ImageTrace, LayerTrace
 from vitlab.preprocessing import Preprocessing
 
 OCCLUSION = "Painted patches are zero as the model eats them, which is its mean colour (CB Table 8)."
@@ -84,17 +84,17 @@ class Subject:
     Args:
         name: what the page calls it.
         model: the model.
-        look: of `instruments.look.looking`, for images of its size.
+        look: of `instruments.shared.image_trace.image_tracer`, for images of its size.
         preprocessing: how images are prepared for it.
         classes: names of its outputs.
     """
 
     name: str
     model: nn.Module
-    look: Callable[[Tensor], Look]
+    look: Callable[[Tensor], ImageTrace]
     preprocessing: Preprocessing
     classes: Sequence[str]
-    _looks: OrderedDict[Condition, tuple[Tensor, Look]] = field(default_factory=OrderedDict)
+    _looks: OrderedDict[Condition, tuple[Tensor, ImageTrace]] = field(default_factory=OrderedDict)
 
     def view(self, album: ImageCollection, condition: Condition, grid: tuple[int, int]) -> dict[str, Any]:
         """Everything that does not depend on the token to look from."""
@@ -112,7 +112,7 @@ class Subject:
         """Where every layer and head looks from a token."""
         return [_row(layer, query) for layer in self._look(album, condition, grid)[1].layers]
 
-    def _layer(self, layer: Layer) -> dict[str, Any]:
+    def _layer(self, layer: LayerTrace) -> dict[str, Any]:
         about: dict[str, Any] = {"name": layer.name, "kind": layer.kind, "heads": layer.heads, "why": layer.why_no_map}
         if layer.call is not None:
             keys = layer.call.keys
@@ -122,7 +122,7 @@ class Subject:
         about["lens"] = None if layer.logits is None else top(layer.logits, self.classes, 3)
         return about | {"why_no_lens": layer.why_no_logits}
 
-    def _look(self, album: ImageCollection, condition: Condition, grid: tuple[int, int]) -> tuple[Tensor, Look]:
+    def _look(self, album: ImageCollection, condition: Condition, grid: tuple[int, int]) -> tuple[Tensor, ImageTrace]:
         """Pixels as shown, and the look; from memory where the same was asked before."""
         if condition not in self._looks:
             device = next((parameter.device for parameter in self.model.parameters()), torch.device("cpu"))
@@ -147,7 +147,7 @@ def size_and_grid(model: nn.Module) -> tuple[tuple[int, int], tuple[int, int]]:
     return anatomy.input_size, page_grid(anatomy)
 
 
-def _row(layer: Layer, query: Query) -> dict[str, Any]:
+def _row(layer: LayerTrace, query: Query) -> dict[str, Any]:
     if layer.call is None:
         return {"why": layer.why_no_map}
     queries, keys = layer.call.queries, layer.call.keys

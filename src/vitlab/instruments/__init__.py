@@ -1,7 +1,7 @@
-"""Instruments: each measures one thing about a model. One file each; the file's name is the instrument's name.
+"""Instruments: each measures one property of a model. One file per instrument; the file name is the instrument name.
 
-A file holds the maths first, as pure functions, then `measure(model, batches, **settings) -> Measurement` and its
-`CARD`. Instruments never print, plot or write.
+Each file defines the maths as pure functions, then `CARD` and `measure(model, batches, **settings) -> Measurement`.
+Instruments do not print, plot or write files.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ def measure(
     """Measure a model with an instrument.
 
     Args:
-        instrument: its name, for example `"attention_entropy"`.
-        model: a torch module; it is left as it was found.
+        instrument: name of the instrument, for example `"attention_entropy"`.
+        model: a torch module; its state is restored afterwards.
         batches: `Batches`, or any iterable of (images, targets) or of image tensors.
-        name: what to call the model in reports; by default its class, its parts and a short hash of its weights.
-        subject: the former name of `name`.
-        settings: what the instrument takes.
+        name: display name of the model in reports. Default: its class, its parts and a short hash of its weights.
+        subject: deprecated alias of `name`.
+        settings: keyword arguments of the instrument's `measure`.
 
     Returns:
-        A Measurement: plain data. Its provenance says under `model` which model was measured.
+        A Measurement: plain data. `provenance["model"]` identifies the measured model.
     """
     known = plugins.instruments()
     if instrument not in known:
@@ -49,7 +49,8 @@ def measure(
     check_settings(instrument, module.measure, settings)
     if not isinstance(batches, Iterable) or hasattr(batches, "shape"):
         raise VitlabError(
-            f"batches must be an iterable of (images, targets), not {type(batches).__name__}; wrap one in a list"
+            f"invalid batches of type {type(batches).__name__}; expected an iterable of (images, targets); "
+            "wrap a single batch in a list"
         )
     require_labels(batches, instrument, module.CARD.needs)
     identity = identify(model, display_name(name, subject))
@@ -63,29 +64,31 @@ def measure_together(
     """Measure a model with several instruments in one pass over the data, each at its default settings.
 
     Args:
-        names: one-pass instruments, those with an `Accumulator`.
-        model: a torch module; it is left as it was found.
+        names: one-pass instruments (those that define an `Accumulator`).
+        model: a torch module; its state is restored afterwards.
         batches: `Batches`, or any iterable of (images, targets) or of image tensors.
-        name: what to call the model in reports, as in `measure`.
+        name: display name of the model in reports, as in `measure`.
 
     Returns:
-        The Measurements by name.
+        Measurements by instrument name.
     """
     known = plugins.instruments()
     for instrument in names:
         if instrument not in known:
             raise unknown("instrument", instrument, known)
     modules = {instrument: importlib.import_module(known[instrument]) for instrument in names}
-    apart = [instrument for instrument, module in modules.items() if not hasattr(module, "Accumulator")]
-    if apart or not modules:
+    unsupported = [instrument for instrument, module in modules.items() if not hasattr(module, "Accumulator")]
+    if unsupported or not modules:
         raise VitlabError(
-            f"measure_together runs instruments of one pass, not {', '.join(apart) or 'none'}; use measure for others"
+            f"invalid instruments for measure_together: {', '.join(unsupported) or 'none'}; "
+            "expected one pass instruments; use measure for others"
         )
     from vitlab.instruments.shared.one_pass import observe
 
     identity = identify(model, name)
     warn_untrained(identity, [need for module in modules.values() for need in module.CARD.needs])
-    found = observe(model, batches, [module.Accumulator() for module in modules.values()])
+    results = observe(model, batches, [module.Accumulator() for module in modules.values()])
     return {
-        instrument: signed(each, identity, recorded(batches)) for instrument, each in zip(modules, found, strict=True)
+        instrument: signed(result, identity, recorded(batches))
+        for instrument, result in zip(modules, results, strict=True)
     }

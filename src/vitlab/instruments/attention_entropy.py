@@ -1,6 +1,6 @@
-"""Attention entropy: how dense the rows of the attention map are (CB Figs. 4, 7a, S12).
+"""Attention entropy: entropy of the rows of the attention map (CB Figs. 4, 7a, S12).
 
-    H(a) = −Σ_j a_j log a_j   in nats, at most log N_kv, reached by uniform attention
+    H(a) = −Σ_j a_j log a_j   in nats, at most log N_kv, the entropy of uniform attention
 
 Shape legend: B batch, H heads, N query tokens, M key tokens.
 """
@@ -19,7 +19,7 @@ from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.measurement import Card, Measurement
 from vitlab.instruments.shared.device_buffer import DeviceBuffer, fetch
 from vitlab.instruments.shared.one_pass import Observer, Result, attention_blocks, observe, table
-from vitlab.instruments.shared.per_image_sums import refuse_not_finite
+from vitlab.instruments.shared.per_image_sums import require_finite
 from vitlab.recording.attention_call import AttentionCall, Rows, entropy
 
 CARD = Card(
@@ -30,10 +30,10 @@ CARD = Card(
 )
 
 
-#: Bins of the stored histograms, of equal width between 0 and the bound; parts of the images are pooled by them.
+#: Number of bins of the stored histograms, of equal width between 0 and the bound; used to pool parts of the images.
 BINS = 512
 
-#: Percentiles of parts follow from the sum of their histograms, off by at most a bin (1/512 of the bound).
+#: Percentiles of pooled parts are computed from the sum of their histograms, to within one bin (1/512 of the bound).
 _POOLING = {
     "bound": ("constant",),
     "row_histogram": ("sum",),
@@ -43,11 +43,11 @@ _POOLING = {
     "pooled_p85": ("quantile_85_of_all", "row_histogram", "bound"),
 }
 
-_SORTED = 1 << 22  # numbers at a time: a sort takes several times the room of what it sorts
+_SORTED = 1 << 22  # elements per sort: a sort needs several times the memory of its input
 
 
 def bound(keys: int) -> float:
-    """The largest entropy that a row over that many keys can have.
+    """Maximum entropy of a row over this number of keys.
 
     >>> round(bound(197), 3)
     5.283
@@ -56,16 +56,17 @@ def bound(keys: int) -> float:
 
 
 def quantiles(rows: Tensor, at: Sequence[float]) -> list[Tensor]:
-    """Quantiles along the last axis as numpy's, on the rows' own device; torch's refuses 16 million elements.
+    """Quantiles along the last axis, as in NumPy, on the device of the rows.
 
-    One sort serves all of them: on a GPU a k-th value takes ten times as long.
+    `torch.quantile` is limited to 2²⁴ elements. All quantiles use one sort: on a GPU, `torch.kthvalue` takes ten times
+    as long.
 
     Args:
         rows: (..., R).
-        at: which ones, each between 0 and 1.
+        at: quantile levels between 0 and 1.
 
     Returns:
-        For each (...) in float64.
+        One float64 tensor (...) per level.
 
     >>> quantiles(torch.tensor([4.0, 1.0, 3.0, 2.0]), [0.5, 1.0])
     [tensor(2.5000, dtype=torch.float64), tensor(4., dtype=torch.float64)]
@@ -88,13 +89,13 @@ def histogram(rows: Tensor, top: float, bins: int = BINS) -> Tensor:
 
 
 class Accumulator(Observer):
-    """Keeps the entropy of every row."""
+    """Stores the entropy of every row."""
 
     kind = "attention_entropy"
     attention = "rows"
 
     def begin(self, anatomy: Anatomy) -> None:
-        """Room for each block that has a map."""
+        """Create buffers for the blocks that have a map."""
         self._blocks = attention_blocks(anatomy, self.kind)
         self._entropies = DeviceBuffer(block.name for block in self._blocks)
         self._class_rows = DeviceBuffer(block.name for block in self._blocks)
@@ -105,18 +106,18 @@ class Accumulator(Observer):
         """(B, H, n, M) -> entropies (B, H, n)."""
         if block.name not in self._entropies:
             return
-        found = entropy(rows.weights)
-        self._keys[block.name], self._device = rows.weights.shape[-1], found.device
-        self._entropies.put(block.name, found)
+        entropies = entropy(rows.weights)
+        self._keys[block.name], self._device = rows.weights.shape[-1], entropies.device
+        self._entropies.put(block.name, entropies)
         if rows.place.start == 0 and call.queries.prefix:
-            self._class_rows.put(block.name, found[:, :, 0].clone())
+            self._class_rows.put(block.name, entropies[:, :, 0].clone())
 
     def result(self, anatomy: Anatomy) -> Result:
-        """Mean and tails by layer and head, and the tails of all heads together."""
-        found = [self._summary(block) for block in self._blocks]
-        means, low, high, ends, counts = (fetch(each) for each in zip(*found, strict=True))
+        """Mean and percentiles by layer and head, and percentiles over all heads."""
+        summaries = [self._summary(block) for block in self._blocks]
+        means, low, high, ends, counts = (fetch(each) for each in zip(*summaries, strict=True))
         for block, each in zip(self._blocks, means, strict=True):
-            refuse_not_finite(self.kind, block.name, each)
+            require_finite(self.kind, block.name, each)
         limits = np.array([bound(self._keys[block.name]) for block in self._blocks])
         mean = table(means)
         heads = mean.shape[1]
@@ -138,22 +139,22 @@ class Accumulator(Observer):
         return Result(values, dims, axes, _POOLING)
 
     def _summary(self, block: Block) -> list[Tensor]:
-        """Of a layer: by head the mean, 15th and 85th percentile (H,), both over all heads (2,), counts (H, BINS)."""
-        pieces = [piece.to(self._device, non_blocking=True) for piece in self._entropies.take(block.name)]
+        """For a layer: mean, 15th and 85th percentile by head (H,), both over all heads (2,), and counts (H, BINS)."""
+        pieces = [piece.to(self._device, non_blocking=True) for piece in self._entropies.get(block.name)]
         rows = torch.cat([piece.transpose(0, 1).flatten(1) for piece in pieces], 1)  # (H, R)
-        few = torch.split(rows, max(1, _SORTED // rows.shape[1]))
-        tails = map(torch.cat, zip(*(quantiles(heads, (0.15, 0.85)) for heads in few), strict=True))
+        groups = torch.split(rows, max(1, _SORTED // rows.shape[1]))
+        tails = map(torch.cat, zip(*(quantiles(heads, (0.15, 0.85)) for heads in groups), strict=True))
         ends = torch.stack(quantiles(rows.flatten(), (0.15, 0.85)))
-        counts = torch.cat([histogram(heads, bound(self._keys[block.name])) for heads in few])
+        counts = torch.cat([histogram(heads, bound(self._keys[block.name])) for heads in groups])
         return [rows.mean(1), *tails, ends, counts]
 
     def _class_row(self, block: Block, heads: int) -> np.ndarray:
-        found = self._class_rows.take(block.name)
-        return np.concatenate(fetch(found)).mean(0) if found else np.full(heads, np.nan)
+        rows = self._class_rows.get(block.name)
+        return np.concatenate(fetch(rows)).mean(0) if rows else np.full(heads, np.nan)
 
 
 def measure(model: nn.Module, batches: Iterable[Any]) -> Measurement:
-    """Entropy of every attention row, summarised by layer and head.
+    """Entropy of the attention rows, summarised by layer and head.
 
     Args:
         model: a model with attention maps; it runs in evaluation mode.
@@ -161,10 +162,10 @@ def measure(model: nn.Module, batches: Iterable[Any]) -> Measurement:
 
     Returns:
         `mean`, `p15`, `p85` (layer, head) over images and query tokens; `pooled_p15`, `pooled_p85` (layer), the same
-        percentiles over heads too, which is the band of CB Fig. 4; `class_row` (layer, head) of the first prefix
-        token (NaN where there is none), `normalised` = mean / bound, `bound` (layer), and `row_histogram` (layer,
-        head, bin), how many rows have an entropy in each of `BINS` bins between 0 and the bound. The paper's text
-        speaks of the top 15 %, its figure of the 15th percentile: both tails are given. Layers with fewer heads are
-        filled with NaN.
+        percentiles also over heads, which is the band of CB Fig. 4; `class_row` (layer, head) of the first prefix
+        token (NaN if there is none), `normalised` = mean / bound, `bound` (layer), and `row_histogram` (layer, head,
+        bin), the number of rows in each of `BINS` bins between 0 and the bound. The paper's text refers to the top
+        15 %, its figure to the 15th percentile: both percentiles are returned. Layers with fewer heads are padded with
+        NaN.
     """
     return observe(model, batches, [Accumulator()])[0]

@@ -1,6 +1,6 @@
-"""Attention maps: the maps of chosen images, layers, heads and query tokens (CB Fig. 10; TAPADL Figs. 1, 3, 4).
+"""Attention maps of selected images, layers, heads and query tokens (CB Fig. 10; TAPADL Figs. 1, 3, 4).
 
-Shape legend: I chosen images, T windows, H heads, N query tokens, M key tokens.
+Shape legend: I selected images, T windows, H heads, N query tokens, M key tokens.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from vitlab.core.anatomy import Anatomy, Block, TokenLayout
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Card, Measurement
 from vitlab.instruments.shared.one_pass import Observer, Result, attention_blocks, observe
-from vitlab.instruments.shared.per_image_sums import refuse_not_finite, split_windows
+from vitlab.instruments.shared.per_image_sums import require_finite, split_windows
 from vitlab.instruments.shared.token_positions import positions
 from vitlab.recording.attention_call import AttentionCall, Rows
 from vitlab.recording.tokens import orders
@@ -32,10 +32,10 @@ Heads = Sequence[int] | Literal["mean"] | None
 
 
 def emphasise(rows: Tensor, threshold: float = 0.0, minmax: bool = False) -> Tensor:
-    """Entries below threshold / M set to 0, then, where asked, each row stretched to [0, 1] (CB Sec. 4.5, Fig. 10).
+    """Set entries below threshold / M to 0, then optionally rescale each row to [0, 1] (CB Sec. 4.5, Fig. 10).
 
-    The paper applies "the same thresholding and min-max normalization" to both models and gives no numbers; a threshold
-    in multiples of uniform attention 1 / M is our reading.
+    The paper applies "the same thresholding and min-max normalization" to both models without values; a threshold in
+    multiples of uniform attention 1 / M is our interpretation.
 
     Args:
         rows: (..., M)
@@ -58,11 +58,11 @@ def emphasise(rows: Tensor, threshold: float = 0.0, minmax: bool = False) -> Ten
 
 
 def whole_map(weights: Tensor, queries: TokenLayout, keys: TokenLayout) -> Tensor:
-    """Windows put back into one map, rows and columns in full-map order; 0 between tokens of different windows.
+    """Combine the maps of windows into one map in full-map token order; 0 between tokens of different windows.
 
     Args:
         weights: (I·T, H, n, m)
-        queries, keys: how rows and columns lie.
+        queries, keys: layouts of rows and columns.
 
     Returns:
         (I, H, N, M)
@@ -81,31 +81,37 @@ def whole_map(weights: Tensor, queries: TokenLayout, keys: TokenLayout) -> Tenso
     return dense.flatten(4, 5).flatten(2, 3)[:, :, rows][:, :, :, columns]
 
 
-class _Keep(Observer):
-    """Keeps the maps of the chosen layers."""
+class _MapCollector(Observer):
+    """Stores the maps of the selected layers."""
 
     kind = "attention_maps"
     attention = "rows"
 
     def __init__(
-        self, images: list[int], layers: Sequence[str | int], heads: Heads, queries: Sequence[int] | None, **look: Any
+        self,
+        images: list[int],
+        layers: Sequence[str | int],
+        heads: Heads,
+        queries: Sequence[int] | None,
+        **options: Any,
     ) -> None:
-        self._images, self._layers, self._heads, self._queries, self._look = images, layers, heads, queries, look
+        self._images, self._layers, self._heads, self._queries = images, layers, heads, queries
+        self._options = options  # of `emphasise`
 
     def begin(self, anatomy: Anatomy) -> None:
-        """Which layers are meant."""
-        self._blocks = _chosen_blocks(attention_blocks(anatomy, self.kind), self._layers)
+        """Select the layers."""
+        self._blocks = _select_blocks(attention_blocks(anatomy, self.kind), self._layers)
         self._pieces: dict[str, list[Tensor]] = {block.name: [] for block in self._blocks}
 
     def rows(self, block: Block, call: AttentionCall, rows: Rows) -> None:
-        """A piece of a map; of a block that runs more than once, the last map stays."""
+        """Store a chunk of a map; if a block runs more than once, its last map is used."""
         if block.name in self._pieces:
             if rows.place.start == 0:
                 self._pieces[block.name].clear()
             self._pieces[block.name].append(rows.weights.cpu())
 
     def result(self, anatomy: Anatomy) -> Result:
-        """The maps, and the grids by which to draw them."""
+        """The maps, and the grids for drawing them."""
         values: dict[str, np.ndarray] = {}
         dims: dict[str, tuple[str, ...]] = {"key_grid": ("layer", "side"), "key_prefix": ("layer",)}
         axes: dict[str, tuple[Any, ...]] = {
@@ -114,11 +120,11 @@ class _Keep(Observer):
             "image": tuple(self._images),
         }
         for block in self._blocks:
-            found, heads, queries = self._select(block)
-            values[block.name] = found.numpy()
-            own = [f"{axis} of {block.name}" for axis in ("head", "query", "key")]
-            dims[block.name] = ("image", *own)
-            axes |= {own[0]: tuple(heads), own[1]: tuple(queries)}
+            maps, heads, queries = self._select(block)
+            values[block.name] = maps.numpy()
+            names = [f"{axis} of {block.name}" for axis in ("head", "query", "key")]
+            dims[block.name] = ("image", *names)
+            axes |= {names[0]: tuple(heads), names[1]: tuple(queries)}
         keys = [block.mixer.keys for block in self._blocks if block.mixer.keys is not None]
         values |= {"key_grid": np.array([k.grid for k in keys]), "key_prefix": np.array([k.prefix for k in keys])}
         return Result(values, dims, axes)
@@ -128,19 +134,19 @@ class _Keep(Observer):
         assert queries is not None and keys is not None
         if positions(queries) is None or positions(keys) is None:
             raise VitlabError(
-                f"the windows of {block.name} are padded and cannot be put back; feed a size that they tile"
+                f"the windows of {block.name} are padded and cannot be combined; use an image size that they tile"
             )
-        found = torch.cat(self._pieces[block.name], 2)
-        refuse_not_finite(self.kind, block.name, found.numpy())
+        maps = torch.cat(self._pieces[block.name], 2)
+        require_finite(self.kind, block.name, maps.numpy())
         heads: list[Any] = ["mean"]
         if self._heads == "mean":
-            found = found.mean(1, keepdim=True)
+            maps = maps.mean(1, keepdim=True)
         else:
-            heads = _chosen(self._heads, found.shape[1], f"head of {block.name}")
-            found = found[:, heads]
-        found = whole_map(emphasise(found, **self._look), queries, keys)
-        tokens = _chosen(self._queries, found.shape[2], f"query token of {block.name}")
-        return found[:, :, tokens], heads, tokens
+            heads = _indices(self._heads, maps.shape[1], f"head of {block.name}")
+            maps = maps[:, heads]
+        maps = whole_map(emphasise(maps, **self._options), queries, keys)
+        tokens = _indices(self._queries, maps.shape[2], f"query token of {block.name}")
+        return maps[:, :, tokens], heads, tokens
 
 
 def measure(
@@ -154,66 +160,66 @@ def measure(
     threshold: float = 0.0,
     minmax: bool = False,
 ) -> Measurement:
-    """The maps of chosen images, layers, heads and query tokens.
+    """Attention maps of selected images, layers, heads and query tokens.
 
     Args:
         model: a model with attention maps; it runs in evaluation mode.
         batches: yields (images, targets) or images.
-        images: places of the images in the data; the first by default.
-        layers: names or numbers (negative from the end) of blocks with attention, class attention not counted.
-        heads: numbers of heads, `"mean"` for their average (TAPADL Fig. 1), None for all.
-        queries: numbers of query tokens, prefix tokens first, then the grid row by row (0 is the class token where
-            there is one, negative from the end); None for all.
-        threshold: entries below this multiple of uniform attention, over the keys of a window, become 0.
-        minmax: stretch each row to [0, 1].
+        images: indices of the images in the data. Default: the first.
+        layers: names or indices (negative from the end) of blocks with attention, without class attention.
+        heads: indices of heads, `"mean"` for their average (TAPADL Fig. 1), None for all.
+        queries: indices of query tokens, prefix tokens first, then the grid row by row (0 is the class token if there
+            is one, negative from the end); None for all.
+        threshold: entries below this multiple of uniform attention over the keys of a window are set to 0.
+        minmax: rescale each row to [0, 1].
 
     Returns:
         For every layer, under its name, (image, head, query, key), the tokens of windowed layers in full-map order
-        with 0 outside a query's window; `key_grid` (layer, side) and `key_prefix` (layer), by which to draw a row as a
-        picture.
+        with 0 outside a query's window; `key_grid` (layer, side) and `key_prefix` (layer), for drawing a row as an
+        image.
     """
     if threshold < 0:
         raise VitlabError(
-            f"attention_maps got threshold={threshold}; expected a multiple of uniform attention, at least 0"
+            f"attention_maps: invalid threshold={threshold}; expected a multiple of uniform attention, at least 0"
         )
-    keep = _Keep(list(images), layers, heads, queries, threshold=threshold, minmax=minmax)
-    keep.settings = {
+    collector = _MapCollector(list(images), layers, heads, queries, threshold=threshold, minmax=minmax)
+    collector.settings = {
         "heads": heads if heads is None or heads == "mean" else list(heads),
         "threshold": threshold,
         "minmax": minmax,
     }
-    return observe(model, [_gather(batches, list(images))], [keep])[0]
+    return observe(model, [_gather(batches, list(images))], [collector])[0]
 
 
-def _gather(batches: Iterable[Any], wanted: list[int]) -> Tensor:
-    """The chosen images as one batch; reads no further than the last of them."""
-    if not wanted or min(wanted) < 0:
-        raise VitlabError(f"attention_maps got images={wanted}; expected places in the data, 0 or more")
-    found: dict[int, Tensor] = {}
+def _gather(batches: Iterable[Any], indices: list[int]) -> Tensor:
+    """The selected images as one batch; batches after the last of them are not read."""
+    if not indices or min(indices) < 0:
+        raise VitlabError(f"attention_maps: invalid images={indices}; expected indices in the data, 0 or more")
+    selected: dict[int, Tensor] = {}
     start = 0
     for item in batches:
         batch = item[0] if isinstance(item, (tuple, list)) else item
-        found |= {i: batch[i - start] for i in wanted if start <= i < start + len(batch)}
+        selected |= {i: batch[i - start] for i in indices if start <= i < start + len(batch)}
         start += len(batch)
-        if start > max(wanted):
-            return torch.stack([found[i] for i in wanted])
-    raise VitlabError(f"attention_maps was asked for image {max(wanted)}, but the data holds {start} images")
+        if start > max(indices):
+            return torch.stack([selected[i] for i in indices])
+    raise VitlabError(f"attention_maps: no image {max(indices)}; the data has {start} images")
 
 
-def _chosen_blocks(blocks: list[Block], layers: Sequence[str | int]) -> list[Block]:
+def _select_blocks(blocks: list[Block], layers: Sequence[str | int]) -> list[Block]:
     names = [block.name for block in blocks]
     chosen = []
     for layer in layers:
         if isinstance(layer, str) and layer not in names:
             raise unknown("layer with attention", layer, names)
         chosen.append(
-            names.index(layer) if isinstance(layer, str) else _chosen([layer], len(names), "layer with attention")[0]
+            names.index(layer) if isinstance(layer, str) else _indices([layer], len(names), "layer with attention")[0]
         )
     return [blocks[i] for i in dict.fromkeys(chosen)]
 
 
-def _chosen(numbers: Sequence[int] | None, count: int, what: str) -> list[int]:
-    """Numbers from 0 on; an error for one that does not exist."""
+def _indices(numbers: Sequence[int] | None, count: int, what: str) -> list[int]:
+    """Non-negative indices; raise an error if one is out of range."""
     for number in numbers or ():
         if not isinstance(number, int) or not -count <= number < count:
             raise VitlabError(f"no {what} {number!r}; there are {count}, 0 to {count - 1}")

@@ -1,6 +1,6 @@
-"""Attention stability: how alike attention is on a clean image and on its corrupted twin (TAPADL Figs. 1, 5).
+"""Attention stability: similarity of attention on clean and corrupted versions of an image (TAPADL Figs. 1, 5).
 
-    s = ⟨A, A'⟩ / (|A| |A'|)   for each image, layer and head, A the map on the image, A' on the corrupted image
+    s = ⟨A, A'⟩ / (|A| |A'|)   for each image, layer and head, A the map of the clean image, A' of the corrupted one
 
 Shape legend: B batch, T windows, H heads, N query tokens, M key tokens.
 """
@@ -24,7 +24,7 @@ from vitlab.corruptions.apply import corrupt_pixels
 from vitlab.corruptions.noise import gaussian_noise
 from vitlab.corruptions.randomness import Randomness
 from vitlab.instruments.shared.one_pass import Result, observe, table
-from vitlab.instruments.shared.per_image_sums import ByImage, split_windows
+from vitlab.instruments.shared.per_image_sums import PerImageObserver, split_windows
 from vitlab.instruments.shared.predictions import device_of
 from vitlab.preprocessing import normalisation_of
 from vitlab.recording.attention_call import AttentionCall
@@ -46,13 +46,13 @@ def similarity(products: Tensor, windows: int, unit: Unit) -> Tensor:
 
     Args:
         products: (3, B·T, H, N), A·A', A·A and A'·A' of every row.
-        windows: T, the windows of an image; its map is all of them.
-        unit: `"map"`, of the maps as two vectors, or `"row"`, the mean of each row's.
+        windows: T, the number of windows of an image; the map includes all of them.
+        unit: `"map"`, similarity of the maps as vectors, or `"row"`, mean similarity of the rows.
 
     Returns:
         (B, H)
 
-    >>> products = torch.tensor([[1.0, 0.0], [1.0, 1.0], [1.0, 1.0]]).reshape(3, 1, 1, 2)  # one row the same, one not
+    >>> products = torch.tensor([[1.0, 0.0], [1.0, 1.0], [1.0, 1.0]]).reshape(3, 1, 1, 2)  # equal, orthogonal rows
     >>> similarity(products, 1, "map"), similarity(products * torch.tensor([4.0, 1.0]), 1, "map")
     (tensor([[0.5000]]), tensor([[0.8000]]))
     """
@@ -63,8 +63,8 @@ def similarity(products: Tensor, windows: int, unit: Unit) -> Tensor:
     return sums[0] / (sums[1] * sums[2]).sqrt()
 
 
-class _Compare(ByImage):
-    """Compares the first half of every batch, clean images, with the second half, their corrupted twins."""
+class _SimilarityObserver(PerImageObserver):
+    """Compares the first half of every batch, clean images, with the second half, their corrupted versions."""
 
     kind = "attention_stability"
     attention = "calls"
@@ -73,18 +73,18 @@ class _Compare(ByImage):
         if unit not in get_args(Unit):
             raise unknown("unit of attention_stability", unit, get_args(Unit))
         if bins < 1:
-            raise VitlabError(f"{self.kind} got bins={bins}; expected at least one")
+            raise VitlabError(f"{self.kind}: invalid bins={bins}; expected at least 1")
         self._unit, self._bins = unit, bins
 
     def call(self, block: Block, call: AttentionCall) -> None:
         """-> (B, H, 1)."""
-        if block.name in self.shelf:
+        if block.name in self.buffer:
             products = call.statistics(["twins"])["twins"]
-            self.shelf.put(block.name, similarity(products, call.queries.windows, self._unit)[..., None])
+            self.buffer.put(block.name, similarity(products, call.queries.windows, self._unit)[..., None])
 
     def result(self, anatomy: Anatomy) -> Result:
         """Distributions over images."""
-        layers = [found[..., 0].T for found in self.found()]  # (H, images)
+        layers = [values[..., 0].T for values in self.per_image()]  # (H, images)
         everything = np.concatenate([layer.ravel() for layer in layers])
         histograms = [_shares(layer, self._bins) for layer in layers]
         heads = max(len(layer) for layer in layers)
@@ -125,119 +125,123 @@ def measure(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> Measurement:
-    """Cosine similarity between attention on clean and corrupted images: its distribution by layer and head.
+    """Distribution of the cosine similarity between attention on clean and corrupted images, by layer and head.
 
-    Clean and corrupted images go through the model side by side in one batch, so that no map and no query is stored.
+    Each batch contains clean images and their corrupted versions, so that neither maps nor queries need to be stored.
 
     Args:
         model: a model with attention maps; it runs in evaluation mode.
         batches: yields (images, targets) or images.
-        corruption: a corruption of ImageNet-C by name, or a function of pixels (B, C, h, w) in [0, 1], which are on
-            the model's device.
-        severity: of a named corruption, 1 to 5. The papers' severity is not given; 3 is our choice.
-        sigma: where given, Gaussian noise of this standard deviation in pixels instead.
-        seed: noise is a function of it and of an image's place in the data.
-        unit: `"map"` takes the whole map of a head as one vector, `"row"` the mean over rows of each row's cosine.
-            TAPADL does not say which; the map is our choice.
-        bins: of the histograms, over [0, 1].
-        mean, std: of the images' normalisation, where batches are not `Batches` and the model does not say.
+        corruption: name of an ImageNet-C corruption, or a function of pixels (B, C, h, w) in [0, 1] on the model's
+            device.
+        severity: severity of a named corruption, 1 to 5. The paper does not state its severity; 3 is our choice.
+        sigma: if given, use Gaussian noise of this standard deviation in pixels instead of `corruption`.
+        seed: random seed; the noise of an image depends on it and on the index of the image.
+        unit: `"map"` compares the whole map of a head as one vector, `"row"` averages the similarity of the rows.
+            TAPADL does not state which; the map is our choice.
+        bins: number of histogram bins over [0, 1].
+        mean, std: normalisation of the images; needed if batches are not `Batches` and the model does not declare it.
 
     Returns:
         `mean` (layer, head); `quantiles` (quantile, layer, head); `histogram` (layer, head, similarity), the share of
         images in each bin; `distribution` (similarity) and `overall` (), the same over all layers and heads (Figs. 1,
         5).
     """
-    spoil = _spoiler(corruption, severity, sigma, seed)
-    average, deviation = _normalisation(model, batches, mean, std)
-    pairs = _twins(batches, spoil, average, deviation, device_of(model))
-    twins = Batches(pairs, average, deviation, fingerprint=getattr(batches, "fingerprint", ""))
-    found = observe(model, twins, [_Compare(unit, bins)])[0]
+    corrupt = _corruption_function(corruption, severity, sigma, seed)
+    channel_mean, channel_std = _normalisation(model, batches, mean, std)
+    items = _clean_and_corrupted(batches, corrupt, channel_mean, channel_std, device_of(model))
+    pairs = Batches(items, channel_mean, channel_std, fingerprint=getattr(batches, "fingerprint", ""))
+    measured = observe(model, pairs, [_SimilarityObserver(unit, bins)])[0]
     name = corruption if isinstance(corruption, str) else getattr(corruption, "__qualname__", type(corruption).__name__)
     settings = {"corruption": name, "severity": severity, "sigma": sigma, "seed": seed, "unit": unit}
-    return replace(found, settings=settings, provenance={**found.provenance, "images": found.provenance["images"] // 2})
+    about = {**measured.provenance, "images": measured.provenance["images"] // 2}
+    return replace(measured, settings=settings, provenance=about)
 
 
-def _twins(
+def _clean_and_corrupted(
     batches: Iterable[Any],
-    spoil: Callable[..., Tensor],
+    corrupt: Callable[..., Tensor],
     mean: Sequence[float],
     std: Sequence[float],
     device: torch.device,
 ) -> Iterator[Tensor]:
-    """Clean images and their corrupted twins, half a batch at a time: no forward is larger than one of the user's."""
+    """Yield clean images and their corrupted versions, half a batch at a time to keep the batch size of the user."""
     shift, scale = (torch.tensor(part, device=device)[:, None, None] for part in (mean, std))
     bounds: list[Tensor] = []
     start = 0
     for item in batches:
         images = item[0] if isinstance(item, (tuple, list)) else item
         if not isinstance(images, Tensor) or images.ndim != 4 or not len(images):
-            yield images  # `observe` says what is wrong
+            yield images  # `observe` raises the error
             return
         if len(mean) not in (1, images.shape[1]):
-            raise VitlabError(f"mean and std have {len(mean)} channels, the images {images.shape[1]}")
+            raise VitlabError(f"mean and std have {len(mean)} channels; expected {images.shape[1]}, as in the images")
         for half in images.chunk(2):
             half = half.to(device)
             pixels = half.float() * scale + shift
             bounds.append(torch.stack(torch.aminmax(pixels)))
-            if start == 0 or device.type == "cpu":  # other looks wait for the device, and come in the end
-                _check(bounds[-1:])
-            pixels = spoil(pixels.clamp(0, 1), range(start, start + len(half))).float()
+            if start == 0 or device.type == "cpu":  # other checks would synchronise the device; they run at the end
+                _check_range(bounds[-1:])
+            pixels = corrupt(pixels.clamp(0, 1), range(start, start + len(half))).float()
             pair = torch.cat((half, ((pixels - shift) / scale).to(half.dtype)))
             start += len(half)
-            del half, pixels  # the forward needs the room
+            del half, pixels  # free memory for the forward
             yield pair
             del pair
-    _check(bounds)
+    _check_range(bounds)
 
 
-def _spoiler(
+def _corruption_function(
     corruption: Any, severity: int, sigma: float | None, seed: int
 ) -> Callable[[Tensor, Sequence[int]], Tensor]:
-    """What makes corrupted pixels of pixels, given the images' places in the data."""
+    """A function from pixels and image indices to corrupted pixels."""
     if sigma is not None:
         if not sigma >= 0:
             raise VitlabError(
-                f"attention_stability got sigma={sigma}; expected a standard deviation in pixels, for example 0.18"
+                f"attention_stability: invalid sigma={sigma}; expected a standard deviation in pixels, for example 0.18"
             )
         level = sigma
         return lambda x, indices: gaussian_noise(x, Randomness.of(seed, "gaussian_noise", 0, indices, x.device), level)
     if isinstance(corruption, str):
         return lambda x, indices: corrupt_pixels(x, corruption, severity, seed=seed, indices=indices)
     if not callable(corruption):
-        raise VitlabError(f"corruption is a name or a function of pixels, not {type(corruption).__name__}")
+        raise VitlabError(
+            f"invalid corruption; expected a name or a function of pixels, not {type(corruption).__name__}"
+        )
     return lambda x, indices: corruption(x)
 
 
-def _check(bounds: Sequence[Tensor]) -> None:
-    """An error where pixels, the smallest and largest of each batch, leave [0, 1]; no batches are another's error."""
+def _check_range(bounds: Sequence[Tensor]) -> None:
+    """Raise an error if the minimum or maximum pixel of a batch is outside [0, 1]; `observe` reports empty data."""
     low, high = torch.stack(list(bounds)).unbind(1) if bounds else torch.tensor([[0.0], [1.0]])
     least, most = float(low.min()), float(high.max())
     if math.isnan(least + most):
-        raise VitlabError("attention_stability: some pixels are not a number; check the images for NaN")
+        raise VitlabError("attention_stability: some pixels are NaN; check the images")
     if not (least >= -0.01 and most <= 1.01):
         raise VitlabError(
-            f"images * std + mean run from {least:.3g} to {most:.3g}, not 0 to 1; give their own mean= and std="
+            f"images * std + mean run from {least:.3g} to {most:.3g}, not 0 to 1; "
+            "set mean= and std= to the normalisation of the images"
         )
 
 
 def _normalisation(
     model: nn.Module, batches: Iterable[Any], mean: Sequence[float] | None, std: Sequence[float] | None
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """From the settings, else from the batches, else what the model declares."""
-    for found in (
+    """Mean and std from the settings, else from the batches, else from the model."""
+    for known in (
         (mean, std),
         (getattr(batches, "mean", None), getattr(batches, "std", None)),
         normalisation_of(model) or (None, None),
     ):
-        if found[0] is not None and found[1] is not None:
-            return tuple(map(float, found[0])), tuple(map(float, found[1]))
+        if known[0] is not None and known[1] is not None:
+            return tuple(map(float, known[0])), tuple(map(float, known[1]))
     raise VitlabError(
-        "attention_stability corrupts pixels and must know how images were normalised; give Batches, or mean= and std="
+        "attention_stability needs the normalisation of the images, which is unknown; pass Batches, or mean= and std="
     )
 
 
 def _shares(values: np.ndarray, bins: int) -> np.ndarray:
-    """(H, images) -> the share of images in each bin, (H, bins); rounding may push a cosine just past 1."""
+    """(H, images) -> fraction of images in each bin, (H, bins); rounding can give a cosine slightly above 1."""
     place = (values * bins).astype(np.int64).clip(0, bins - 1)
     counts = np.bincount((place + bins * np.arange(len(values))[:, None]).ravel(), minlength=bins * len(values))
     shares: np.ndarray = counts.reshape(len(values), bins) / values.shape[1]

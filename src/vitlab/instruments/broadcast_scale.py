@@ -1,4 +1,4 @@
-"""Broadcast scale: what the learned weights Λ of CB_S say about the need for uniform attention, by depth (CB Fig. 8).
+"""Broadcast scale: statistics of the learned weights Λ of CB_S by depth (CB Fig. 8).
 
     ratio = |λ_0.1| / |λ_0.9|, quantiles of the weights of one layer; mean Λ and mean |Λ|
 
@@ -28,15 +28,15 @@ CARD = Card(
 
 
 def quantile_ratio(scale: Tensor, signed: bool = False) -> float:
-    """|λ_0.1| / |λ_0.9|: near 1 where all channels want the broadcast alike.
+    """|λ_0.1| / |λ_0.9|: near 1 if all channels have similar weights.
 
     Args:
         scale: (D,)
-        signed: take the quantiles of λ and then their sizes; by default they are quantiles of |λ|, so that the ratio
-            is at most 1. The paper's notation allows both.
+        signed: use the absolute values of the quantiles of λ. Default: quantiles of |λ|, so that the ratio is at most
+            1. The paper's notation allows both.
 
     Returns:
-        The ratio; NaN where the larger quantile is 0, as in a Λ that was never trained.
+        The ratio; NaN if the larger quantile is 0, as in an untrained Λ.
 
     >>> round(quantile_ratio(torch.linspace(-1, 1, 21).abs()), 3), quantile_ratio(torch.full((8,), -0.5))
     (0.111, 1.0)
@@ -49,20 +49,20 @@ def measure(model: nn.Module, batches: Iterable[Any] = ()) -> Measurement:
     """Summaries of Λ for every `ScaledContextBroadcast` of a model, in order of depth.
 
     Args:
-        model: a model with CB_S in it, trained: Λ starts equal everywhere.
-        batches: not looked at.
+        model: a trained model with CB_S; at initialisation all entries of Λ are equal.
+        batches: not used.
 
     Returns:
         `ratio` (layer), of quantiles of |λ|; `ratio_signed` (layer), of quantiles of λ; `mean` and `mean_absolute`
-        (layer), since the paper's average does not state the sign. Layers are named after the module that holds the
-        part.
+        (layer), since the paper does not state whether its average is of absolute values. Layers are named after the
+        module that contains the part.
     """
     scales = {
         name: part.scale.detach() for name, part in model.named_modules() if isinstance(part, ScaledContextBroadcast)
     }
     if not scales:
         raise VitlabError(
-            "broadcast_scale needs a model with CB_S; put it in: retrofit(model, 'ScaledContextBroadcast')"
+            "broadcast_scale needs a model with CB_S; insert it with retrofit(model, 'ScaledContextBroadcast')"
         )
     for name, scale in scales.items():
         if not torch.isfinite(scale).all():

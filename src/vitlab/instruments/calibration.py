@@ -1,4 +1,4 @@
-"""Calibration: whether a model is right as often as it says (HDVW Fig. F.1a).
+"""Calibration: agreement of confidence and accuracy (HDVW Fig. F.1a).
 
     ECE = Σ_m (n_m / n) |accuracy_m − confidence_m|,   signed ECE = Σ_m (n_m / n) (confidence_m − accuracy_m)
 
@@ -21,7 +21,7 @@ from vitlab.core.measurement import Card, Measurement
 from vitlab.core.pooling import derive
 from vitlab.core.provenance import provenance
 from vitlab.eval_mode import eval_mode
-from vitlab.instruments.shared.predictions import Scores, device_of, labelled, predict, score, together
+from vitlab.instruments.shared.predictions import Scores, concatenate, device_batches, device_of, predict, score
 
 CARD = Card(
     title="Expected calibration error and reliability diagram",
@@ -32,7 +32,7 @@ CARD = Card(
 )
 
 
-#: How the values follow from the predictions of single images.
+#: Pooling rules: how values are computed from per-image predictions.
 _POOLING = {
     **{f"{name}_by_image": ("concatenate", "image") for name in ("confidence", "correct", "nll", "brier")},
     "edges": ("constant",),
@@ -51,42 +51,41 @@ _POOLING = {
 
 
 def measure(model: nn.Module, batches: Iterable[Any], *, bins: int = 10, images: int | None = None) -> Measurement:
-    """Calibration of a classifier, with its proper scores.
+    """Calibration of a classifier and its proper scores.
 
     Args:
         model: a classifier; it runs in evaluation mode.
-        batches: yields (images, targets); targets are class indices, or probabilities whose largest is the label.
-        bins: of the reliability diagram.
-        images: use the first so many; all by default.
+        batches: yields (images, targets); targets are class indices, or probabilities whose argmax is the label.
+        bins: number of bins of the reliability diagram.
+        images: number of images to use. Default: all.
 
     Returns:
         `ece`, `signed_ece`, `nll` (nats), `brier` (Σ_c (p_c − y_c)², 0 to 2), `accuracy`, `confidence`, all ();
         `accuracy_interval` (Wilson) and `nll_interval` (Student), 95 %, (bound); `bin_count`, `bin_accuracy`,
-        `bin_confidence` (bin), NaN where a bin is empty; `edges` (edge); and `confidence_by_image`,
-        `correct_by_image`, `nll_by_image`, `brier_by_image` (image), from which all others follow. Both the accuracy
-        and the confidence of a bin are taken over the same images. HDVW's released code takes confidence over
-        [(m−1)/M, m/M) instead, so that predictions of confidence 1 count in the one and not in the other; that is not
-        offered here.
+        `bin_confidence` (bin), NaN for empty bins; `edges` (edge); and `confidence_by_image`, `correct_by_image`,
+        `nll_by_image`, `brier_by_image` (image), from which all others are computed. Accuracy and confidence of a bin
+        are means over the same images. HDVW's released code bins confidence by [(m−1)/M, m/M) instead, so that
+        predictions of confidence 1 count for accuracy but not for confidence; this variant is not implemented.
     """
     if bins < 1:
-        raise VitlabError(f"calibration got bins={bins}; expected at least 1")
+        raise VitlabError(f"calibration: invalid bins={bins}; expected at least 1")
     device = device_of(model)
     with eval_mode(model):
-        pairs = labelled(batches, device, "calibration", images)
-        found = together([score(predict(model, x, "calibration"), targets) for x, targets in pairs])
-    values = _values(found, bins)
+        pairs = device_batches(batches, device, "calibration", images)
+        scores = concatenate([score(predict(model, x, "calibration"), targets) for x, targets in pairs])
+    values = _values(scores, bins)
     single = {"edges": ("edge",), "accuracy_interval": ("bound",), "nll_interval": ("bound",)}
     single |= {name: ("image",) for name in values if name.endswith("_by_image")}
     dims = {name: single.get(name, ("bin",) if value.ndim else ()) for name, value in values.items()}
-    about = provenance(device=str(device), images=len(found), data=getattr(batches, "fingerprint", ""))
+    about = provenance(device=str(device), images=len(scores), data=getattr(batches, "fingerprint", ""))
     axes = {"bound": ("low", "high")}
     settings = {"bins": bins, "images": images}
     subject = type(model).__name__
     return Measurement("calibration", subject, values, dims, axes, settings, about, pooling=_POOLING)
 
 
-def _values(found: Scores, bins: int) -> dict[str, np.ndarray]:
-    stored = {f"{name}_by_image": np.asarray(value) for name, value in asdict(found).items()}
+def _values(scores: Scores, bins: int) -> dict[str, np.ndarray]:
+    stored = {f"{name}_by_image": np.asarray(value) for name, value in asdict(scores).items()}
     stored["correct_by_image"] = stored["correct_by_image"] > 0.5
     values = derive({**stored, "edges": np.linspace(0.0, 1.0, bins + 1)}, _POOLING)
-    return {name: values[name] for name in sorted(values, key=lambda name: name in stored)}  # findings first
+    return {name: values[name] for name in sorted(values, key=lambda name: name in stored)}  # per-image arrays last

@@ -1,9 +1,9 @@
-"""Fourier analysis of feature maps: which frequencies every MSA, MLP and Conv lets pass (HDVW Figs. 2a, 8, D.2).
+"""Fourier analysis of feature maps before and after every MSA, MLP and Conv (HDVW Figs. 2a, 8, D.2).
 
     Δ log amplitude(ω) = mean log(|F(ω, ω)| + 10⁻⁶) − mean log(|F(0, 0)| + 10⁻⁶)
 
-F is the Fourier transform of a feature map of one channel and one image; the mean of logarithms runs over both. Only
-the half-diagonal is used, so only it is computed: a product with K waves, far cheaper than a whole transform.
+F is the Fourier transform of the feature map of one channel and one image; the mean is over channels and images. Only
+the half-diagonal is computed, by a matrix product with K waves, which is much cheaper than a full transform.
 
 Shape legend: B batch, N tokens, h w grid, D channels, K frequencies of the half-diagonal.
 """
@@ -30,14 +30,14 @@ CARD = Card(
     cost="one forward",
 )
 
-_FLOOR = 1e-6  # of amplitudes, as in HDVW's released code
+_FLOOR = 1e-6  # added to amplitudes, as in HDVW's released code
 
 
 def half_diagonal(grid: tuple[int, int], nyquist: bool = False) -> list[tuple[int, int]]:
-    """Frequencies of a map that lie on the diagonal from the centre, as rows and columns of its transform.
+    """Frequencies on the diagonal from the centre, as (row, column) indices of the transform.
 
-    The released code keeps indices below h/2 and calls the last of them 1.0π; on an even grid it is (1 − 2/h)π, and
-    `nyquist` adds π itself. Where h ≠ w the shorter side sets the steps, and the longer one takes its nearest
+    The released code uses indices below h/2 and labels the last of them 1.0π; on an even grid it is (1 − 2/h)π, and
+    `nyquist` adds π itself. If h ≠ w, the shorter side defines the frequencies, and the longer side uses its nearest
     frequency.
 
     >>> half_diagonal((6, 6)), half_diagonal((6, 6), nyquist=True)[-1], half_diagonal((5, 5))[-1]
@@ -61,7 +61,7 @@ def frequencies(grid: tuple[int, int], nyquist: bool = False) -> list[float]:
 
 
 def log_amplitude(maps: Tensor, grid: tuple[int, int], nyquist: bool = False) -> Tensor:
-    """Mean log amplitude on the half-diagonal, over images and channels; subtract the first for Δ log amplitude.
+    """Mean log amplitude on the half-diagonal over images and channels; subtract the first for Δ log amplitude.
 
     Args:
         maps: (B, h·w, D), row by row.
@@ -75,10 +75,10 @@ def log_amplitude(maps: Tensor, grid: tuple[int, int], nyquist: bool = False) ->
 
     >>> y, x = torch.meshgrid(torch.arange(8.0), torch.arange(8.0), indexing="ij")
     >>> wave = torch.cos(torch.pi / 2 * (x + y)).reshape(1, 64, 1)
-    >>> log_amplitude(wave, (8, 8)).exp().round(decimals=3)  # half of its 64 points' amplitude
+    >>> log_amplitude(wave, (8, 8)).exp().round(decimals=3)  # half of the sum over 64 points
     tensor([ 0.,  0., 32.,  0.])
 
-    Proposition B.1: averaging again and again with a row-stochastic A, as attention does, leaves only the mean:
+    Proposition B.1: repeated averaging with a row-stochastic A, as in attention, leaves only the mean:
 
     >>> maps = torch.randn(2, 64, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 1
     >>> A = torch.randn(64, 64, generator=torch.Generator().manual_seed(1), dtype=torch.float64).softmax(-1)
@@ -93,7 +93,7 @@ def log_amplitude(maps: Tensor, grid: tuple[int, int], nyquist: bool = False) ->
 
 @lru_cache(maxsize=32)
 def _waves(grid: tuple[int, int], nyquist: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Cosines, then sines, of the half-diagonal at every point: (2K, h·w)."""
+    """Cosines, then sines, of the half-diagonal frequencies at every point: (2K, h·w)."""
     index = torch.tensor(half_diagonal(grid, nyquist))
     turns = [
         (k[:, None] * torch.arange(side) % side).double() / side for k, side in zip(index.unbind(1), grid, strict=True)
@@ -103,7 +103,7 @@ def _waves(grid: tuple[int, int], nyquist: bool, dtype: torch.dtype, device: tor
 
 
 class Accumulator(ResidualStream):
-    """Averages log amplitudes at every place of the residual stream."""
+    """Averages log amplitudes at every tap of the residual stream."""
 
     kind = "feature_fourier"
 
@@ -116,8 +116,8 @@ class Accumulator(ResidualStream):
         return log_amplitude(maps, grid, self._nyquist)
 
     def result(self, anatomy: Anatomy) -> Result:
-        """Relative to frequency 0."""
-        rows = [row - row[0] for row in self.found()]
+        """Log amplitudes relative to frequency 0."""
+        rows = [row - row[0] for row in self.means()]
         high = np.array([float(row[-1]) if len(row) > 1 else math.nan for row in rows])
         steps = list(self.steps())
         grids = self.grids()
@@ -142,19 +142,19 @@ class Accumulator(ResidualStream):
 def measure(model: nn.Module, batches: Iterable[Any], *, nyquist: bool = False) -> Measurement:
     """Δ log amplitude of the residual stream before and after every MSA, MLP and Conv.
 
-    Prefix tokens are dropped. Every map is analysed on its own grid: where grids differ, rows of shorter length are
-    filled with NaN, nothing is interpolated, and `frequency` tells where each value lies.
+    Prefix tokens are dropped. Every map is analysed on its own grid without interpolation. If grids differ, shorter
+    rows are padded with NaN; `frequency` contains the frequency of each value.
 
     Args:
         model: any model with taps; it runs in evaluation mode.
         batches: yields (images, targets) or images.
-        nyquist: end at π, as the paper's text says, instead of at the last frequency below it, as its released code
-            does (0.857π on a 14×14 grid, called 1.0π there). On odd grids both are the same.
+        nyquist: end at π, as in the paper's text, instead of at the last frequency below it, as in the released code
+            (0.857π on a 14×14 grid, labelled 1.0π there). On odd grids both are the same.
 
     Returns:
         `amplitude` (place, index), Δ log amplitude; `frequency` (place, index), in units of π; `high` (place), at the
-        highest frequency (the figures' 1.0π; NaN where frequency 0 is the only one, on 2×2 maps without `nyquist`);
-        `change` (step), what each MSA, MLP or Conv adds to `high`; `grid` (place, side). Places are named like
-        `blocks.0 in`, `blocks.0 mid`, `blocks.0 out`, steps like `blocks.0 MSA`.
+        highest frequency (1.0π in the figures; NaN if frequency 0 is the only one, on 2×2 maps without `nyquist`);
+        `change` (step), the difference of `high` after and before each MSA, MLP or Conv; `grid` (place, side).
+        Places are named like `blocks.0 in`, `blocks.0 mid`, `blocks.0 out`, steps like `blocks.0 MSA`.
     """
     return observe(model, batches, [Accumulator(nyquist)])[0]

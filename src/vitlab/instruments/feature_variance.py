@@ -1,4 +1,4 @@
-"""Variance of feature map points: whether MSAs, MLPs and Convs average them (HDVW Figs. 9, D.1).
+"""Variance of feature map points before and after every MSA, MLP and Conv (HDVW Figs. 9, D.1).
 
     mean over images and channels of Var_{h,w}(x), unbiased
 
@@ -26,7 +26,7 @@ CARD = Card(
 
 
 def spatial_variance(maps: Tensor) -> Tensor:
-    """The variance over points (divided by N − 1), averaged over images and channels.
+    """Variance over points (unbiased, divided by N − 1), averaged over images and channels.
 
     Args:
         maps: (B, N, D), N > 1.
@@ -40,13 +40,13 @@ def spatial_variance(maps: Tensor) -> Tensor:
     """
     if maps.is_cuda:
         return maps.var(1).mean()
-    # On a CPU torch.var over an inner axis takes 16 times as long; two passes are as exact, unlike E[x²] − E[x]².
+    # On a CPU, torch.var over an inner axis takes 16 times as long. Two passes are accurate, unlike E[x²] − E[x]².
     centred = maps - maps.mean(1, keepdim=True)
     return centred.square().mean() * (maps.shape[1] / (maps.shape[1] - 1))
 
 
 class Accumulator(ResidualStream):
-    """Averages the variance at every place of the residual stream."""
+    """Averages the variance at every tap of the residual stream."""
 
     kind = "feature_variance"
 
@@ -55,8 +55,8 @@ class Accumulator(ResidualStream):
         return spatial_variance(maps)[None]
 
     def result(self, anatomy: Anatomy) -> Result:
-        """By place, and what each step adds."""
-        variance = np.concatenate(self.found())
+        """Variance at every tap, and its change in each step."""
+        variance = np.concatenate(self.means())
         steps = list(self.steps())
         values = {"variance": variance, "change": changes(variance, steps), "grid": self.grids()}
         axes = {"place": self.labels(), "step": tuple(name for name, _, _ in steps), "side": ("h", "w")}
@@ -64,15 +64,15 @@ class Accumulator(ResidualStream):
 
 
 def measure(model: nn.Module, batches: Iterable[Any]) -> Measurement:
-    """Variance over the points of every feature map of the residual stream, prefix tokens dropped.
+    """Variance over the points of every feature map of the residual stream, without prefix tokens.
 
     Args:
         model: any model with taps; it runs in evaluation mode.
-        batches: yields (images, targets) or images. HDVW takes one batch of the test set.
+        batches: yields (images, targets) or images. HDVW uses one batch of the test set.
 
     Returns:
-        `variance` (place); `change` (step), what each MSA, MLP or Conv adds to it; `grid` (place, side). Places are
-        named like `blocks.0 in`, `blocks.0 mid`, `blocks.0 out`, steps like `blocks.0 MSA`. Maps of one point have no
-        variance and are left out.
+        `variance` (place); `change` (step), the difference after and before each MSA, MLP or Conv; `grid` (place,
+        side). Places are named like `blocks.0 in`, `blocks.0 mid`, `blocks.0 out`, steps like `blocks.0 MSA`. Maps
+        with one point have no variance and are skipped.
     """
     return observe(model, batches, [Accumulator()])[0]

@@ -1,15 +1,16 @@
-"""Gradient reach: what gradient weights receive through the broadcast term at Front, Mid, End (CB Sec. 4.1, B.6).
+"""Gradient reach: gradient of the weights through the broadcast term at Front, Mid, End (CB Sec. 4.1, B.6).
 
-    CB(x_i) = x_i / 2 + m / 2, m = (1/N) Σ_j x_j;   through(w) = ∇_w L − ∇_w L with m held constant
+    CB(x_i) = x_i / 2 + m / 2, m = (1/N) Σ_j x_j;   through(w) = ∇_w L − ∇_w L with m detached
 
-Holding m constant in the backward pass changes no activation, so the difference is exactly the sum over all paths from
-the loss to w that cross at least one broadcast term.
+Detaching m does not change activations, so the difference is exactly the sum over all paths from the loss to w that
+cross at least one broadcast term.
 
 The paper conjectures that End is best because "the preceding weights are updated by the gradient signals by uniform
 attention", while at Front "the subsequent weights in the corresponding MLP block cannot receive the gradient signals".
-Read as paths within one block that is true by construction, and says little: with CB in every block the next block's
-term reaches them, the term enters their gradient as an activation (`changed`), and Mid and End, whose `through`
-differ, are one and the same function of the weights, with the same total gradient.
+For paths within one block this is true by construction, but it is of limited meaning: with CB in every block these
+weights receive gradients through the term of the next block, the term changes their gradient as an activation
+(`changed`), and Mid and End, whose `through` differ, are the same function of the weights, with the same total
+gradient.
 
 Shape legend: B batch, N tokens, D channels.
 """
@@ -44,10 +45,10 @@ Gradients = dict[str, Tensor]
 
 
 class BroadcastTerm(nn.Module):
-    """`ContextBroadcast` whose term can be held constant for the gradient, or taken away.
+    """`ContextBroadcast` whose broadcast term can be detached or removed.
 
     Args:
-        term: `"kept"`, `"constant"` or `"removed"`.
+        term: `"kept"`, `"constant"` (detached from the gradient) or `"removed"`.
 
     Returns:
         (B, N, D) for an input of (B, N, D).
@@ -82,21 +83,22 @@ def measure(
     seams: Sequence[str] = ("mlp.in", "mlp.mid", "mlp.out"),
     blocks: str | Sequence[int | str] = "all",
 ) -> Measurement:
-    """Gradient norms of every weight of every block with the broadcast term kept, held constant and removed.
+    """Gradient norms of every weight of every block with the broadcast term kept, detached and removed.
 
-    The loss is cross-entropy, averaged over all images given; the model runs in evaluation mode, on a copy.
+    The loss is the mean cross-entropy over all images. Gradients are computed on a copy of the model in
+    evaluation mode.
 
     Args:
-        model: a classifier; parts that it carries already are taken out of the copy.
+        model: a classifier; parts that were inserted before are removed from the copy.
         batches: yields (images, targets).
-        seams: places of the term: Front, Mid and End.
-        blocks: which blocks get a term, as in `retrofit`; one, for example `[5]`, shows the paths of a single term.
+        seams: seams of the term: Front, Mid and End.
+        blocks: blocks that receive a term, as in `retrofit`; a single block, for example `[5]`, isolates one term.
 
     Returns:
-        All (seam, block, weight): `total`, the norm of the gradient; `through`, the norm of its part that crosses a
+        All (seam, block, weight): `total`, the norm of the gradient; `through`, the norm of its part through a
         broadcast term; `changed`, the norm of the difference to the gradient of the same model with the term removed
-        (x_i / 2 remains), which counts what the term does as an activation too. NaN for weights that a block does not
-        have.
+        (x_i / 2 remains), which includes the effect of the term on activations. NaN for weights that a block does
+        not have.
     """
     items = [_item(item) for item in batches]
     if not items:
@@ -126,7 +128,7 @@ def measure(
 
 
 def _gradients(model: nn.Module, term: str, items: list[tuple[Tensor, Any]]) -> Gradients:
-    """The gradient of the mean loss over all images, by the weight's name."""
+    """Gradient of the mean loss over all images, by weight name."""
     for part in model.modules():
         if isinstance(part, BroadcastTerm):
             part.term = term
@@ -145,15 +147,15 @@ def _gradients(model: nn.Module, term: str, items: list[tuple[Tensor, Any]]) -> 
                 raise VitlabError(
                     "gradient_reach: the loss is not finite; check the model's weights and the images for NaN"
                 )
-            found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
-            for name, gradient in zip(named, found, strict=True):
+            gradients = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+            for name, gradient in zip(named, gradients, strict=True):
                 if gradient is not None:
                     total[name] += gradient
     return total
 
 
 def _weights(model: nn.Module, anatomy: Anatomy) -> dict[str, dict[str, str]]:
-    """For each block, the names of its weights inside it and in the model."""
+    """For each block, a mapping from weight names in the block to weight names in the model."""
     modules, names = dict(model.named_modules()), [name for name, _ in model.named_parameters()]
 
     def path(block: Block) -> str:
@@ -171,13 +173,13 @@ def _check(seams: Sequence[str], anatomy: Anatomy) -> None:
             raise unknown("seam", seam, anatomy.seams)
         if seam not in anatomy.seams:
             raise VitlabError(
-                f"no seam {seam!r} in family {anatomy.family!r}; give seams= of: {', '.join(anatomy.seams)}"
+                f"no seam {seam!r} in family {anatomy.family!r}; expected seams= from: {', '.join(anatomy.seams)}"
             )
 
 
 def _item(item: Any) -> tuple[Tensor, Any]:
     if not isinstance(item, (tuple, list)) or len(item) < 2 or not isinstance(item[0], Tensor):
-        raise VitlabError("gradient_reach needs batches of (images, targets): the loss needs targets")
+        raise VitlabError("invalid batch; gradient_reach needs batches of (images, targets)")
     if item[0].ndim != 4 or not len(item[0]):
-        raise VitlabError("gradient_reach needs images of shape (B, C, h, w), and at least one image")
+        raise VitlabError("invalid batch; gradient_reach needs images of shape (B, C, h, w) with at least one image")
     return item[0], item[1]

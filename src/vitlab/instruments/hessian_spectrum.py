@@ -1,11 +1,11 @@
-"""Hessian max eigenvalue spectrum: how sharp and how convex the loss is (HDVW Figs. 1c, 4, 6, 7b, 12c).
+"""Hessian max eigenvalue spectrum: sharpness and convexity of the loss (HDVW Figs. 1c, 4, 6, 7b, 12c).
 
     H = ∇²_w L(w; mini-batch), its k eigenvalues of largest |λ|, pooled over mini-batches of augmented data
 
-Large eigenvalues mean a sharp loss, negative ones a non-convex one. Snapshots of early and late training: call it on
-each.
+Large eigenvalues indicate a sharp loss, negative eigenvalues a non-convex loss. To compare early and late training,
+measure each snapshot.
 
-Shape legend: K mini-batches at once, B batch, C classes, P weights in all, k eigenvalues of each mini-batch.
+Shape legend: K mini-batches at once, B batch, C classes, P weights in total, k eigenvalues per mini-batch.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from vitlab.instruments.shared.loss_surface import (
     Pair,
     Weights,
     cross_entropy,
-    cut,
     l2_term,
-    labelled,
-    predict,
-    undisturbed,
+    logits_at,
+    seeded_mode,
+    soft_target_batches,
+    split_mini_batches,
     weights_of,
 )
 
@@ -51,7 +51,7 @@ CARD = Card(
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-#: NEP and APE (HDVW App. C, Fig. C.5) are those of the eigenvalues of all mini-batches.
+#: NEP and APE (HDVW App. C, Fig. C.5) are computed from the eigenvalues of all mini-batches.
 _POOLING = {
     **dict.fromkeys(("eigenvalues", "residuals", "converged", "loss", "products"), ("concatenate", "mini_batch")),
     "negative_proportion": ("negative_proportion", "eigenvalues"),
@@ -60,25 +60,25 @@ _POOLING = {
 
 
 def power_law(x: Sequence[float], y: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float]:
-    """The exponent b of y = a xᵇ with its interval: least squares on logarithms, Student's t.
+    """Exponent b of y = a xᵇ with a confidence interval: least squares on logarithms, Student's t.
 
-    For APE over the number of heads (Fig. C.5) and over the embedding dimensions per head (Fig. C.6), HDVW App. C gives
-    −0.562 and −0.796; theory says −1/2 (Eq. 5).
+    For APE against the number of heads (Fig. C.5) and the embedding dimension per head (Fig. C.6), HDVW App. C reports
+    −0.562 and −0.796; the theoretical value is −1/2 (Eq. 5).
 
     Args:
         x: numbers of heads, or dimensions.
         y: their APE.
-        confidence: of the interval.
+        confidence: confidence level of the interval.
 
     Returns:
-        exponent, low, high; the interval of two points is infinite.
+        exponent, low, high; the interval is infinite for two points.
 
     >>> [round(value, 6) for value in power_law([1, 4, 16], [8, 4, 2])]
     [-0.5, -0.5, -0.5]
     """
     points = np.array([x, y], dtype=float)
     if not (points > 0).all() or len(set(points[0])) < 2:
-        raise VitlabError("a power law needs positive x and y, and at least two different x")
+        raise VitlabError("invalid x or y; a power law needs positive x and y, and at least two different x")
     u, v = np.log(points)
     spread = float(np.square(u - u.mean()).sum())
     exponent = float(((u - u.mean()) * v).sum() / spread)
@@ -91,11 +91,11 @@ def power_law(x: Sequence[float], y: Sequence[float], confidence: float = 0.95) 
 
 
 def hessian_products(loss: Loss, weights: Tensor, images: Tensor, targets: Tensor) -> tuple[Tensor, Product]:
-    """The losses of K mini-batches and their K Hessians as one function, v -> H v, reverse over reverse.
+    """Losses of K mini-batches, and a function that multiplies their K Hessians by vectors (reverse over reverse).
 
-    Each mini-batch gets its own copy of the weights, so that one backward through the graph of all gradients multiplies
-    every Hessian with its vector. That graph is made once: a product costs two thirds of one that starts from the
-    weights.
+    Each mini-batch has its own copy of the weights, so that one backward through the graph of all gradients multiplies
+    every Hessian by its vector. The graph is built once: a product then costs two thirds of a Hessian-vector product
+    from scratch.
 
     Args:
         loss: (weights (P,), images (B, …), targets (B, C)) -> scalar.
@@ -141,50 +141,54 @@ def measure(
     together: int | None = None,
     seed: int = 0,
 ) -> Measurement:
-    """The largest eigenvalues of the Hessian of NLL + l2, mini-batch by mini-batch.
+    """The largest eigenvalues of the Hessian of NLL + l2 for each mini-batch.
 
-    Over the parameters that require gradients. HDVW uses mini-batches of 16 of augmented training data (mixup
-    included) and k = 5, by PyHessian: power iteration with deflation, in evaluation mode. Its code was not released;
-    the form of l2 there is not known, so it is a setting, and the default is our choice. Fused attention has no second
-    derivative: the model runs on PyTorch's plain kernel, and needs no change.
+    The Hessian is taken over the parameters that require gradients. HDVW uses mini-batches of 16 augmented training
+    images (mixup included) and k = 5, with PyHessian: power iteration with deflation, in evaluation mode. Its code was
+    not released, and its form of l2 is unknown; it is a setting here, and the default is our choice. Fused attention
+    has no second derivative: attention runs with PyTorch's math backend, without changes to the model.
 
     Args:
-        model: a classifier; it is left as it was found.
+        model: a classifier; its state is restored afterwards.
         batches: yields (images, targets), augmented by the caller; targets are class indices, probabilities (B, C), or
-            (labels, partners, share). Each batch is cut into mini-batches; what is left over is not used.
+            (labels, partners, share). Each batch is split into mini-batches; the remainder is dropped.
         count: k.
         batch_size: B of the mini-batches.
-        mini_batches: how many to use; all by default.
+        mini_batches: number of mini-batches to use. Default: all.
         l2: `"squared"`, which shifts every eigenvalue by `weight_decay`; `"norms"`; or `"none"`. See `l2_term`.
-        weight_decay: of the l2 term; 0.05 is what HDVW trains with.
-        training: training mode instead of evaluation mode: BatchNorm over the mini-batch, one fixed draw of dropout.
-        tolerance, limit, basis: of `largest_eigenvalues`; `basis` bounds memory to so many copies of the weights.
-        together: mini-batches at once, by default 4 on a GPU and 1 elsewhere; where `vmap` fails they go one by one.
-        seed: of the start vectors.
+        weight_decay: coefficient of the l2 term. Default: 0.05, as in HDVW's training.
+        training: use training mode instead of evaluation mode: BatchNorm over the mini-batch, one fixed dropout mask.
+        tolerance, limit, basis: see `largest_eigenvalues`; `basis` is the maximum number of stored vectors, each as
+            large as the weights.
+        together: number of mini-batches to process at once. Default: 4 on a GPU and 1 elsewhere. If `vmap` fails, they
+            are processed one by one.
+        seed: random seed of the start vectors.
 
     Returns:
         `eigenvalues`, `residuals`, `converged` (mini_batch, rank), largest |λ| first; `loss` and `products`, the
         number of products with the Hessian, (mini_batch); `negative_proportion` (NEP) and `positive_average` (APE) of
-        the pool.
+        the eigenvalues of all mini-batches.
     """
     weights = weights_of(model)
     flat = _flatten(model, weights)
     together = together or (4 if flat.is_cuda else 1)
     if count > len(flat) or min(count, batch_size, together, mini_batches or 1) < 1:
-        asked = f"count={count}, batch_size={batch_size}, together={together}"
-        raise VitlabError(f"{asked}: each must be at least 1, and count at most {len(flat)}, the number of weights")
+        raise VitlabError(
+            f"hessian_spectrum: invalid count={count}, batch_size={batch_size}, mini_batches={mini_batches} or "
+            f"together={together}; expected at least 1, and count at most {len(flat)}, the number of weights"
+        )
     solver = {"tolerance": tolerance, "limit": limit, "basis": basis}
-    found: list[Mapping[str, np.ndarray]] = []
-    with undisturbed(model, training=training, seed=seed), _exact_kernels():
+    groups: list[Mapping[str, np.ndarray]] = []
+    with seeded_mode(model, training=training, seed=seed), _exact_kernels():
         loss = _loss(model, weights, l2, weight_decay)
-        pairs = list(cut(labelled(model, weights, batches), batch_size, mini_batches))
+        pairs = list(split_mini_batches(soft_target_batches(model, weights, batches), batch_size, mini_batches))
         for low in range(0, len(pairs), together):
             group = pairs[low : low + together]
             name, total = f"mini-batches {low} to {low + len(group) - 1}", math.ceil(len(pairs) / together)
             starts = torch.stack([_start(flat, seed + low + i) for i in range(len(group))])
-            torch.manual_seed(seed + low)  # dropout must not depend on groups that may be kept from an earlier run
-            found.append(step(name, total, partial(_solve, loss, flat, group, starts, count, **solver)))
-    values = _pool(found)
+            torch.manual_seed(seed + low)  # dropout must not depend on earlier groups, which may be cached
+            groups.append(step(name, total, partial(_solve, loss, flat, group, starts, count, **solver)))
+    values = _pool(groups)
     data = getattr(batches, "fingerprint", "")
     return Measurement(
         "hessian_spectrum",
@@ -203,7 +207,7 @@ def measure(
 
 @contextmanager
 def _exact_kernels() -> Iterator[None]:
-    """Attention that can be differentiated twice; convolutions without TF32, whose 10 bits drown small eigenvalues."""
+    """Use twice-differentiable attention and disable TF32 in convolutions, too inexact for small eigenvalues."""
     with sdpa_kernel(SDPBackend.MATH), torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
         yield
 
@@ -213,38 +217,38 @@ def _trainable(model: nn.Module) -> list[str]:
 
 
 def _flatten(model: nn.Module, weights: Weights) -> Tensor:
-    """(P,) the weights that require gradients, in one row."""
+    """(P,) concatenation of the weights that require gradients."""
     names = _trainable(model)
     if not names:
         raise VitlabError(
-            f"no parameter of {type(model).__name__} requires gradients; switch them on with requires_grad_()"
+            f"no parameter of {type(model).__name__} requires gradients; enable them with requires_grad_()"
         )
     return torch.cat([weights[name].flatten() for name in names])
 
 
 def _loss(model: nn.Module, weights: Weights, l2: L2, decay: float) -> Loss:
-    """NLL + l2 as a function of the weights in one row."""
+    """NLL + l2 as a function of the flattened weights."""
     names = _trainable(model)
     sizes = [weights[name].numel() for name in names]
 
     def loss(flat: Tensor, images: Tensor, targets: Tensor) -> Tensor:
         pieces = zip(names, torch.split(flat, sizes), strict=True)
         moved = {name: piece.view_as(weights[name]) for name, piece in pieces}
-        logits = predict(model, {**weights, **moved}, images)
+        logits = logits_at(model, {**weights, **moved}, images)
         return cross_entropy(logits, targets) + l2_term(list(moved.values()), l2, decay)
 
     return loss
 
 
 def _start(flat: Tensor, seed: int) -> Tensor:
-    """A random vector that depends neither on the device nor on how many mini-batches go together."""
+    """A random vector that does not depend on the device or on the number of mini-batches per group."""
     return torch.randn(flat.shape, generator=torch.Generator().manual_seed(seed), dtype=flat.dtype).to(flat.device)
 
 
 def _solve(
     loss: Loss, flat: Tensor, group: list[Pair], starts: Tensor, count: int, **settings: Any
 ) -> dict[str, np.ndarray]:
-    """The loss and the eigenvalues of each mini-batch; together, or one by one where that is not possible."""
+    """Loss and eigenvalues of each mini-batch of a group; one by one if batching with `vmap` fails."""
     images, targets = (torch.stack(part) for part in zip(*group, strict=True))
     try:
         losses, product = hessian_products(loss, flat, images, targets)
@@ -252,22 +256,22 @@ def _solve(
         if len(group) == 1:
             raise
         each = zip(group, starts, strict=True)
-        return _joined([_solve(loss, flat, [pair], start[None], count, **settings) for pair, start in each])
+        return _concatenate([_solve(loss, flat, [pair], start[None], count, **settings) for pair, start in each])
     if not bool(losses.isfinite().all()):
-        raise VitlabError("the loss of a mini-batch is not finite; look at the images and the weights")
-    found = largest_eigenvalues(product, starts, count, generator=torch.Generator().manual_seed(0), **settings)
+        raise VitlabError("the loss of a mini-batch is not finite; check the images and the weights for NaN")
+    result = largest_eigenvalues(product, starts, count, generator=torch.Generator().manual_seed(0), **settings)
     return {
-        "eigenvalues": found.values.numpy(),
-        "residuals": found.residuals.numpy(),
-        "converged": found.converged.numpy(),
+        "eigenvalues": result.values.numpy(),
+        "residuals": result.residuals.numpy(),
+        "converged": result.converged.numpy(),
         "loss": losses.double().cpu().numpy(),
-        "products": np.full(len(group), found.products),
+        "products": np.full(len(group), result.products),
     }
 
 
-def _joined(groups: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+def _concatenate(groups: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return {name: np.concatenate([group[name] for group in groups]) for name in groups[0]}
 
 
 def _pool(groups: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    return derive(_joined(groups), _POOLING)
+    return derive(_concatenate(groups), _POOLING)

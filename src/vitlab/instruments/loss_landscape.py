@@ -1,11 +1,11 @@
 """Loss landscape: the loss on a plane through a model's weights (HDVW Figs. 1a, C.4a, C.7b; Li et al. 2018).
 
-    L(w + α d₁ + β d₂), d₁ and d₂ random directions with the norms of the weights, tensor by tensor
+    L(w + α d₁ + β d₂), d₁ and d₂ random directions, each tensor scaled to the norm of its weight
 
-Scaling a layer up and the next one down leaves a network's function as it is; random directions without the weights'
-norms would show such a copy as sharper or flatter (Li et al., Sec. 4).
+Scaling one layer up and the next layer down does not change the function of a network, but would change the apparent
+sharpness along random directions that are not scaled to the weights (Li et al., Sec. 4).
 
-Shape legend: G points along each side of the grid, B batch, C classes.
+Shape legend: G grid points per side, B batch, C classes.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from vitlab.instruments.shared.loss_surface import (
     Weights,
     cross_entropy,
     l2_term,
-    labelled,
-    predict,
-    undisturbed,
+    logits_at,
+    seeded_mode,
+    soft_target_batches,
     weights_of,
 )
 
@@ -46,15 +46,15 @@ Normalisation = Literal["released", "filter"]
 
 
 def normalise(direction: Tensor, weight: Tensor, form: Normalisation) -> Tensor:
-    """Give a direction the norms of a weight: d ‖w‖ / (‖d‖ + ε).
+    """Scale a direction to the norm of a weight: d ‖w‖ / (‖d‖ + ε).
 
     `filter`: the norm of each output filter, over all axes but the first, ε = 1e-10 (Li et al., Sec. 4). `released`:
-    over the first axis only, that is for each input coordinate, ε = 1e-7, as HDVW's code does. A weight of norm 0
-    does not move.
+    the norm over the first axis only, that is for each input coordinate, ε = 1e-7, as in HDVW's code. The direction of
+    a weight of norm 0 is 0.
 
     Args:
-        direction, weight: of one shape, (out, in, …).
-        form: which norm.
+        direction, weight: tensors of the same shape, (out, in, …).
+        form: the norm to use.
 
     >>> weight, ones = torch.tensor([[3.0, 4.0], [0.0, 0.0]]), torch.ones(2, 2)
     >>> normalise(ones, weight, "filter")
@@ -67,27 +67,27 @@ def normalise(direction: Tensor, weight: Tensor, form: Normalisation) -> Tensor:
     if form not in get_args(Normalisation):
         raise unknown("normalisation", form, get_args(Normalisation))
     axes, epsilon = ([0], 1e-7) if form == "released" else (list(range(1, weight.ndim)), 1e-10)
-    if not weight.ndim or not axes:  # a scalar, or the filters of a vector, which are numbers
+    if not weight.ndim or not axes:  # a scalar, or a vector, whose filters are single numbers
         return direction * weight.abs() / (direction.abs() + epsilon)
-    target, given = (tensor.square().sum(axes, keepdim=True).sqrt() for tensor in (weight, direction))
-    return direction * target / (given + epsilon)
+    target, current = (tensor.square().sum(axes, keepdim=True).sqrt() for tensor in (weight, direction))
+    return direction * target / (current + epsilon)
 
 
 def random_direction(
     weights: Weights, generator: torch.Generator, form: Normalisation, *, vectors: bool, still: Sequence[str]
 ) -> dict[str, Tensor]:
-    """A normalised Gaussian direction, drawn on the CPU so that all devices have the same.
+    """A normalised Gaussian direction, drawn on the CPU so that it is the same on all devices.
 
     Args:
-        weights: by name.
-        generator: draws it.
-        form: of the normalisation.
-        vectors: whether biases, norms and other weights with fewer than two axes move.
-        still: weights whose name contains one of these do not move.
+        weights: weights by name.
+        generator: random number generator.
+        form: form of the normalisation.
+        vectors: if False, the direction is 0 for biases, norms and other weights with fewer than two axes.
+        still: the direction is 0 for weights whose name contains one of these strings.
 
     >>> weights = {"fc.weight": torch.ones(2, 2), "fc.bias": torch.ones(2), "pos_embed": torch.ones(1, 2, 2)}
-    >>> found = random_direction(weights, torch.Generator(), "filter", vectors=False, still=["pos_embed"])
-    >>> [name for name, direction in found.items() if direction.any()]
+    >>> direction = random_direction(weights, torch.Generator(), "filter", vectors=False, still=["pos_embed"])
+    >>> [name for name, part in direction.items() if part.any()]
     ['fc.weight']
     """
     direction = {}
@@ -111,50 +111,48 @@ def measure(
     weight_decay: float = 0.05,
     seed: int = 0,
 ) -> Measurement:
-    """The loss on a grid of weights around the model's own, which stay untouched: those of the grid are copies.
+    """The loss on a grid around the model's weights; the model itself is not modified.
 
-    HDVW draws NLL + l2 on the whole augmented training set, mixup included, in evaluation mode. Its bowl is mostly
-    the l2 term (the authors agree): both surfaces are returned. Their code also moves buffers; here only parameters
-    move.
+    HDVW plots NLL + l2 on the whole augmented training set, mixup included, in evaluation mode. The convex shape of its
+    figure is mostly the l2 term (the authors agree): both surfaces are returned. Their code also changes buffers; here
+    only parameters change.
 
     Args:
         model: a classifier.
-        batches: yields (images, targets), in the same order each time: walked once for each row of the grid; targets
-            are class indices, probabilities (B, C), or (labels, partners, share).
-        points: G; an odd number has the model itself at the centre.
+        batches: yields (images, targets) in the same order each time; iterated once per row of the grid. Targets are
+            class indices, probabilities (B, C), or (labels, partners, share).
+        points: G; if odd, the centre of the grid is the model itself.
         reach: the grid covers [-reach, reach]².
         normalisation: `"released"` or `"filter"`, see `normalise`.
-        vectors, still: what does not move, see `random_direction`; the defaults are HDVW's.
-        l2: `"norms"`, as released, `"squared"` or `"none"`; see `l2_term`.
-        weight_decay: of the l2 term; 0.05 is what HDVW trains with.
-        seed: of the directions.
+        vectors, still: weights that do not change, see `random_direction`. Defaults: those of HDVW.
+        l2: `"norms"`, as in the released code, `"squared"` or `"none"`; see `l2_term`.
+        weight_decay: coefficient of the l2 term. Default: 0.05, as in HDVW's training.
+        seed: random seed of the directions.
 
     Returns:
         `nll`, `l2` and `total` = nll + l2, each (first, second): the steps α and β along the two directions.
     """
     if points < 2 or not reach > 0:
-        raise VitlabError(
-            f"a landscape of points={points} and reach={reach} has no area; give points >= 2 and reach > 0"
-        )
+        raise VitlabError(f"loss_landscape: invalid points={points}, reach={reach}; expected points >= 2 and reach > 0")
     weights = weights_of(model)
     generator = torch.Generator().manual_seed(seed)
     pair = [random_direction(weights, generator, normalisation, vectors=vectors, still=still) for _ in range(2)]
     steps = np.linspace(-reach, reach, points)
-    walk = again(batches, lambda those: labelled(model, weights, those))
+    iterate = again(batches, lambda items: soft_target_batches(model, weights, items))
 
     def row(alpha: float) -> dict[str, np.ndarray]:
-        torch.manual_seed(seed)  # a row does not depend on those before it, which may be kept from an earlier run
+        torch.manual_seed(seed)  # independent of earlier rows, which may be cached
         line = _Line({name: weight + alpha * pair[0][name] for name, weight in weights.items()}, pair[1], steps)
         surface, images = np.zeros(points), 0
-        for inputs, targets in walk():
+        for inputs, targets in iterate():
             surface += len(inputs) * line.along(_nll(model, inputs, targets))
             images += len(inputs)
         penalty = line.along(lambda moved: l2_term(list(moved.values()), l2, weight_decay))
         return {"nll": surface / images, "l2": penalty, "images": np.array(images)}
 
-    with undisturbed(model, seed=seed), torch.no_grad():
+    with seeded_mode(model, seed=seed), torch.no_grad():
         rows = [step(f"row {i}", points, partial(row, alpha)) for i, alpha in enumerate(steps.tolist())]
-    nll, penalty = (np.stack([found[name] for found in rows]) for name in ("nll", "l2"))
+    nll, penalty = (np.stack([row_values[name] for row_values in rows]) for name in ("nll", "l2"))
     values, images = {"nll": nll, "l2": penalty, "total": nll + penalty}, int(rows[0]["images"])
     device = str(next(iter(weights.values())).device)
     return Measurement(
@@ -178,20 +176,20 @@ def measure(
 
 
 def _nll(model: nn.Module, images: Tensor, targets: Tensor) -> Callable[[Weights], Tensor]:
-    return lambda weights: cross_entropy(predict(model, weights, images), targets)
+    return lambda weights: cross_entropy(logits_at(model, weights, images), targets)
 
 
 @dataclass(frozen=True)
 class _Line:
-    """Points w + β d of a line in the space of weights, G of them."""
+    """G points w + β d on a line in weight space."""
 
     start: Weights
     direction: Weights
     steps: np.ndarray
 
     def along(self, value: Callable[[Weights], Tensor]) -> np.ndarray:
-        """(G,) a function of the weights at each point."""
-        found = []
+        """(G,) values of a function of the weights at each point."""
+        values = []
         for beta in self.steps.tolist():
-            found.append(value({name: weight + beta * self.direction[name] for name, weight in self.start.items()}))
-        return torch.stack(found).double().cpu().numpy()
+            values.append(value({name: weight + beta * self.direction[name] for name, weight in self.start.items()}))
+        return torch.stack(values).double().cpu().numpy()

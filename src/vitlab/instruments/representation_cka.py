@@ -1,10 +1,10 @@
-"""Representational similarity: how alike the features of two layers are (HDVW Figs. 10a, D.3).
+"""Representational similarity: CKA between the features of layers (HDVW Figs. 10a, D.3).
 
     CKA = Σ_b HSIC₁(K_b, L_b) / √(Σ_b HSIC₁(K_b, K_b) Σ_b HSIC₁(L_b, L_b)),   K = X Xᵀ, L = Y Yᵀ
 
-summed over mini-batches b; HSIC₁ is the unbiased estimator (Nguyen et al. 2021, Eq. 3), so that CKA does not depend on
-the size of the mini-batches. It equals Σ_{i≠j} Ũ(K)_ij Ũ(L)_ij / (n(n−3)) with U-centred matrices (Székely and Rizzo
-2014), a true inner product: no root of a negative number, no CKA above 1. Only n×n matrices are held.
+summed over mini-batches b. HSIC₁ is the unbiased estimator (Nguyen et al. 2021, Eq. 3), so that CKA does not depend on
+the mini-batch size. It equals Σ_{i≠j} Ũ(K)_ij Ũ(L)_ij / (n(n−3)) with U-centred matrices (Székely and Rizzo 2014), an
+inner product: square roots are real and CKA is at most 1. Only n×n matrices are stored.
 
 Shape legend: n images of a mini-batch, N tokens, D channels, L layers, M layers of the other model.
 """
@@ -32,11 +32,11 @@ CARD = Card(
     cost="one forward of each model",
 )
 
-_FEWEST = 4  # images of a mini-batch: HSIC₁ divides by n − 3
+_MIN_IMAGES = 4  # per mini-batch: HSIC₁ divides by n − 3
 
 
 def gram(features: Tensor) -> Tensor:
-    """K = X Xᵀ of centred features, (n, …) -> (n, n): HSIC₁ does not see the mean, and rounding is smaller without it.
+    """K = X Xᵀ of centred features, (n, …) -> (n, n). Centring does not change HSIC₁ and reduces rounding errors.
 
     >>> gram(torch.tensor([[1.0], [3.0]]))
     tensor([[ 1., -1.],
@@ -48,14 +48,14 @@ def gram(features: Tensor) -> Tensor:
 
 
 def centre(grams: Tensor) -> Tensor:
-    """U-centring: the diagonal set to 0, and rows and columns made to sum to 0 without bias.
+    """U-centring: set the diagonal to 0 and centre rows and columns without bias.
 
     Ũ_ij = K_ij − Σ_l K_il / (n−2) − Σ_l K_lj / (n−2) + Σ_lm K_lm / ((n−1)(n−2)) for i ≠ j, over l ≠ i and so on.
 
     Args:
         grams: (…, n, n), symmetric, n ≥ 4.
 
-    >>> int(centre(torch.arange(5.0) + torch.arange(5.0)[:, None]).count_nonzero())  # a_i + a_j tells nothing of pairs
+    >>> int(centre(torch.arange(5.0) + torch.arange(5.0)[:, None]).count_nonzero())  # a_i + a_j has no interaction
     0
     """
     n = grams.shape[-1]
@@ -71,36 +71,34 @@ def hsic(first: Tensor, second: Tensor) -> Tensor:
     >>> x = torch.tensor([[0.0], [1.0], [3.0], [7.0], [8.0]])
     >>> u = centre(torch.stack([gram(x), gram(2 * x + 1)]))
     >>> own = hsic(u, u)
-    >>> (own / (own.diag()[:, None] * own.diag()).sqrt()).tolist()  # CKA: neither scale nor shift matters
+    >>> (own / (own.diag()[:, None] * own.diag()).sqrt()).tolist()  # CKA is invariant to scale and shift
     [[1.0, 1.0], [1.0, 1.0]]
     """
     n = first.shape[-1]
     return first.flatten(1) @ second.flatten(1).T / (n * (n - 3))
 
 
-#: CKA of several parts of the images is that of their sums of HSIC₁.
+#: Pooling rules: CKA of several parts of the images is computed from the sums of their HSIC₁.
 _POOLING = {
     **dict.fromkeys(("hsic", "hsic_own", "hsic_other"), ("sum",)),
     "cka": ("cka", "hsic", "hsic_own", "hsic_other"),
 }
 
 
-class _Layers:
-    """The layers of one model: their Gram matrices on the latest mini-batch, and what they were compared with."""
+class _GramRecorder:
+    """Gram matrices of the layers of one model on the latest mini-batch."""
 
     def __init__(self, model: nn.Module, at: str | Sequence[str], size: tuple[int, int], stack: ExitStack) -> None:
         self._model = model
-        self._short = isinstance(at, str) or len(at) == 1
+        self._single_place = isinstance(at, str) or len(at) == 1
         self._grams: dict[str, Tensor] = {}
         self._sizes: dict[str, Tensor] = {}
-        tape = stack.enter_context(record(model, "features", at=at, reduce=self._note, input_size=size))
+        tape = stack.enter_context(record(model, "features", at=at, reduce=self._store, input_size=size))
         if not len(tape):
-            raise VitlabError(
-                f"representation_cka finds no place {at!r} in family {tape.anatomy.family!r}; try block.out"
-            )
+            raise VitlabError(f"representation_cka: no place {at!r} in family {tape.anatomy.family!r}; try block.out")
 
-    def _note(self, feature: Feature) -> None:
-        name = feature.block if self._short else f"{feature.block} {feature.place}"
+    def _store(self, feature: Feature) -> None:
+        name = feature.block if self._single_place else f"{feature.block} {feature.place}"
         tokens = feature.tokens if feature.tokens.dtype == torch.float64 else feature.tokens.float()
         with torch.autocast(tokens.device.type, enabled=False):
             self._grams[name] = gram(tokens)
@@ -123,58 +121,57 @@ class _Layers:
         """Names of the layers in execution order."""
         return tuple(self._grams)
 
-    def refuse_constant(self, own: Tensor) -> None:
-        """An error where a layer's features are the same for all images, up to rounding: it is like nothing."""
+    def check_not_constant(self, own: Tensor) -> None:
+        """Raise an error if the features of a layer are equal for all images up to rounding: CKA is undefined."""
         sizes = torch.stack(list(self._sizes.values())).cpu().double()
-        for name, found, size in zip(self.names, own, sizes, strict=True):
-            if found <= 1e-24 * size**2:
-                raise VitlabError(
-                    f"representation_cka: {name} has the same features for all images, so CKA is undefined"
-                )
+        for name, hsic_own, size in zip(self.names, own, sizes, strict=True):
+            if hsic_own <= 1e-24 * size**2:
+                raise VitlabError(f"representation_cka: {name} has the same features for all images; CKA is undefined")
 
 
 def measure(
     model: nn.Module, batches: Iterable[Any], *, other: nn.Module | None = None, at: str | Sequence[str] = "block.out"
 ) -> Measurement:
-    """Mini-batch CKA between the layers of a model, or between those of two models.
+    """Mini-batch CKA between the layers of a model, or between the layers of two models.
 
-    Features are flattened, prefix tokens included; HDVW does not say what it takes.
+    Features are flattened, prefix tokens included; HDVW does not specify this.
 
     Args:
         model: any model with taps; it runs in evaluation mode.
-        batches: yields (images, targets) or images, at least 4 at a time; a batch of fewer, such as a short last one,
-            is left out, and its images are counted as `left_out` in the provenance.
-        other: the second model, which is given the same images; by default the first.
+        batches: yields (images, targets) or images, at least 4 per batch; smaller batches, such as a short last one,
+            are skipped, and their images are counted as `left_out` in the provenance.
+        other: the second model, run on the same images. Default: the first.
         at: taps or seams whose features are compared, such as `"block.out"` or `("block.mid", "block.out")`.
 
     Returns:
-        `cka` (layer, other_layer), at most 1; 0 means unrelated, and estimates of it may lie a little below. The sums
-        over mini-batches that it is computed from: `hsic` (layer, other_layer), `hsic_own` (layer) of each layer with
-        itself, and `hsic_other` (other_layer).
+        `cka` (layer, other_layer), at most 1; 0 for unrelated features, where estimates can be slightly negative. The
+        sums over mini-batches that it is computed from: `hsic` (layer, other_layer), `hsic_own` (layer) of each layer
+        with itself, and `hsic_other` (other_layer).
     """
     models = [model] if other is None or other is model else [model, other]
-    layers: list[_Layers] = []
+    recorders: list[_GramRecorder] = []
     sums: list[Tensor] = []
     used = skipped = 0
     with ExitStack() as stack:
         for one in models:
             stack.enter_context(eval_mode(one))
         for images in map(_images, batches):
-            if len(images) < _FEWEST:
+            if len(images) < _MIN_IMAGES:
                 skipped += len(images)
                 continue
-            if not layers:
-                layers = [_Layers(one, at, (int(images.shape[-2]), int(images.shape[-1])), stack) for one in models]
-            new = _products([layer.run(images) for layer in layers])
-            sums = [old + more for old, more in zip(sums, new, strict=True)] if sums else new
+            if not recorders:
+                size = (int(images.shape[-2]), int(images.shape[-1]))
+                recorders = [_GramRecorder(one, at, size, stack) for one in models]
+            products = _products([recorder.run(images) for recorder in recorders])
+            sums = [total + new for total, new in zip(sums, products, strict=True)] if sums else products
             used += len(images)
     if not used:
         raise VitlabError(
-            f"representation_cka needs mini-batches of at least {_FEWEST} images, since HSIC₁ divides by n − 3; "
-            f"the batches hold fewer, {skipped} image(s) in all"
+            f"representation_cka needs mini-batches of at least {_MIN_IMAGES} images; "
+            f"all batches are smaller ({skipped} image(s) in total); use a larger batch size"
         )
-    for layer, own in zip(layers, sums[1:], strict=False):
-        layer.refuse_constant(own)
+    for recorder, own in zip(recorders, sums[1:], strict=False):
+        recorder.check_not_constant(own)
     about = provenance(
         device=str(device_of(model)), images=used, left_out=skipped, data=getattr(batches, "fingerprint", "")
     )
@@ -185,7 +182,7 @@ def measure(
         type(model).__name__,
         derive({name: each.numpy() for name, each in zip(dims, sums, strict=False)}, _POOLING),
         dims,
-        {"layer": layers[0].names, "other_layer": layers[-1].names},
+        {"layer": recorders[0].names, "other_layer": recorders[-1].names},
         {"at": at if isinstance(at, str) else list(at), "other": None if other is None else type(other).__name__},
         about,
         pooling=_POOLING,
@@ -193,7 +190,7 @@ def measure(
 
 
 def _products(centred: list[Tensor]) -> list[Tensor]:
-    """HSIC₁ of a mini-batch: between the layers of the first model and the last, and of each layer with itself."""
+    """HSIC₁ of a mini-batch: between the layers of the first and the last model, and of each layer with itself."""
     own = [torch.linalg.vecdot(x.flatten(1), x.flatten(1)) / (x.shape[-1] * (x.shape[-1] - 3)) for x in centred]
     return [hsic(centred[0], centred[-1]), own[0], own[-1]]
 
@@ -201,5 +198,5 @@ def _products(centred: list[Tensor]) -> list[Tensor]:
 def _images(item: Any) -> Tensor:
     images = item[0] if isinstance(item, (tuple, list)) else item
     if not isinstance(images, Tensor) or images.ndim != 4:
-        raise VitlabError("representation_cka needs batches of images of shape (B, C, h, w)")
+        raise VitlabError("invalid batch; representation_cka needs batches of images of shape (B, C, h, w)")
     return images

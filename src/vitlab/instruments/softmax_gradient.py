@@ -1,8 +1,8 @@
-"""Softmax gradient: softmax is steepest where attention is uniform (CB Sec. 3.1, Fig. 5).
+"""Softmax gradient: the gradient of softmax is largest for uniform attention (CB Sec. 3.1, Fig. 5).
 
     a = softmax(λ s),  J_jk = ∂a_j / ∂s_k = λ (1[j = k] a_j − a_j a_k),  ‖J‖_* = tr J = λ Σ_j (a_j − a_j²) ≤ λ (1 − 1/N)
 
-Shape legend: B batch, H heads, N tokens of a row, n rows of a piece, M key tokens.
+Shape legend: B batch, H heads, N tokens of a row, n rows of a chunk, M key tokens.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.instruments.shared.one_pass import Result, observe, table
-from vitlab.instruments.shared.per_image_sums import RowSums
+from vitlab.instruments.shared.per_image_sums import RowSumObserver
 from vitlab.recording.attention_call import AttentionCall, Rows, entropy
 
 CARD = Card(
@@ -30,7 +30,7 @@ CARD = Card(
 
 
 def softmax_jacobian(attention: Tensor, scale: float = 1.0) -> Tensor:
-    """The Jacobian of softmax(λ s) at a known output.
+    """Jacobian of softmax(λ s), given its output.
 
     Args:
         attention: (..., N), rows that sum to 1.
@@ -47,7 +47,7 @@ def softmax_jacobian(attention: Tensor, scale: float = 1.0) -> Tensor:
 
 
 def nuclear_norm(attention: Tensor, scale: float = 1.0) -> Tensor:
-    """The sum of that Jacobian's singular values, which is its trace: λ (1 − Σ_j a_j²).
+    """Nuclear norm of the softmax Jacobian, which equals its trace: λ (1 − Σ_j a_j²).
 
     Args:
         attention: (..., N), rows that sum to 1.
@@ -64,7 +64,7 @@ def nuclear_norm(attention: Tensor, scale: float = 1.0) -> Tensor:
 
 
 def plane(extent: float = 4.0, points: int = 81, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Softmax of two numbers over the plane (Fig. 5): a_1 = 1 / (1 + exp λ(x_2 − x_1)) and ‖J‖_* = 2 λ a_1 (1 − a_1).
+    """Softmax of two logits on a grid (Fig. 5): a_1 = 1 / (1 + exp λ(x_2 − x_1)) and ‖J‖_* = 2 λ a_1 (1 − a_1).
 
     Returns:
         The coordinates (points,), a_1 and the norm, both (points, points), x_1 along the first axis.
@@ -79,10 +79,10 @@ def plane(extent: float = 4.0, points: int = 81, scale: float = 1.0) -> tuple[np
 
 
 def curve(tokens: int, points: int = 65, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    """Entropy and nuclear norm along rows of one key of weight p and N − 1 equal ones, from p = 1 to uniform, p = 1/N.
+    """Entropy and nuclear norm of rows with one key of weight p and N − 1 equal keys, from p = 1 to uniform, p = 1/N.
 
-    H = −p log p − (1 − p) log((1 − p) / (N − 1)) and ‖J‖_* = λ (1 − p² − (1 − p)² / (N − 1)). Entropy does not fix the
-    norm: other families of rows give other curves between the same ends.
+    H = −p log p − (1 − p) log((1 − p) / (N − 1)) and ‖J‖_* = λ (1 − p² − (1 − p)² / (N − 1)). Entropy does not
+    determine the norm: other families of rows give other curves between the same end points.
 
     Returns:
         Entropies and norms, both (points,).
@@ -97,27 +97,27 @@ def curve(tokens: int, points: int = 65, scale: float = 1.0) -> tuple[np.ndarray
     return -p * np.log(p) - spread + 0.0, scale * (1 - p**2 - (1 - p) * rest)
 
 
-class Accumulator(RowSums):
-    """Keeps moments of norm and entropy, and the mean norm in bins of entropy."""
+class Accumulator(RowSumObserver):
+    """Accumulates moments of norm and entropy, and the sum of norms in bins of entropy."""
 
     kind = "softmax_gradient"
 
     def __init__(self, bins: int = 20) -> None:
         if bins < 1:
-            raise VitlabError(f"{self.kind} got bins={bins}; expected at least one")
+            raise VitlabError(f"{self.kind}: invalid bins={bins}; expected at least 1")
         self.settings = {"bins": bins}
         self._bins = bins
         self._scale: dict[str, float] = {}
         self._keys: dict[str, int] = {}
 
     def rows(self, block: Block, call: AttentionCall, rows: Rows) -> None:
-        """Notes λ beside the rows; a model that hands over its own weights does not tell it."""
+        """Also store λ; it is unknown if the model returns attention weights instead of queries and keys."""
         self._scale[block.name] = float("nan") if call.q is None else call.scale
         self._keys[block.name] = rows.weights.shape[-1]
         super().rows(block, call, rows)
 
     def sums(self, block: Block, rows: Rows) -> tuple[Tensor, ...]:
-        """-> (B·T, H, 6 + 2 bins): count, sums of norm, entropy, squares and product; norms and counts in bins."""
+        """-> (B·T, H, 6 + 2 bins): count; sums of norm, entropy, squares and product; norms and counts per bin."""
         norm, dense = nuclear_norm(rows.weights).double(), entropy(rows.weights).double()
         share = dense / np.log(max(rows.weights.shape[-1], 2))
         where = (share.nan_to_num(0.0) * self._bins).long().clamp(0, self._bins - 1)
@@ -127,12 +127,12 @@ class Accumulator(RowSums):
         return (torch.cat((moments, empty.scatter_add(-1, where, norm), empty.scatter_add(-1, where, ones)), -1),)
 
     def values(self, block: Block, *sums: Tensor) -> Tensor:
-        """The sums as they are: they add up over images too."""
+        """The sums, unchanged; they are also summed over images."""
         return sums[0]
 
     def result(self, anatomy: Anatomy) -> Result:
         """Means by layer and head, and by entropy."""
-        layers = [found.sum(0) for found in self.found()]  # (H, 6 + 2 bins)
+        layers = [sums.sum(0) for sums in self.per_image()]  # (H, 6 + 2 bins)
         names = [block.name for block in self.blocks]
         keys = np.array([self._keys[name] for name in names])
         mean = table([layer[:, 1] / layer[:, 0] for layer in layers])
@@ -166,20 +166,20 @@ class Accumulator(RowSums):
 
 
 def measure(model: nn.Module, batches: Iterable[Any], *, bins: int = 20) -> Measurement:
-    """Nuclear norm of the softmax Jacobian at every attention row, beside its entropy; and both closed forms.
+    """Nuclear norm of the softmax Jacobian of every attention row, compared with its entropy and with closed forms.
 
-    Norms are given for λ = 1, so that layers and models of different width compare; multiply by `scale` for the
+    Norms are for λ = 1, so that layers and models of different width are comparable. Multiply by `scale` for the
     gradient with respect to q·k.
 
     Args:
         model: a model with attention maps; it runs in evaluation mode.
         batches: yields (images, targets) or images.
-        bins: of entropy as a share of its bound.
+        bins: number of bins of entropy divided by its bound.
 
     Returns:
-        `mean` (layer, head), of the norm over rows; `correlation` (layer, head), of norm and entropy over rows;
-        `bound` (layer), 1 − 1/M; `scale` (layer), λ, NaN where the model keeps it to itself; `by_entropy` (layer,
-        entropy share), the mean norm of rows of that entropy, NaN where there are none; `plane_softmax` and
+        `mean` (layer, head), the mean norm over rows; `correlation` (layer, head) of norm and entropy over rows;
+        `bound` (layer), 1 − 1/M; `scale` (layer), λ, NaN if unknown; `by_entropy` (layer, entropy share), the mean norm
+        of the rows in each entropy bin, NaN for empty bins; `plane_softmax` and
         `plane_norm` (x1, x2), Fig. 5; `curve_entropy` and `curve_norm` (point), from one key to uniform over the
         largest M.
     """
@@ -187,7 +187,7 @@ def measure(model: nn.Module, batches: Iterable[Any], *, bins: int = 20) -> Meas
 
 
 def _correlation(layer: np.ndarray) -> np.ndarray:
-    """Pearson's, from sums (H, ≥ 6); NaN where one of the two does not vary."""
+    """Pearson correlation from sums (H, ≥ 6); NaN if one of the variables is constant."""
     count, norm, dense, norm2, dense2, both = layer[:, :6].T
     covariance = both / count - norm * dense / count**2
     variances = (norm2 / count - (norm / count) ** 2) * (dense2 / count - (dense / count) ** 2)

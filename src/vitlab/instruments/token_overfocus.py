@@ -1,4 +1,4 @@
-"""Token overfocus: how much of all attention a few tokens receive, the vertical lines of a map (TAPADL Fig. 1).
+"""Token overfocus: share of attention received by a few tokens, the vertical lines of a map (TAPADL Fig. 1).
 
     r_j = (1/N) Σ_i a_ij,   Σ_j r_j = 1;   top(s) = the sum of the largest s · M of the r_j
 
@@ -18,7 +18,7 @@ from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.instruments.shared.one_pass import Result, observe, table
-from vitlab.instruments.shared.per_image_sums import RowSums, by_image
+from vitlab.instruments.shared.per_image_sums import RowSumObserver, flatten_per_image
 from vitlab.recording.attention_call import Rows
 
 CARD = Card(
@@ -31,12 +31,12 @@ CARD = Card(
 
 
 def top_share(received: Tensor, share: float) -> Tensor:
-    """What the most attended `share` of the tokens receives, as a part of everything.
+    """Fraction of all attention that the most attended `share` of the tokens receives.
 
-    Tokens count in fractions (5 % of 197 are 9.85), so that uniform attention gives exactly `share`.
+    The number of tokens may be fractional (5 % of 197 is 9.85), so that uniform attention gives exactly `share`.
 
     Args:
-        received: (..., M), not negative.
+        received: (..., M), non-negative.
         share: between 0 and 1.
 
     Returns:
@@ -51,12 +51,12 @@ def top_share(received: Tensor, share: float) -> Tensor:
 
 
 def gini(received: Tensor) -> Tensor:
-    """Gini's coefficient of what tokens receive: 0 where all receive the same, 1 − 1/M where one receives everything.
+    """Gini coefficient of the attention received: 0 if all tokens receive the same, 1 − 1/M if one receives everything.
 
     G = Σ_j (M + 1 − 2j) r_(j) / (M Σ_j r_j), r_(1) the largest.
 
     Args:
-        received: (..., M), not negative.
+        received: (..., M), non-negative.
 
     Returns:
         (...)
@@ -67,14 +67,14 @@ def gini(received: Tensor) -> Tensor:
     return _gini(received.sort(-1, descending=True).values)
 
 
-class Accumulator(RowSums):
-    """Keeps what each token receives, for every image."""
+class Accumulator(RowSumObserver):
+    """Accumulates the attention that each token receives, per image."""
 
     kind = "token_overfocus"
 
     def __init__(self, shares: Sequence[float] = (0.05, 0.1)) -> None:
         if not shares or not all(0 < share <= 1 for share in shares):
-            raise VitlabError(f"{self.kind} got shares={tuple(shares)}; expected parts of the tokens, such as 0.05")
+            raise VitlabError(f"{self.kind}: invalid shares={tuple(shares)}; expected fractions of the tokens, as 0.05")
         self.settings = {"shares": list(shares)}
         self._shares = tuple(shares)
 
@@ -83,9 +83,9 @@ class Accumulator(RowSums):
         return (rows.received,)
 
     def values(self, block: Block, *sums: Tensor) -> Tensor:
-        """-> (B, H + 1, k): the columns of all windows side by side; the last row is the map averaged over heads."""
+        """-> (B, H + 1, k): columns of all windows concatenated; the last row is for the map averaged over heads."""
         assert block.mixer.keys is not None
-        received = by_image(sums[0], block.mixer.keys.windows)
+        received = flatten_per_image(sums[0], block.mixer.keys.windows)
         received = torch.cat((received, received.mean(1, keepdim=True)), 1)
         largest = (received / received.sum(-1, keepdim=True)).sort(-1, descending=True).values
         tops = [_top(largest, share) for share in self._shares]
@@ -93,7 +93,7 @@ class Accumulator(RowSums):
 
     def result(self, anatomy: Anatomy) -> Result:
         """Means over images."""
-        layers = [found.mean(0) for found in self.found()]  # (H + 1, k)
+        layers = [values.mean(0) for values in self.per_image()]  # (H + 1, k)
         columns = [table([layer[:-1, i] for layer in layers]) for i in range(2 + len(self._shares))]
         values = {
             "top1": columns[0],
@@ -111,19 +111,19 @@ class Accumulator(RowSums):
 
 
 def measure(model: nn.Module, batches: Iterable[Any], *, shares: Sequence[float] = (0.05, 0.1)) -> Measurement:
-    """How unequally attention is spread over the tokens that receive it, by layer and head.
+    """Inequality of the attention received by tokens, by layer and head.
 
-    Every row and column counts, prefix tokens included; the columns of all windows of an image are compared.
+    All rows and columns are used, prefix tokens included; the columns of all windows of an image are compared.
 
     Args:
         model: a model with attention maps; it runs in evaluation mode.
         batches: yields (images, targets) or images.
-        shares: parts of the tokens whose mass is given.
+        shares: fractions of the tokens for `top`.
 
     Returns:
-        Means over images: `top1` (layer, head), the share of all mass that the most attended token takes; `top`
-        (share, layer, head), what the most attended share of the tokens takes; `gini` (layer, head). `top1_of_mean` and
-        `gini_of_mean` (layer) are those of the map averaged over heads, which the paper draws.
+        Means over images: `top1` (layer, head), the fraction of attention that the most attended token receives; `top`
+        (share, layer, head), the fraction that the most attended share of the tokens receives; `gini` (layer, head).
+        `top1_of_mean` and `gini_of_mean` (layer) use the map averaged over heads, which the paper shows.
     """
     return observe(model, batches, [Accumulator(shares)])[0]
 

@@ -1,6 +1,6 @@
-"""Fit to the training set against error on the test set: does a model overfit, or fit badly? (HDVW Figs. 5, 7a)
+"""Fit to the training set against error on the test set: overfitting or underfitting (HDVW Figs. 5, 7a).
 
-    NLL_train = mean over training images of −Σ_c y_c log p_c,   error = share of test images that are misclassified
+    NLL_train = mean over training images of −Σ_c y_c log p_c,   error = fraction of misclassified test images
 
 A model that overfits has a low NLL_train and a high error; HDVW finds that ViTs have both high.
 
@@ -20,7 +20,7 @@ from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
 from vitlab.core.statistics import mean_interval, proportion_interval
 from vitlab.eval_mode import eval_mode
-from vitlab.instruments.shared.predictions import Scores, device_of, labelled, predict, score, together
+from vitlab.instruments.shared.predictions import Scores, concatenate, device_batches, device_of, predict, score
 
 CARD = Card(
     title="NLL on the training set against error on the test set",
@@ -32,13 +32,13 @@ CARD = Card(
 
 
 def summarise(scores: Scores, name: str, confidence: float = 0.95) -> dict[str, np.ndarray]:
-    """NLL and error of n images with their intervals, named after the set.
+    """NLL and error of n images with confidence intervals; keys start with the name of the set.
 
-    The interval of the NLL is Student's, that of the error Wilson's; that of one image's NLL is infinite.
+    The NLL has a Student interval, infinite for a single image; the error has a Wilson interval.
 
-    >>> one = Scores(*np.array([[0.5, 1.5], [1.0, 0.0], [0.6, 0.6], [0.3, 0.9]]))
-    >>> found = summarise(one, "test")
-    >>> float(found["test_nll"]), float(found["test_error"]), found["test_error_interval"].round(3).tolist()
+    >>> scores = Scores(*np.array([[0.5, 1.5], [1.0, 0.0], [0.6, 0.6], [0.3, 0.9]]))
+    >>> summary = summarise(scores, "test")
+    >>> float(summary["test_nll"]), float(summary["test_error"]), summary["test_error_interval"].round(3).tolist()
     (1.0, 0.5, [0.095, 0.905])
     """
     wrong = round(float((1 - scores.correct).sum()))
@@ -58,31 +58,32 @@ def measure(
 ) -> Measurement:
     """NLL on the training set against error on the test set, both in evaluation mode.
 
-    HDVW does not say whether its NLL_train is that of augmented images. Its values say so: 2.31 for a ResNet-18 with
-    22.0 % error is far more than clean training images can have. Give the training batches as they were trained on,
-    mixed targets included, to compare with it, and clean ones to ask about overfitting.
+    HDVW does not state whether its NLL_train uses augmented images. Its values suggest so: 2.31 for a ResNet-18 with
+    22.0 % error is much larger than possible for clean training images. Use batches augmented as in training, mixed
+    targets included, to compare with HDVW, and clean batches to measure overfitting.
 
     Args:
-        model: a classifier; it is left as it was found.
-        batches: the training set: yields (images, targets); targets are class indices, probabilities (B, C), or
+        model: a classifier; its state is restored afterwards.
+        batches: the training set; yields (images, targets); targets are class indices, probabilities (B, C), or
             (labels, partners, share) of Mixup and CutMix.
-        test: the test set, likewise.
-        images: of the training set use the first so many; all by default.
+        test: the test set, in the same format.
+        images: number of training images to use. Default: all.
 
     Returns:
-        `train_nll`, `train_error`, `test_nll`, `test_error` (), errors as shares; each with a 95 % `…_interval`
-        (bound), Student's for NLL and Wilson's for errors; `train_images`, `test_images` ().
+        `train_nll`, `train_error`, `test_nll`, `test_error` (), errors as fractions; each with a 95 % `…_interval`
+        (bound), Student for NLL and Wilson for errors; `train_images`, `test_images` ().
     """
     if test is None:
-        raise VitlabError("train_fit compares the training set with a test set; give test=batches of the test set")
+        raise VitlabError("train_fit needs a test set; give test= with the batches of the test set")
     device = device_of(model)
     sets = {"train": (batches, images), "test": (test, None)}
     values: dict[str, np.ndarray] = {}
     with eval_mode(model):
         for name, (items, count) in sets.items():
-            who = f"train_fit ({name} set)"
-            pairs = labelled(items, device, who, count)
-            values |= summarise(together([score(predict(model, x, who), targets) for x, targets in pairs]), name)
+            instrument = f"train_fit ({name} set)"
+            pairs = device_batches(items, device, instrument, count)
+            scores = [score(predict(model, x, instrument), targets) for x, targets in pairs]
+            values |= summarise(concatenate(scores), name)
     dims = {name: ("bound",)[: value.ndim] for name, value in values.items()}
     about = provenance(
         device=str(device),

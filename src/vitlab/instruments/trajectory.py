@@ -1,12 +1,12 @@
-"""Trajectory: the way of the weights through training, seen from where it ends (HDVW Figs. 1b, C.4b).
+"""Trajectory: polar coordinates of the weights during training, relative to the final weights (HDVW Figs. 1b, C.4b).
 
     Δw_t = w_t − w_optimal,   r_t = ‖Δw_t‖ / ‖Δw_init‖,   θ_t = angle between Δw_t and Δw_init
 
-A caveat of the authors themselves: they withdrew this figure as hard to reproduce and misleading, and ask readers to
-leave it out of account (issue 13 of their repository). Two coordinates say little about a way through millions: draw
-no conclusion from a smooth curve.
+Caveat: the authors withdrew this figure as hard to reproduce and misleading, and ask readers to disregard it (issue 13
+of their repository). Two coordinates contain little information about a path in millions of dimensions: a smooth curve
+does not support conclusions.
 
-Shape legend: T snapshots, P weights in all.
+Shape legend: T snapshots, P weights in total.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ Snapshot = str | Path | nn.Module | Mapping[str, Tensor]
 
 
 def polar(offset: Tensor, start: Tensor) -> tuple[float, float]:
-    """r and θ of an offset from the optimum, relative to that of the start (HDVW, caption of Fig. 1).
+    """r and θ of an offset from the optimum, relative to the offset of the start (HDVW, caption of Fig. 1).
 
-    θ = 2 atan2(‖u − v‖, ‖u + v‖) for the unit vectors u, v: cos⁻¹ would lose small angles to rounding.
+    θ = 2 atan2(‖u − v‖, ‖u + v‖) for the unit vectors u, v: cos⁻¹ is inaccurate for small angles.
 
     Args:
         offset: (P,) Δw_t.
         start: (P,) Δw_init.
 
     Returns:
-        r_t, and θ_t in [0, π]; the angle of no offset at all is NaN.
+        r_t, and θ_t in [0, π]; θ_t is NaN for a zero offset.
 
     >>> polar(torch.tensor([0.0, 1.0]), torch.tensor([2.0, 0.0]))
     (0.5, 1.5707963267948966)
@@ -61,75 +61,75 @@ def polar(offset: Tensor, start: Tensor) -> tuple[float, float]:
 def measure(
     model: nn.Module, batches: Iterable[Any] = (), *, snapshots: str | Path | Sequence[Snapshot] = ()
 ) -> Measurement:
-    """Polar coordinates of snapshots around a model's weights. Mind the caveat above: the authors withdrew the figure.
+    """Polar coordinates of snapshots around a model's weights. See the caveat above: the authors withdrew the figure.
 
     Args:
         model: w_optimal, usually the end of training.
-        batches: not looked at.
-        snapshots: a run folder, whose recipe kept snapshots; or, in the order of training and w_init first, paths of
-            safetensors files, models, or mappings from a parameter's name to a tensor. Buffers do not count as weights.
+        batches: not used.
+        snapshots: a run folder with snapshots; or a sequence in the order of training, w_init first, of paths of
+            safetensors files, models, or mappings from parameter names to tensors. Buffers are ignored.
 
     Returns:
-        `radius` and `angle` (snapshot), the angle in radians, NaN for a snapshot that is the model itself.
+        `radius` and `angle` (snapshot), the angle in radians, NaN for a snapshot equal to the model.
     """
     if isinstance(snapshots, (str, Path)):
-        snapshots = kept_by_run(Path(snapshots))
+        snapshots = run_snapshots(Path(snapshots))
         labels: tuple[str | int, ...] = tuple(path.stem for path in snapshots)
     elif isinstance(snapshots, (Mapping, nn.Module)) or not len(snapshots):
         raise VitlabError(
-            "trajectory needs snapshots='RUN', a run folder, or a list in the order of training, initial weights first"
+            "trajectory needs snapshots=; expected a run folder, or a list in training order, initial weights first"
         )
     else:
         labels = tuple(str(s) if isinstance(s, (str, Path)) else index for index, s in enumerate(snapshots))
     optimum = weights_of(model)
     start: Tensor | None = None
-    found = []
+    coordinates = []
     for index, snapshot in enumerate(snapshots):
         offset = _offset(snapshot, optimum, f"snapshot {index}")
         start = offset if start is None else start
         if not bool(start.any()):
             raise VitlabError(
-                "the first snapshot equals the model; give the initial weights first, and the trained model"
+                "the first snapshot equals the model; expected the initial weights first, and the trained model"
             )
-        found.append(polar(offset, start))
-    radius, angle = np.array(found).T
+        coordinates.append(polar(offset, start))
+    radius, angle = np.array(coordinates).T
     return Measurement(
         "trajectory",
         type(model).__name__,
         {"radius": radius, "angle": angle},
         {"radius": ("snapshot",), "angle": ("snapshot",)},
         {"snapshot": labels},
-        {"snapshots": len(found)},
+        {"snapshots": len(coordinates)},
         provenance(images=0),
     )
 
 
-def kept_by_run(folder: Path) -> list[Path]:
-    """The snapshots of a run folder (or of its folder `snapshots`), by epoch; the first one must be of epoch 0."""
+def run_snapshots(folder: Path) -> list[Path]:
+    """The snapshots of a run folder (or of its folder `snapshots`), sorted by epoch, starting with epoch 0."""
     if not folder.is_dir():
-        raise VitlabError(f"{folder} is no folder; give a run folder, or a list of snapshots")
+        raise VitlabError(f"invalid snapshots={str(folder)!r}; expected an existing run folder, or a list of snapshots")
     inner = folder / "snapshots" if (folder / "snapshots").is_dir() else folder
-    found = sorted(inner.glob("epoch-*.safetensors"), key=lambda path: (len(path.stem), path.stem))
-    if not found:
-        raise VitlabError(f"{inner} holds no snapshots; train with snapshots=(…), the epochs to keep")
-    if found[0].stem != "epoch-0000":
+    paths = sorted(inner.glob("epoch-*.safetensors"), key=lambda path: (len(path.stem), path.stem))
+    if not paths:
+        raise VitlabError(f"{inner} has no snapshots; train with snapshots=(…), the epochs to save")
+    if paths[0].stem != "epoch-0000":
         raise VitlabError(
-            f"the snapshots in {inner} begin with {found[0].stem}; trajectory needs the initial weights, "
-            "epoch-0000, which runs with snapshots keep: train again"
+            f"the snapshots in {inner} begin with {paths[0].stem}; trajectory needs the initial weights, "
+            "epoch-0000, which runs with snapshots save; train again"
         )
-    return found
+    return paths
 
 
 def _offset(snapshot: Snapshot, optimum: Weights, label: str) -> Tensor:
-    """(P,) w_t − w_optimal, in one row on the CPU."""
+    """(P,) w_t − w_optimal, flattened, on the CPU."""
     if isinstance(snapshot, (str, Path)):
         label = f"snapshot {snapshot}"
     weights = _weights(snapshot, label)
     pieces = []
     for name, best in optimum.items():
         if name not in weights or weights[name].shape != best.shape:
-            there = tuple(weights[name].shape) if name in weights else "none"
-            raise VitlabError(f"{label} is of another model: {name!r} is {tuple(best.shape)} here and {there} there")
+            shape = tuple(weights[name].shape) if name in weights else "missing"
+            raise VitlabError(f"{label} is of another model: {name!r} is {shape}; expected {tuple(best.shape)}")
         piece = weights[name].detach().to("cpu", best.dtype) - best.cpu()
         if not bool(piece.isfinite().all()):
             raise VitlabError(f"{label} has weights that are not finite: {name!r}")

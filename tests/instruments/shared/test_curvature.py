@@ -32,7 +32,7 @@ def solve(matrix: Tensor, count: int, **options: object):
 
 
 def power_iteration(matrix: Tensor, count: int, iterations: int = 100, tolerance: float = 1e-3):
-    """What PyHessian does: one vector at a time, kept orthogonal to those before it."""
+    """The method of PyHessian: one vector at a time, orthogonalised against earlier ones."""
     generator = torch.Generator().manual_seed(5)
     values, vectors, products = [], [], 0
     for _ in range(count):
@@ -106,7 +106,7 @@ def test_a_quarter_of_the_products_of_power_iteration(seed: int) -> None:
         n for n in range(5, 100) if wrong(solve(matrix, 5, limit=n, tolerance=0.0).values[0]) <= wrong(values)
     )
     assert enough <= products / 4
-    # By default it goes on, to be sure that it missed none: far more exact, and still in a third of the products.
+    # The default tolerance continues until no eigenvalue is missed, and still needs a third of the products.
     found = solve(matrix, 5)
     assert wrong(found.values[0]) < 1e-5
     assert found.products <= products / 3
@@ -119,7 +119,7 @@ def test_what_did_not_converge_is_marked() -> None:
 
 
 def test_mistakes() -> None:
-    with pytest.raises(VitlabError, match="3 eigenvalues were asked for of a matrix with 2 rows"):
+    with pytest.raises(VitlabError, match=r"invalid count=3; expected 1 to 2 eigenvalues \(2 rows"):
         solve(torch.eye(2), 3)
     with pytest.raises(VitlabError, match="not finite"):
         solve(torch.full((9, 9), float("nan")), 2)

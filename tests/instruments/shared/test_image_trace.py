@@ -1,4 +1,4 @@
-"""A row of a look is the row of the whole map, however tokens lie; entropies are those of the map."""
+"""Rows of an image trace equal those of the whole map for every token layout; entropies equal those of the map."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cases import Case
 from cases.attention import dense, sharp, state
 from cases.everything import CASES
 from vitlab.core.anatomy import TokenLayout
-from vitlab.instruments.shared.image_trace import looking, token_at
+from vitlab.instruments.shared.image_trace import image_tracer, token_at
 
 CLASSIFIERS = [case for case in CASES if not case.text and case.family != "hf_clip"]
 
@@ -23,8 +23,8 @@ def test_rows_are_those_of_the_whole_map(case: Case) -> None:
     model, image = sharp(case), case.inputs(batch=1)[""]
     with vitlab.record(model, "attention", input_size=case.size) as tape:
         model(image)
-    with looking(model, case.size) as look:
-        found = look(image)
+    with image_tracer(model, case.size) as trace_image:
+        found = trace_image(image)
     assert [layer.name for layer in found.layers] == [block.name for block in tape.anatomy.blocks]
     for layer, block in zip(found.layers, tape.anatomy.blocks, strict=True):
         assert (layer.call is None) == bool(layer.why_no_map)
@@ -50,23 +50,23 @@ def test_the_token_under_a_place() -> None:
 
 
 @torch.no_grad()
-def test_looks_stay_as_they_were_while_others_follow() -> None:
+def test_a_trace_does_not_change_when_others_follow() -> None:
     case = CLASSIFIERS[0]
     model = sharp(case)
     first, second = case.inputs(1, 1)[""], case.inputs(2, 1)[""]
-    with looking(model, case.size) as look:
-        one = look(first)
-        kept = one.layers[0].row(3).clone()
-        other = look(second).layers[0].row(3)
-    assert torch.equal(one.layers[0].row(3), kept) and (other - kept).abs().max() > 1e-3
+    with image_tracer(model, case.size) as trace_image:
+        one = trace_image(first)
+        before = one.layers[0].row(3).clone()
+        other = trace_image(second).layers[0].row(3)
+    assert torch.equal(one.layers[0].row(3), before) and (other - before).abs().max() > 1e-3
 
 
-def test_leaves_no_trace_and_refuses_tokens_that_are_not_there() -> None:
+def test_the_model_is_restored_and_missing_tokens_are_errors() -> None:
     case = CLASSIFIERS[0]
     model = sharp(case).train()
     before = state(model)
-    with looking(model, case.size) as look:
-        found = look(case.inputs(1, 1)[""])
+    with image_tracer(model, case.size) as trace_image:
+        found = trace_image(case.inputs(1, 1)[""])
         with pytest.raises(vitlab.VitlabError, match="no query token 17; there are 17"):
             found.layers[0].row(17)
     assert state(model) == before

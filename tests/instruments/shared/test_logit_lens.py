@@ -1,4 +1,4 @@
-"""The lens reads every family: its last row is the model's own answer, the others those of its norm and head."""
+"""Logit lens in every family: the last row equals the model's logits, the others apply norm and head to a block."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from cases import CASES as VITS
 from cases import Case, run
 from cases.attention import state
 from cases.everything import CASES
-from vitlab.instruments.shared.logit_lens import lens
+from vitlab.instruments.shared.logit_lens import logit_lens
 
 CLASSIFIERS = [case for case in CASES if not case.text and case.family != "hf_clip"]
-NOT_READABLE = {"tnt", "crossvit", "coat"}  # two streams, or a last block that is not the last thing to mix tokens
+NOT_READABLE = {"tnt", "crossvit", "coat"}  # two streams, or a last block that is not the last module that mixes tokens
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("case", CLASSIFIERS, ids=lambda case: case.family)
-def test_the_last_row_is_the_models_own_answer(case: Case) -> None:
+def test_the_last_row_is_the_models_logits(case: Case) -> None:
     model, images = case.model(), case.inputs(batch=2)
     plain, anatomy = run(model, images), vitlab.describe(model, case.size)
-    with lens(model, anatomy) as read:
-        for _ in range(2):  # the second time the way is known
-            reading = read(images[""])
-            torch.testing.assert_close(reading.logits, plain, atol=1e-5, rtol=1e-4)
+    with logit_lens(model, anatomy) as lens:
+        for _ in range(2):  # the second call starts with the strategy that worked
+            output = lens(images[""])
+            torch.testing.assert_close(output.logits, plain, atol=1e-5, rtol=1e-4)
     names = {block.name for block in anatomy.blocks}
-    assert set(reading.blocks) | set(reading.why_not) == names and not set(reading.blocks) & set(reading.why_not)
-    assert bool(reading.blocks) == (case.family not in NOT_READABLE)
-    if reading.blocks:
-        torch.testing.assert_close(list(reading.blocks.values())[-1], plain, atol=1e-5, rtol=1e-4)
+    assert set(output.blocks) | set(output.why_not) == names and not set(output.blocks) & set(output.why_not)
+    assert bool(output.blocks) == (case.family not in NOT_READABLE)
+    if output.blocks:
+        torch.testing.assert_close(list(output.blocks.values())[-1], plain, atol=1e-5, rtol=1e-4)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("case", VITS, ids=lambda case: case.family)
 def test_every_row_is_norm_and_head_of_that_block(case: Case) -> None:
     model, images = case.model(), case.inputs(batch=2)[""]
-    with lens(model, vitlab.describe(model)) as read:
-        found = read(images).blocks
+    with logit_lens(model, vitlab.describe(model)) as lens:
+        found = lens(images).blocks
     outputs = model.forward_intermediates(images, intermediates_only=True, return_prefix_tokens=True, output_fmt="NLC")
     for index, (patches, prefix) in enumerate(outputs):
         expected = model.forward_head(model.norm(torch.cat([prefix, patches], 1)))
@@ -46,30 +46,30 @@ def test_every_row_is_norm_and_head_of_that_block(case: Case) -> None:
 
 
 @torch.no_grad()
-def test_a_stream_that_remembers_the_batch_is_read_block_by_block() -> None:
+def test_a_model_that_stores_the_batch_size() -> None:
     case = next(case for case in CLASSIFIERS if case.family == "fan_vit")
     model, images = case.model(), case.inputs(batch=2)[""]
-    with lens(model, vitlab.describe(model, case.size)) as read:
-        found = read(images).blocks["blocks.0"]
+    with logit_lens(model, vitlab.describe(model, case.size)) as lens:
+        found = lens(images).blocks["blocks.0"]
     model.blocks = model.blocks[:1]
     torch.testing.assert_close(found, model(images), atol=1e-5, rtol=1e-4)
 
 
-def test_leaves_no_trace() -> None:
+def test_the_model_is_restored() -> None:
     case = VITS[0]
     model = case.model()
     before = state(model)
-    with torch.no_grad(), lens(model, vitlab.describe(model)) as read:
-        read(case.inputs()[""])
+    with torch.no_grad(), logit_lens(model, vitlab.describe(model)) as lens:
+        lens(case.inputs()[""])
     assert state(model) == before
 
 
-def test_what_is_no_classifier_is_refused() -> None:
+def test_a_model_without_logits_is_an_error() -> None:
     case = next(case for case in CASES if case.family == "hf_clip")
     model = case.model()
     with (
         torch.no_grad(),
-        lens(model, vitlab.describe(model)) as read,
+        logit_lens(model, vitlab.describe(model)) as lens,
         pytest.raises(vitlab.VitlabError, match="classifier"),
     ):
-        read(case.inputs()["" if "" in case.inputs() else "pixel_values"])
+        lens(case.inputs()["" if "" in case.inputs() else "pixel_values"])

@@ -10,11 +10,11 @@ from torch.nn import functional as F
 from vitlab.core.errors import VitlabError
 from vitlab.instruments.shared.loss_surface import (
     cross_entropy,
-    cut,
     l2_term,
-    labelled,
-    predict,
+    logits_at,
+    soft_target_batches,
     soft_targets,
+    split_mini_batches,
     weights_of,
 )
 
@@ -49,14 +49,14 @@ def test_norms_have_derivatives_at_zero() -> None:
 def test_half_precision_models_are_measured_in_float32() -> None:
     model = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2)).to(torch.bfloat16).eval()
     weights = weights_of(model)
-    images, targets = next(labelled(model, weights, [(torch.ones(2, 3), torch.tensor([0, 1]))]))
-    assert predict(model, weights, images).dtype == targets.dtype == torch.float32
+    images, targets = next(soft_target_batches(model, weights, [(torch.ones(2, 3), torch.tensor([0, 1]))]))
+    assert logits_at(model, weights, images).dtype == targets.dtype == torch.float32
     assert model[0].running_mean.dtype == torch.bfloat16
 
 
-def test_cut_stops_at_the_count() -> None:
+def test_split_mini_batches_stops_at_the_count() -> None:
     endless = ((torch.zeros(4, 1), torch.zeros(4, 2)) for _ in iter(int, 1))
-    assert len(list(cut(endless, 4, 3))) == 3
+    assert len(list(split_mini_batches(endless, 4, 3))) == 3
 
 
 @pytest.mark.parametrize(
@@ -67,14 +67,14 @@ def test_cut_stops_at_the_count() -> None:
         ([(torch.ones(2, 3), torch.tensor([0]))], "2 images but 1 targets"),
         ([(torch.ones(2, 3), torch.ones(2, 5))], r"targets are \(2, 5\) float32; the model has 2 classes"),
         ([(torch.ones(0, 3), torch.tensor([]))], "at least one image"),
-        ([(torch.ones(2, 3), "cat")], "targets must be"),
+        ([(torch.ones(2, 3), "cat")], "invalid targets"),
         ([], "no batches"),
     ],
 )
 def test_mistakes_in_batches(batches: list, message: str) -> None:
     model = nn.Linear(3, 2)
     with pytest.raises(VitlabError, match=message):
-        list(labelled(model, weights_of(model), batches))
+        list(soft_target_batches(model, weights_of(model), batches))
 
 
 def test_mistakes_in_models() -> None:
@@ -86,7 +86,7 @@ def test_mistakes_in_models() -> None:
         weights_of(model)
     with pytest.raises(VitlabError, match="no parameters"):
         weights_of(nn.Identity())
-    with pytest.raises(VitlabError, match="does not give logits"):
-        predict(nn.Flatten(0), {}, torch.ones(2, 2))
+    with pytest.raises(VitlabError, match="does not return logits"):
+        logits_at(nn.Flatten(0), {}, torch.ones(2, 2))
     with pytest.raises(VitlabError, match="no form of l2 'l1'"):
         l2_term([torch.ones(1)], "l1", 0.1)  # type: ignore[arg-type]

@@ -15,12 +15,12 @@ from vitlab.recording import attention_call
 KINDS = ("attention_entropy", "attention_distance", "attention_diversity", "token_overfocus", "softmax_gradient")
 
 
-@pytest.mark.parametrize("together", [1, 2, 100])
+@pytest.mark.parametrize("group", [1, 2, 100])
 @pytest.mark.parametrize("case", ATTENTION, ids=lambda case: case.family)
-def test_how_many_layers_are_read_together_changes_nothing(case, together, monkeypatch):
+def test_the_group_size_does_not_change_results(case, group, monkeypatch):
     model, images = sharp(case), pictures(case, 3)
     expected = measure_together(KINDS, model, [images])
-    monkeypatch.setattr(per_image_sums, "_TOGETHER", together)
+    monkeypatch.setattr(per_image_sums, "_MAPS_PER_GROUP", group)
     monkeypatch.setattr(attention_call, "_CHUNK", 500)
     found = measure_together(KINDS, model, [images[:1], images[1:]])
     for kind in KINDS:
@@ -75,7 +75,7 @@ def test_batches_that_cannot_be_measured_together(batches, message):
 
 @pytest.mark.parametrize("case", ATTENTION, ids=lambda case: case.family)
 def test_the_default_device_does_not_matter(case):
-    """A default device that holds no numbers: whatever is made there by mistake shows."""
+    """The default device is `meta`, without data: tensors created there by mistake cause errors."""
     model, images = sharp(case), pictures(case)
     for kind in ("attention_distance", "attention_diversity", "attention_maps"):
         expected = vitlab.measure(kind, model, [images]).values

@@ -26,7 +26,7 @@ def test_pairs_of_a_plain_grid(h, w, prefix):
 
 
 def test_swin_windows_that_wrap_around_keep_their_true_positions():
-    """The oracle rolls and cuts a map of indices as Swin does."""
+    """The oracle rolls an index map and splits it into windows as Swin does."""
     model = FAMILY["swin"].model()
     anatomy = vitlab.describe(model, FAMILY["swin"].size)
     shifts = []

@@ -1,1 +1,1 @@
-"""What instruments share; `vitlab list instruments` shows none of these files."""
+"""Code shared by instruments. Modules in this package are not instruments themselves."""

@@ -1,12 +1,11 @@
-"""Eigenvalues of a symmetric matrix that is known only by its products with vectors: Lanczos with thick restart.
+"""Largest eigenvalues of a symmetric matrix from matrix-vector products: Lanczos with thick restart.
 
-After m products the matrix H is known on an orthonormal basis V of m vectors: H V = V T + β u eᵀ, u the next
-direction. The eigenvalues θ of the small T are the best guesses of those of H, the ends of the spectrum first,
-negative and positive alike, and β |last entry of T's eigenvector| is the residual ‖H y − θ y‖ of each (Saad,
-Numerical Methods for Large Eigenvalue Problems, Ch. 6). Power iteration keeps one vector of the m and throws the
-others away.
+After m products, H V = V T + β u eᵀ, with V an orthonormal basis of m vectors and u the next direction. The
+eigenvalues θ of the small matrix T (Ritz values) approximate those of H. Both ends of the spectrum, negative and
+positive, converge first. The residual ‖H y − θ y‖ of each is β |last entry of T's eigenvector| (Saad, Numerical
+Methods for Large Eigenvalue Problems, Ch. 6). Power iteration uses only one of the m vectors.
 
-Shape legend: K matrices at once, P rows of each, m vectors of the basis, k eigenvalues wanted.
+Shape legend: K matrices at once, P rows of each, m basis vectors, k requested eigenvalues.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ Product = Callable[[Tensor], Tensor]
 
 
 class Eigenvalues(NamedTuple):
-    """The eigenvalues of K matrices that are largest in magnitude, largest first, and how sure they are.
+    """The eigenvalues of largest magnitude of K matrices, in descending order, with error bounds.
 
     Args:
         values: (K, k) float64.
-        residuals: (K, k) ‖H y − θ y‖: an eigenvalue lies at most so far from θ.
+        residuals: (K, k) ‖H y − θ y‖, an upper bound on the distance from θ to an eigenvalue.
         converged: (K, k) whether the estimated error is within the tolerance.
-        products: how often each matrix was multiplied with a vector.
+        products: number of matrix-vector products of each matrix.
     """
 
     values: Tensor
@@ -48,26 +47,27 @@ def largest_eigenvalues(
     basis: int = 40,
     generator: torch.Generator | None = None,
 ) -> Eigenvalues:
-    """The `count` eigenvalues of largest |λ| of K symmetric matrices, all K in step.
+    """Compute the `count` eigenvalues of largest |λ| of K symmetric matrices in parallel.
 
-    Every direction is made orthogonal to all earlier ones, twice: with float32 products, plain Lanczos finds the
-    largest eigenvalue again and again. An eigenvalue that stands several times is found as often: where the basis is
-    closed under H, a random direction continues it.
+    Every direction is orthogonalised against all earlier ones, twice: with float32 products, plain Lanczos returns
+    duplicates of the largest eigenvalue. Multiple eigenvalues are returned with their multiplicity: where the basis
+    is an invariant subspace of H, the iteration continues with a random direction.
 
     Args:
-        product: (K, P) -> (K, P), multiplies each matrix with its vector.
+        product: (K, P) -> (K, P), multiplies each matrix by its vector.
         start: (K, P) random vectors.
         count: k.
-        tolerance: of the relative error of each eigenvalue, estimated by `error_estimate`. It is far below what is
-            wanted of the values, because a loose one stops before a close neighbour has appeared: on the spectra of
-            12 small ViTs and a random one, some value of five was more than 1 % wrong in 9 % of the runs at 1e-3 and
-            in 0.1 % at 1e-6, which takes two to six products more.
-        limit: the most products.
-        basis: the most vectors kept, each as large as the weights; beyond it Lanczos restarts from the better half.
-        generator: draws the random directions.
+        tolerance: relative error of each eigenvalue, estimated by `error_estimate`. It is far below the accuracy
+            needed, because a loose tolerance stops before a close neighbour has appeared: on the spectra of 12 small
+            ViTs and a random one, at least one of five values had an error above 1 % in 9 % of the runs at 1e-3 and
+            in 0.1 % at 1e-6, which takes two to six more products.
+        limit: maximum number of products.
+        basis: maximum number of stored vectors, each as large as the weights. When it is reached, Lanczos restarts
+            from the better half.
+        generator: random number generator of the random directions.
 
     Returns:
-        `Eigenvalues`; those that did not converge within the limit are marked.
+        `Eigenvalues`; `converged` is False for those that did not converge within the limit.
 
     >>> diagonal = torch.tensor([[3.0, -2.0, 1.0, 0.0, 0.0]])
     >>> found = largest_eigenvalues(lambda v: diagonal * v, torch.ones(1, 5), 2)
@@ -77,7 +77,9 @@ def largest_eigenvalues(
     copies, rows = start.shape
     room = min(max(basis, 2 * count + 2), rows, limit)
     if not 0 < count <= min(rows, limit):
-        raise VitlabError(f"{count} eigenvalues were asked for of a matrix with {rows} rows in {limit} products")
+        raise VitlabError(
+            f"invalid count={count}; expected 1 to {min(rows, limit)} eigenvalues ({rows} rows, {limit} products)"
+        )
     vectors = start.new_zeros(room, copies, rows)
     small = torch.zeros(copies, 0, 0, dtype=torch.float64)
     direction = start / start.norm(dim=1, keepdim=True)
@@ -93,7 +95,7 @@ def largest_eigenvalues(
         values, states, residuals = ritz(small, torch.where(closed, 0.0, length))
         errors = error_estimate(values, residuals)[:, :count]
         converged = errors <= tolerance * values[:, :count].abs()
-        # A closed basis has residual 0 and may still lack a copy of an eigenvalue: one more direction must agree.
+        # A closed basis has residual 0 and may still miss copies of an eigenvalue: check one more direction.
         if size == rows or (size >= count and bool(converged.all()) and not bool(closed.any())):
             break
         if size == room:
@@ -105,11 +107,11 @@ def largest_eigenvalues(
 
 
 def ritz(small: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Eigenvalues of T by magnitude, its eigenvectors in columns, and the residuals of both as a guess about H.
+    """Ritz values: eigenvalues of T in descending magnitude, its eigenvectors in columns, and their residuals for H.
 
     Args:
         small: (K, m, m) T.
-        length: (K,) β, the part of the last product that lies outside the basis.
+        length: (K,) β, the norm of the component of the last product outside the basis.
 
     Returns:
         (K, m) values, (K, m, m) states, (K, m) residuals.
@@ -124,7 +126,7 @@ def ritz(small: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def error_estimate(values: Tensor, residuals: Tensor) -> Tensor:
-    """How far each value may be from an eigenvalue: min(r, r² / gap), gap to the nearest other value (Kato and Temple).
+    """Error bound of each Ritz value: min(r, r² / gap), with the gap to the nearest other value (Kato and Temple).
 
     Args:
         values: (K, m).
@@ -133,7 +135,7 @@ def error_estimate(values: Tensor, residuals: Tensor) -> Tensor:
     >>> error_estimate(torch.tensor([[4.0, 2.0]]), torch.tensor([[0.2, 3.0]])).tolist()
     [[0.020000001415610313, 3.0]]
     """
-    if values.shape[1] == 1:  # nothing is known of the gap
+    if values.shape[1] == 1:  # the gap is unknown
         return residuals
     distances = (values[:, :, None] - values[:, None, :]).abs()
     distances = distances + torch.diag_embed(torch.full_like(values, float("inf")))
@@ -141,19 +143,19 @@ def error_estimate(values: Tensor, residuals: Tensor) -> Tensor:
 
 
 def _orthogonalise(image: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
-    """What an image has in the basis, (K, m) in float64, and what is left of it."""
+    """Coefficients of a product in the basis, (K, m) in float64, and its remainder orthogonal to the basis."""
     first = torch.einsum("mkp,kp->km", vectors, image)
     rest = image - torch.einsum("mkp,km->kp", vectors, first)
     second = torch.einsum("mkp,kp->km", vectors, rest)
     rest = rest - torch.einsum("mkp,km->kp", vectors, second)
     coefficients = (first + second).double().cpu()
     if not bool(coefficients.isfinite().all()):
-        raise VitlabError("a product with the Hessian is not finite; the weights or the loss overflow here")
+        raise VitlabError("a product with the Hessian is not finite; check the weights and the loss for overflow")
     return coefficients, rest
 
 
 def _border(small: Tensor, coefficients: Tensor) -> Tensor:
-    """T with one more row and column."""
+    """Append one row and one column to T."""
     copies, size = coefficients.shape
     larger = small.new_zeros(copies, size, size)
     larger[:, :-1, :-1] = small
@@ -162,14 +164,14 @@ def _border(small: Tensor, coefficients: Tensor) -> Tensor:
 
 
 def _combine(vectors: Tensor, states: Tensor) -> None:
-    """Replace the first vectors by combinations of all, in place and a slice at a time: no second basis is held."""
+    """Replace the first vectors by linear combinations of all, in place, slice by slice to save memory."""
     weights = states.to(vectors)
     for part in torch.split(vectors, 2**18, dim=2):
         part[: states.shape[2]] = torch.einsum("mkp,kmn->nkp", part, weights)
 
 
 def _next(rest: Tensor, length: Tensor, closed: Tensor, vectors: Tensor, generator: torch.Generator | None) -> Tensor:
-    """The direction of the rest; a random one where nothing is left."""
+    """Normalised remainder; a random orthogonal direction where the basis is closed."""
     if bool(closed.any()):
         random = torch.randn(rest.shape, generator=generator, dtype=rest.dtype).to(rest.device)
         rest = torch.where(closed[:, None], _orthogonalise(random, vectors)[1], rest)

@@ -1,4 +1,4 @@
-"""The loss as a function of the weights, for instruments that look at its surface; the model itself is never changed.
+"""The loss as a function of the weights; the model itself is not modified.
 
     L(w) = (1/B) Σ_b −Σ_c y_bc log softmax(f(x_b; w))_c + l2(w)
 
@@ -24,11 +24,11 @@ Pair = tuple[Tensor, Tensor]
 
 
 def soft_targets(targets: Any, classes: int) -> Tensor:
-    """Any form of labels as probabilities.
+    """Convert any form of targets to class probabilities.
 
     Args:
         targets: (B,) class indices, (B, C) probabilities, or (labels, partners, share) of Mixup and CutMix: the label
-            has the share, the partner's label what is left.
+            has weight `share`, the partner's label 1 − share.
         classes: C.
 
     Returns:
@@ -42,17 +42,20 @@ def soft_targets(targets: Any, classes: int) -> Tensor:
         own, other = soft_targets(labels, classes), soft_targets(partners, classes)
         return torch.lerp(other, own, torch.as_tensor(share, dtype=own.dtype, device=own.device).reshape(-1, 1))
     if not isinstance(targets, Tensor) or targets.ndim not in (1, 2) or not len(targets):
-        raise VitlabError("targets must be class indices (B,), probabilities (B, C) or (labels, partners, share)")
+        raise VitlabError(
+            "invalid targets; expected class indices (B,), probabilities (B, C) or (labels, partners, share)"
+        )
     if targets.ndim == 2 and targets.is_floating_point() and targets.shape[1] == classes:
         return targets.float()
     if targets.ndim == 2 or targets.is_floating_point():
         kind = f"{tuple(targets.shape)} {targets.dtype}".replace("torch.", "")
         raise VitlabError(
-            f"targets are {kind}; the model has {classes} classes: give (B,) integers or (B, {classes}) floats"
+            f"targets are {kind}; the model has {classes} classes; expected (B,) integers or (B, {classes}) floats"
         )
     if int(targets.min()) < 0 or int(targets.max()) >= classes:
         raise VitlabError(
-            f"labels run from {int(targets.min())} to {int(targets.max())}; the model has {classes} classes"
+            f"labels run from {int(targets.min())} to {int(targets.max())}; the model has {classes} classes; "
+            f"expected labels from 0 to {classes - 1}"
         )
     return F.one_hot(targets.long(), classes).float()
 
@@ -67,10 +70,10 @@ def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def l2_term(weights: Sequence[Tensor], form: L2, decay: float) -> Tensor:
-    """What l2 regularisation adds to the loss.
+    """The l2 regularisation term of the loss.
 
     `squared`: decay/2 Σ w², whose Hessian is decay · identity. `norms`: decay Σ_tensors ‖w‖, not squared, as HDVW's
-    released landscape adds it. Which of them the paper's Hessian has is not known.
+    released landscape code adds it. The paper does not state which of them its Hessian includes.
 
     >>> l2_term([torch.tensor([3.0, 4.0])], "squared", 0.1), l2_term([torch.tensor([3.0, 4.0])], "norms", 0.1)
     (tensor(1.2500), tensor(0.5000))
@@ -82,61 +85,63 @@ def l2_term(weights: Sequence[Tensor], form: L2, decay: float) -> Tensor:
         return torch.zeros_like(squares[0])
     if form == "squared":
         return decay / 2 * squares.sum()
-    # ‖w‖ has no derivative at 0, where biases often are: such a tensor counts as a constant.
+    # ‖w‖ has no derivative at 0, a common value of biases: such a tensor is treated as a constant.
     return decay * torch.where(squares > 0, torch.where(squares > 0, squares, 1.0).sqrt(), 0.0).sum()
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """All parameters by name, detached, at least in float32; an error where they are no use."""
+    """All parameters by name, detached, in float32 or float64; raise an error if any is missing or not finite."""
     found = {name: parameter.detach() for name, parameter in model.named_parameters()}
     if not found:
-        raise VitlabError(f"{type(model).__name__} has no parameters, so its loss has no surface")
+        raise VitlabError(f"{type(model).__name__} has no parameters; expected a model with weights")
     for name, weight in found.items():
         if weight.is_meta:
-            raise VitlabError(f"the model is on the meta device and has no weights ({name}); load them first")
+            raise VitlabError(f"the model is on the meta device and has no weights ({name}); load its weights first")
         if not bool(weight.isfinite().all()):
-            raise VitlabError(f"weight {name!r} is not finite (NaN or infinite); nothing can be measured there")
-    # Derivatives of half-precision losses are noise.
+            raise VitlabError(f"weight {name!r} is not finite (NaN or infinite); check the checkpoint")
+    # Derivatives of half-precision losses are dominated by rounding errors.
     double = any(weight.dtype == torch.float64 for weight in found.values())
     return {name: weight.to(torch.float64 if double else torch.float32) for name, weight in found.items()}
 
 
-def predict(model: nn.Module, weights: Weights, images: Tensor) -> Tensor:
-    """(B, C) logits of the model at other weights; its buffers are copied, so that BatchNorm cannot write to them."""
-    kind = images.dtype
-    buffers = {name: b.to(kind, copy=True) if b.is_floating_point() else b.clone() for name, b in model.named_buffers()}
+def logits_at(model: nn.Module, weights: Weights, images: Tensor) -> Tensor:
+    """(B, C) logits of the model at the given weights; buffers are copied, so that BatchNorm does not modify them."""
+    dtype = images.dtype
+    buffers = {
+        name: b.to(dtype, copy=True) if b.is_floating_point() else b.clone() for name, b in model.named_buffers()
+    }
     output = functional_call(model, {**buffers, **weights}, (images,))
     logits = getattr(output, "logits", output)
     if not isinstance(logits, Tensor) or logits.ndim != 2:
-        raise VitlabError(f"{type(model).__name__} does not give logits (B, C); a classifier is needed")
+        raise VitlabError(f"{type(model).__name__} does not return logits (B, C); expected a classifier")
     return logits
 
 
-def labelled(model: nn.Module, weights: Weights, batches: Iterable[Any]) -> Iterator[Pair]:
-    """The batches as (images, soft targets) where the weights are."""
-    place = next(iter(weights.values()))
+def soft_target_batches(model: nn.Module, weights: Weights, batches: Iterable[Any]) -> Iterator[Pair]:
+    """Yield (images, soft targets) with the device and dtype of the weights."""
+    reference = next(iter(weights.values()))
     classes = 0
     for item in batches:
         if not isinstance(item, (tuple, list)) or len(item) != 2:
             raise VitlabError("the loss needs labels: batches must yield (images, targets)")
         if not isinstance(item[0], Tensor) or not item[0].ndim or not len(item[0]):
             raise VitlabError("the loss needs images: batches must yield (images, targets) with at least one image")
-        images = item[0].to(place)
+        images = item[0].to(reference)
         if not classes:
             with torch.no_grad():
-                classes = predict(model, weights, images).shape[1]
-        targets = soft_targets(item[1], classes).to(place)
+                classes = logits_at(model, weights, images).shape[1]
+        targets = soft_targets(item[1], classes).to(reference)
         if len(targets) != len(images):
             raise VitlabError(f"a batch has {len(images)} images but {len(targets)} targets")
         yield images, targets
     if not classes:
-        raise VitlabError("there are no batches; the loss needs at least one")
+        raise VitlabError("there are no batches; expected at least one")
 
 
-def cut(pairs: Iterable[Pair], size: int, count: int | None = None) -> Iterator[Pair]:
-    """Mini-batches of exactly `size` images, exactly `count` of them or all; what is left of a batch is not used.
+def split_mini_batches(pairs: Iterable[Pair], size: int, count: int | None = None) -> Iterator[Pair]:
+    """Split batches into mini-batches of exactly `size` images, `count` of them or all; drop the rest of each batch.
 
-    >>> [len(images) for images, _ in cut([(torch.zeros(5, 2), torch.zeros(5, 3))], 2)]
+    >>> [len(images) for images, _ in split_mini_batches([(torch.zeros(5, 2), torch.zeros(5, 3))], 2)]
     [2, 2]
     """
     largest = made = 0
@@ -149,16 +154,16 @@ def cut(pairs: Iterable[Pair], size: int, count: int | None = None) -> Iterator[
                 return
     if not made:
         raise VitlabError(
-            f"mini-batches of {size} images were asked for, but no batch has more than {largest}; "
-            "give larger batches (more images, or fewer repeats), or a smaller batch_size="
+            f"invalid batch_size={size}; no batch has more than {largest} images; "
+            "use larger batches (more images, or fewer repeats), or a smaller batch_size="
         )
     if count is not None and made < count:
-        raise VitlabError(f"{count} mini-batches of {size} images were asked for, but the batches hold only {made}")
+        raise VitlabError(f"invalid mini_batches={count}; the batches have only {made} mini-batches of {size} images")
 
 
 @contextmanager
-def undisturbed(model: nn.Module, *, training: bool = False, seed: int = 0) -> Iterator[None]:
-    """Training or evaluation mode and seeded random numbers; both come back as they were."""
+def seeded_mode(model: nn.Module, *, training: bool = False, seed: int = 0) -> Iterator[None]:
+    """Temporarily set training or evaluation mode and seed the random numbers; restore both on exit."""
     modes = [(module, module.training) for module in model.modules()]
     devices = {p.device.index for p in model.parameters() if p.device.type == "cuda"}
     with torch.random.fork_rng(devices=sorted(devices)):

@@ -1,6 +1,6 @@
-"""Observers that keep a few numbers of every image and head; `RowSums` for those that add up over the rows of a map.
+"""Observers that store a few numbers per image and head; `RowSumObserver` sums them over the rows of a map.
 
-Shape legend: B images, T windows, H heads, N query tokens, n of them in a piece, M key tokens, k numbers.
+Shape legend: B images, T windows, H heads, N query tokens, n query tokens of a chunk, M key tokens, k numbers.
 """
 
 from __future__ import annotations
@@ -15,47 +15,47 @@ from vitlab.instruments.shared.device_buffer import DeviceBuffer, fetch
 from vitlab.instruments.shared.one_pass import Observer, attention_blocks
 from vitlab.recording.attention_call import AttentionCall, Rows
 
-_TOGETHER = 6  # maps whose sums are kept until they are read
+_MAPS_PER_GROUP = 6  # maximum number of maps whose sums are stored before `values` is applied
 
 
-class ByImage(Observer):
-    """Keeps some numbers of every image and head: a subclass puts them on the `shelf`, a batch (B, H, k) at a time."""
+class PerImageObserver(Observer):
+    """Stores k numbers per image and head: a subclass puts a tensor (B, H, k) per batch into `buffer`."""
 
     def begin(self, anatomy: Anatomy) -> None:
-        """Room for each block that has a map."""
+        """Create the buffer, with one entry per block that has a map."""
         self.blocks = attention_blocks(anatomy, self.kind)
-        self.shelf = DeviceBuffer(block.name for block in self.blocks)
+        self.buffer = DeviceBuffer(block.name for block in self.blocks)
 
-    def found(self) -> list[np.ndarray]:
-        """For each block what was kept, all images together: (images, H, k)."""
-        kept = [self.shelf.take(block.name) for block in self.blocks]
-        each = iter(fetch([part for parts in kept for part in parts]))
-        layers = [np.concatenate([next(each) for _ in parts]) for parts in kept]
+    def per_image(self) -> list[np.ndarray]:
+        """For each block, the stored numbers of all images: (images, H, k)."""
+        stored = [self.buffer.get(block.name) for block in self.blocks]
+        arrays = iter(fetch([part for parts in stored for part in parts]))
+        layers = [np.concatenate([next(arrays) for _ in parts]) for parts in stored]
         for block, values in zip(self.blocks, layers, strict=True):
-            refuse_not_finite(self.kind, block.name, values)
+            require_finite(self.kind, block.name, values)
         return layers
 
     def axes(self, heads: int) -> dict[str, tuple[object, ...]]:
-        """The labels of layers and heads."""
+        """Labels of the layer and head axes."""
         return {"layer": tuple(block.name for block in self.blocks), "head": tuple(range(heads))}
 
 
-class RowSums(ByImage):
-    """Adds up what `sums` makes of the pieces of each map, and keeps what `values` makes of the totals.
+class RowSumObserver(PerImageObserver):
+    """Sums the results of `sums` over the chunks of each map, and stores the result of `values` for the totals.
 
-    A subclass writes these two; no map need be held whole. Layers that are alike go through `values` together, as if
-    they were more images: on a GPU many small operations cost more than the numbers do.
+    A subclass implements these two methods; a map is never stored whole. Layers of the same shape are concatenated
+    along the batch axis for `values`: on a GPU this step is launch-bound, not compute-bound.
     """
 
     attention = "rows"
 
     def begin(self, anatomy: Anatomy) -> None:
-        """Room for each block that has a map."""
+        """Create the buffer, with one entry per block that has a map."""
         super().begin(anatomy)
         self._maps: list[tuple[Block, tuple[Tensor, ...]]] = []
 
     def sums(self, block: Block, rows: Rows) -> tuple[Tensor, ...]:
-        """Sums over the rows of a piece; the first axis of each is of images or of windows."""
+        """Sums over the rows of a chunk; the first axis of each is B or B·T."""
         raise NotImplementedError
 
     def values(self, block: Block, *sums: Tensor) -> Tensor:
@@ -63,40 +63,40 @@ class RowSums(ByImage):
         raise NotImplementedError
 
     def rows(self, block: Block, call: AttentionCall, rows: Rows) -> None:
-        """One piece of a map."""
-        if block.name not in self.shelf:
+        """Add the sums of one chunk of a map."""
+        if block.name not in self.buffer:
             return
-        if len(self._maps) == _TOGETHER and rows.place.start == 0:
-            self.after()
+        if len(self._maps) == _MAPS_PER_GROUP and rows.place.start == 0:
+            self.end_batch()
         sums = self.sums(block, rows)
         if rows.place.start:
             sums = tuple(a + b for a, b in zip(self._maps.pop()[1], sums, strict=True))
         self._maps.append((block, sums))
 
-    def after(self) -> None:
-        """The maps of a batch are complete, or so many of them that their sums take room."""
-        alike: dict[object, list[tuple[Block, tuple[Tensor, ...]]]] = {}
+    def end_batch(self) -> None:
+        """Apply `values` to the totals; called at the end of a batch, or earlier to limit memory."""
+        groups: dict[object, list[tuple[Block, tuple[Tensor, ...]]]] = {}
         for block, sums in self._maps:
             shapes = tuple(total.shape for total in sums)
-            alike.setdefault((block.mixer.queries, block.mixer.keys, shapes), []).append((block, sums))
+            groups.setdefault((block.mixer.queries, block.mixer.keys, shapes), []).append((block, sums))
         self._maps = []
-        for maps in alike.values():
+        for maps in groups.values():
             totals = map(torch.cat, zip(*(sums for _, sums in maps), strict=True))
             values = self.values(maps[0][0], *totals)
             for (block, _), each in zip(maps, values.chunk(len(maps)), strict=True):
-                self.shelf.put(block.name, each)
+                self.buffer.put(block.name, each)
 
 
-def refuse_not_finite(kind: str, layer: str, values: np.ndarray) -> None:
-    """An error where attention is no number or infinite: no instrument may average that away."""
+def require_finite(kind: str, layer: str, values: np.ndarray) -> None:
+    """Raise an error if attention is NaN or infinite."""
     if not np.isfinite(values).all():
         raise VitlabError(
-            f"{kind}: attention in {layer} is not a number; check the model's weights and the images for NaN"
+            f"{kind}: attention in {layer} is not finite; check the model's weights and the images for NaN"
         )
 
 
-def by_image(weights: Tensor, windows: int) -> Tensor:
-    """(B·T, H, n, M) -> (B, H, T·n·M): all entries of an image's map in one line, a view where there is one window."""
+def flatten_per_image(weights: Tensor, windows: int) -> Tensor:
+    """(B·T, H, n, M) -> (B, H, T·n·M): flatten the map of each image; a view if there is one window."""
     return split_windows(weights, windows).transpose(1, 2).flatten(2)
 
 

@@ -1,4 +1,4 @@
-"""What a classifier predicts, image by image: the numbers that instruments of predictions share.
+"""Per-image scores of a classifier's predictions, shared by instruments.
 
 Shape legend: B batch, C classes.
 """
@@ -19,11 +19,11 @@ from vitlab.instruments.shared.loss_surface import soft_targets
 
 @dataclass(frozen=True)
 class Scores:
-    """How well each of B images was predicted: arrays of length B, in float64.
+    """Scores of the predictions of B images: float64 arrays of length B.
 
     Args:
         nll: −Σ_c y_c log p_c, in nats.
-        correct: 1 where the most probable class is the label, else 0.
+        correct: 1 if the most probable class is the label, else 0.
         confidence: the largest probability.
         brier: Σ_c (p_c − y_c)², between 0 and 2.
     """
@@ -39,14 +39,14 @@ class Scores:
 
 
 def score(logits: Tensor, targets: Any) -> Scores:
-    """Scores of a batch.
+    """Compute the scores of a batch.
 
     Args:
         logits: (B, C).
         targets: class indices (B,), probabilities (B, C), whose largest is the label, or (labels, partners, share).
 
-    >>> found = score(torch.zeros(1, 4), torch.tensor([0]))
-    >>> float(found.nll[0].round(4)), float(found.correct[0]), float(found.confidence[0]), float(found.brier[0])
+    >>> scores = score(torch.zeros(1, 4), torch.tensor([0]))
+    >>> float(scores.nll[0].round(4)), float(scores.correct[0]), float(scores.confidence[0]), float(scores.brier[0])
     (1.3863, 1.0, 0.25, 0.75)
     """
     log_probability = logits.detach().double().log_softmax(1)
@@ -54,7 +54,7 @@ def score(logits: Tensor, targets: Any) -> Scores:
     if len(truth) != len(logits):
         raise VitlabError(f"a batch has {len(logits)} images but {len(truth)} targets")
     probability = log_probability.exp()
-    found = torch.stack(
+    scores = torch.stack(
         [
             -(truth * log_probability).sum(1),
             (log_probability.argmax(1) == truth.argmax(1)).double(),
@@ -62,63 +62,65 @@ def score(logits: Tensor, targets: Any) -> Scores:
             (probability - truth).square().sum(1),
         ]
     )
-    return Scores(*found.cpu().numpy())  # one wait for the device
+    return Scores(*scores.cpu().numpy())  # one device synchronisation
 
 
-def together(scores: Sequence[Scores]) -> Scores:
-    """The scores of several batches as one."""
+def concatenate(scores: Sequence[Scores]) -> Scores:
+    """Concatenate the scores of several batches."""
     names = [field.name for field in fields(Scores)]
-    return Scores(*(np.concatenate([getattr(one, name) for one in scores]) for name in names))
+    return Scores(*(np.concatenate([getattr(batch, name) for batch in scores]) for name in names))
 
 
-def predict(model: nn.Module, images: Tensor, who: str) -> Tensor:
-    """(B, C) logits, whatever a library wraps them in; an error where they are no numbers."""
+def predict(model: nn.Module, images: Tensor, instrument: str) -> Tensor:
+    """(B, C) logits, unwrapped from a library's output object; raise an error if they are not finite."""
     try:
         output = model(images)
-    except Exception as error:  # whatever another library's forward raises, the user learns which input it was
+    except Exception as error:  # the model is third-party code; report the input that failed
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise VitlabError(
-            f"{who}: {type(model).__name__} does not run on images of shape {tuple(images.shape)} ({reason})"
+            f"{instrument}: {type(model).__name__} fails on images of shape {tuple(images.shape)} ({reason})"
         ) from error
     logits = getattr(output, "logits", output)
     if not isinstance(logits, Tensor) or logits.ndim != 2:
-        raise VitlabError(f"{who} needs a classifier; {type(model).__name__} does not give logits (B, C)")
+        raise VitlabError(f"{instrument} needs a classifier; {type(model).__name__} does not return logits (B, C)")
     if not bool(logits.isfinite().all()):
-        raise VitlabError(f"{who}: logits are not finite; check the model's weights and the images for NaN")
+        raise VitlabError(f"{instrument}: logits are not finite; check the model's weights and the images for NaN")
     return logits
 
 
-def labelled(batches: Iterable[Any], device: torch.device, who: str, count: int | None) -> Iterator[tuple[Tensor, Any]]:
-    """The batches as (images, targets), up to exactly `count` images; an error where labels or images are missing."""
+def device_batches(
+    batches: Iterable[Any], device: torch.device, instrument: str, count: int | None
+) -> Iterator[tuple[Tensor, Any]]:
+    """Yield (images on the device, targets), exactly `count` images in total; check images and targets."""
     if count is not None and count < 1:
-        raise VitlabError(f"{who} got images={count}; expected at least 1, or None for all")
+        raise VitlabError(f"{instrument}: invalid images={count}; expected at least 1, or None for all")
     seen = 0
     for item in batches:
         if not isinstance(item, (tuple, list)) or len(item) != 2:
-            raise VitlabError(f"{who} needs labels: batches must yield (images, targets)")
+            raise VitlabError(f"{instrument} needs labels: batches must yield (images, targets)")
         images, targets = item
         if not isinstance(images, Tensor) or images.ndim != 4 or not len(images):
-            raise VitlabError(f"{who} needs batches of images of shape (B, C, h, w), and at least one image")
-        left = len(images) if count is None else min(len(images), count - seen)
-        yield images[:left].to(device), _first(targets, left, len(images))
-        seen += left
+            raise VitlabError(f"{instrument} needs batches of images of shape (B, C, h, w) with at least one image")
+        used = len(images) if count is None else min(len(images), count - seen)
+        yield images[:used].to(device), _first_targets(targets, used, len(images))
+        seen += used
         if seen == count:
             return
     if not seen:
-        raise VitlabError(f"{who} needs at least one batch of images; there are none")
+        raise VitlabError(f"{instrument} needs at least one batch of images; there are none")
     if count is not None:
-        raise VitlabError(f"{who} was asked for images={count}, but the data holds only {seen}")
+        raise VitlabError(f"{instrument}: invalid images={count}; the data has only {seen} images")
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """Where the model is."""
+    """Device of the model's first parameter; the CPU if it has none."""
     return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
 
 
-def _first(targets: Any, left: int, count: int) -> Any:
-    """The targets of the first images; each part of (labels, partners, share) by itself."""
-    if left == count:
+def _first_targets(targets: Any, used: int, count: int) -> Any:
+    """Targets of the first `used` of `count` images; applied to each element of (labels, partners, share)."""
+    if used == count:
         return targets
     if isinstance(targets, (tuple, list)):
-        return tuple(_first(part, left, count) for part in targets)
-    return targets[:left] if isinstance(targets, Tensor) and targets.ndim and len(targets) == count else targets
+        return tuple(_first_targets(part, used, count) for part in targets)
+    return targets[:used] if isinstance(targets, Tensor) and targets.ndim and len(targets) == count else targets

@@ -1,6 +1,6 @@
-"""The observer of feature maps on the residual stream: what stands before and after every MSA, MLP and Conv.
+"""Observer of the feature maps of the residual stream, before and after every MSA, MLP and Conv.
 
-Shape legend: B images, N tokens, h w grid, D channels, k numbers of a map.
+Shape legend: B images, N tokens, h w grid, D channels, k numbers per map.
 """
 
 from __future__ import annotations
@@ -17,28 +17,30 @@ from vitlab.instruments.shared.device_buffer import fetch
 from vitlab.instruments.shared.one_pass import Observer
 from vitlab.recording.tape import Feature
 
-_STEPS = {"conv": "Conv", "pooling": "Pooling", "mlp": "MLP"}  # any other mixer is attention
+_STEPS = {"conv": "Conv", "pooling": "Pooling", "mlp": "MLP"}  # all other mixers are attention
 
 Tap = tuple[Block, str]
 
 
 class ResidualStream(Observer):
-    """Shows every map of the stream, prefix tokens dropped, to `summary`, and averages its numbers over images.
+    """Applies `summary` to every map of the stream, without prefix tokens, and averages the result over images.
 
-    Maps of a single point, and those whose order is not known, are left out.
+    Maps with a single point and maps whose token order is unknown are skipped.
     """
 
     places = TAPS
 
     def begin(self, anatomy: Anatomy) -> None:
-        """Room for each tap that shows a map."""
-        self.taps: list[Tap] = [(b, place) for b in anatomy.blocks for place in TAPS if _shows_map(b, place)]
+        """Find the taps with feature maps."""
+        self.taps: list[Tap] = [(b, place) for b in anatomy.blocks for place in TAPS if _has_map(b, place)]
         if not self.taps:
             raise VitlabError(
-                f"{self.kind} needs feature maps of more than one point, and this {anatomy.family!r} has none; "
-                "give larger images"
+                f"{self.kind} needs feature maps with more than one point; this {anatomy.family!r} has none; "
+                "use larger images"
             )
-        self._found: dict[tuple[str, str], list[tuple[int, Tensor]]] = {(b.name, place): [] for b, place in self.taps}
+        self._summaries: dict[tuple[str, str], list[tuple[int, Tensor]]] = {
+            (b.name, place): [] for b, place in self.taps
+        }
         self._last: tuple[Tensor, int, Tensor] | None = None
 
     def summary(self, maps: Tensor, grid: tuple[int, int]) -> Tensor:
@@ -46,16 +48,16 @@ class ResidualStream(Observer):
         raise NotImplementedError
 
     def feature(self, block: Block, feature: Feature) -> None:
-        """One map."""
-        found = self._found.get((block.name, feature.place))
-        if found is None:
+        """Summarise one map."""
+        summaries = self._summaries.get((block.name, feature.place))
+        if summaries is None:
             return
         if feature.tokens.shape[1] != feature.layout.tokens:
-            raise VitlabError(f"{self.kind} needs images of one size; measure other sizes apart")
-        found.append((len(feature.tokens), self._summary(feature)))
+            raise VitlabError(f"{self.kind} needs images of one size; measure each image size separately")
+        summaries.append((len(feature.tokens), self._summary(feature)))
 
     def _summary(self, feature: Feature) -> Tensor:
-        """What leaves a block usually enters the next as it is: then it is not computed again."""
+        """Summarise a map; reuse the last result if a block's input is the unchanged output of the previous block."""
         tokens = feature.tokens
         version = -1 if tokens.is_inference() else tokens._version
         if self._last is not None and version >= 0 and self._last[1] == version and _same(tokens, self._last[0]):
@@ -63,16 +65,16 @@ class ResidualStream(Observer):
         with torch.autocast(tokens.device.type, enabled=False):
             maps = tokens[:, feature.layout.prefix :]
             value = self.summary(maps if maps.dtype == torch.float64 else maps.float(), feature.layout.grid)
-        self._last = (tokens, version, value)  # held, so that no other tensor can take its place in memory
+        self._last = (tokens, version, value)  # keeps the tensor alive, so that its memory is not reused
         return value
 
-    def found(self) -> list[np.ndarray]:
-        """For each tap the mean over all images, (k,)."""
+    def means(self) -> list[np.ndarray]:
+        """For each tap, the mean over all images, (k,)."""
         self._last = None
         means = []
-        stacks = fetch([torch.stack([value for _, value in self._found[b.name, place]]) for b, place in self.taps])
+        stacks = fetch([torch.stack([value for _, value in self._summaries[b.name, place]]) for b, place in self.taps])
         for (block, place), values in zip(self.taps, stacks, strict=True):
-            mean = np.average(values, axis=0, weights=[count for count, _ in self._found[block.name, place]])
+            mean = np.average(values, axis=0, weights=[count for count, _ in self._summaries[block.name, place]])
             if not np.isfinite(mean).all():
                 raise VitlabError(
                     f"{self.kind}: features at {place} of {block.name} are not finite; "
@@ -82,7 +84,7 @@ class ResidualStream(Observer):
         return means
 
     def grids(self) -> np.ndarray:
-        """Rows and columns at each tap, (place, 2)."""
+        """Grid rows and columns at each tap, (place, 2)."""
         return np.array([_grid(block, place) for block, place in self.taps])
 
     def labels(self) -> tuple[str, ...]:
@@ -90,18 +92,18 @@ class ResidualStream(Observer):
         return tuple(f"{block.name} {place.removeprefix('block.')}" for block, place in self.taps)
 
     def steps(self) -> Iterator[tuple[str, int, int]]:
-        """What lies between two taps of a block: its name, such as `blocks.0 MSA`, and the taps' positions."""
+        """Yield the steps between two taps of a block: name, such as `blocks.0 MSA`, and indices of both taps."""
         for i, ((block, before), (same, after)) in enumerate(zip(self.taps, self.taps[1:], strict=False)):
             if block is not same or (before == "block.in" and after == "block.out" and block.tap("block.mid")):
                 continue
             kind = "MLP" if before == "block.mid" else _STEPS.get(block.mixer.kind, "MSA")
             if kind == "MLP" and after == "block.mid":
-                kind = "token MLP"  # MLP-Mixer's first half, over tokens
+                kind = "token MLP"  # first half of an MLP-Mixer block, over tokens
             yield f"{block.name} {kind}", i, i + 1
 
 
 def changes(values: np.ndarray, steps: list[tuple[str, int, int]]) -> np.ndarray:
-    """After minus before, for each step.
+    """Value after minus value before, for each step.
 
     >>> changes(np.array([1.0, 4.0, 2.0]), [("a MSA", 0, 1), ("a MLP", 1, 2)])
     array([ 3., -2.])
@@ -115,11 +117,11 @@ def _grid(block: Block, place: str) -> tuple[int, int]:
     return tap.layout.grid
 
 
-def _shows_map(block: Block, place: str) -> bool:
+def _has_map(block: Block, place: str) -> bool:
     tap = block.tap(place)
     return tap is not None and tap.layout.permutation != () and tap.layout.grid[0] * tap.layout.grid[1] > 1
 
 
 def _same(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors are one piece of memory, read in one way."""
+    """Whether two tensors are the same view of the same memory."""
     return a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype

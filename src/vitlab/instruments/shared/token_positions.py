@@ -1,6 +1,6 @@
-"""Where the tokens of an attention map stand in the image, windows, shifts and reduced key maps included.
+"""Positions of the tokens of an attention map in the image, for windows, shifted windows and reduced key maps.
 
-Shape legend: T windows, N query tokens and M key tokens of one window (prefix tokens included, in front), h w grid.
+Shape legend: T windows, N query tokens and M key tokens of one window (prefix tokens first), h w grid.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from vitlab.core.anatomy import TokenLayout
 
 
 def positions(layout: TokenLayout) -> Tensor | None:
-    """Centres of the grid's cells in coordinates that run from 0 to 1 along each side, window after window.
+    """Centres of the grid cells in coordinates from 0 to 1 along each side, ordered by window.
 
-    Token (row, column) of an h × w grid stands at ((row + ½) / h, (column + ½) / w), so that grids of different sizes
-    over the same image share their coordinates: a key of a reduced map stands in the middle of the cells that it
-    summarises. A shifted window that wraps around the border keeps the true positions of its tokens.
+    Token (row, column) of an h × w grid is at ((row + ½) / h, (column + ½) / w), so that grids of different sizes over
+    the same image have the same coordinates: a key of a reduced map is at the centre of the cells that it covers. In a
+    shifted window that wraps around the border, the tokens keep their true positions.
 
     Args:
-        layout: how the tokens lie.
+        layout: the layout of the tokens.
 
     Returns:
-        (T, n, 2) for the tokens of the grid, prefix tokens left out; None where windows are padded, their order
+        (T, n, 2) for the tokens of the grid, without prefix tokens; None if windows are padded and the token order is
         unknown.
 
     >>> positions(TokenLayout((1, 2)))
@@ -33,33 +33,33 @@ def positions(layout: TokenLayout) -> Tensor | None:
     if layout.permutation == () or (layout.windows > 1 and (layout.permutation is None or layout.prefix)):
         return None
     h, w = layout.grid
-    with torch.device("cpu"):  # whatever the default is
+    with torch.device("cpu"):  # independent of the default device
         index = torch.arange(h * w) if layout.permutation is None else torch.tensor(layout.permutation)
     centres = torch.stack(((index // w + 0.5) / h, (index % w + 0.5) / w), -1)
     return centres.reshape(layout.windows, -1, 2)
 
 
 def distances(queries: TokenLayout, keys: TokenLayout) -> Tensor | None:
-    """|p_i − p_j|_1 between every query and every key of the same window; 0 for prefix tokens, which stand nowhere.
+    """|p_i − p_j|_1 between every query and every key of the same window; 0 for prefix tokens, which have no position.
 
     Returns:
-        (T, N, M), or None where a position is not known.
+        (T, N, M), or None if positions are unknown.
 
     >>> distances(TokenLayout((1, 2)), TokenLayout((1, 2), prefix=1))
     tensor([[[0.0000, 0.0000, 0.5000],
              [0.0000, 0.5000, 0.0000]]])
     """
-    places = _places(queries, keys)
+    places = _broadcast_positions(queries, keys)
     return None if places is None else _with_prefix(np.abs(places[0] - places[1]).sum(-1), queries, keys, 0.0)
 
 
 def cells_apart(queries: TokenLayout, keys: TokenLayout) -> Tensor | None:
-    """Steps between a query and a key, along rows or columns, whichever is more: 1 or less in its 3×3 neighbourhood.
+    """Chebyshev distance in cells between every query and every key; at most 1 in the 3×3 neighbourhood.
 
-    Counted in cells of the coarser grid where the two differ: a query is "itself" for the reduced key that covers it.
+    If the grids differ, the unit is a cell of the coarser grid: a query has distance 0 to its reduced key.
 
     Returns:
-        (T, N, M), infinite for prefix tokens; None where a position is not known.
+        (T, N, M), infinite for prefix tokens; None if positions are unknown.
 
     >>> cells_apart(TokenLayout((1, 4)), TokenLayout((1, 2)))
     tensor([[[0., 1.],
@@ -67,7 +67,7 @@ def cells_apart(queries: TokenLayout, keys: TokenLayout) -> Tensor | None:
              [1., 0.],
              [1., 0.]]])
     """
-    places = _places(queries, keys)
+    places = _broadcast_positions(queries, keys)
     if places is None:
         return None
     coarser = np.array([min(sides) for sides in zip(queries.grid, keys.grid, strict=True)], dtype=np.float32)
@@ -75,8 +75,8 @@ def cells_apart(queries: TokenLayout, keys: TokenLayout) -> Tensor | None:
     return _with_prefix(np.abs(rows - columns).max(-1), queries, keys, float("inf"))
 
 
-def _places(queries: TokenLayout, keys: TokenLayout) -> tuple[np.ndarray, np.ndarray] | None:
-    """Positions that broadcast against each other: (T, n, 1, 2) and (T, 1, m, 2)."""
+def _broadcast_positions(queries: TokenLayout, keys: TokenLayout) -> tuple[np.ndarray, np.ndarray] | None:
+    """Query and key positions in shapes that broadcast: (T, n, 1, 2) and (T, 1, m, 2)."""
     rows, columns = positions(queries), positions(keys)
     if rows is None or columns is None or queries.windows != keys.windows:
         return None

@@ -1,10 +1,10 @@
-"""Which units of a model can be removed, one MSA, MLP or Conv at a time, and how; no weight is changed.
+"""Remove single units (MSA, MLP or Conv) of a model with forward hooks; weights are not changed.
 
-- MSA and MLP: what they add to the residual stream is set to 0, at the seams `attn.out` and `mlp.out`. Where a norm
-  follows (Swin-V2), 0 would come out of it as its bias: then the norm's output is set to 0 instead. One forward on one
-  image, with all branches cut, shows which it is: the stream must pass unchanged.
-- Conv: a k×k convolution with as many channels out as in passes its input on, as a kernel with a single 1 in its
-  centre would; one with a stride passes every s-th point. Or, as a setting, the whole block passes its input on.
+- MSA and MLP: the residual branch is set to 0 at the seams `attn.out` and `mlp.out`. If a norm follows (Swin-V2), its
+  output for 0 would be its bias; then the output of the norm is set to 0 instead. One forward on one image with all
+  branches removed decides between the two: the residual stream must be unchanged.
+- Conv: a k×k convolution with equal numbers of input and output channels is replaced by the identity; with stride s,
+  by subsampling every s-th point. With `conv="block"`, the whole block is replaced by the identity.
 
 Shape legend: B batch, C channels, h w grid.
 """
@@ -32,7 +32,7 @@ _BRANCHES = {"MSA": ("attn.out", "block.in", "block.mid"), "MLP": ("mlp.out", "b
 
 @dataclass(frozen=True)
 class Unit:
-    """One unit: its name, the block and stage that it stands in, and the module whose output is replaced by what."""
+    """A removable unit: name, block, kind, path of the module whose output is replaced, and the replacing hook."""
 
     name: str
     block: Block
@@ -42,13 +42,13 @@ class Unit:
 
 
 def units(model: nn.Module, anatomy: Anatomy, images: Tensor, conv: Conv = "kernel") -> list[Unit]:
-    """All units that can be removed, in execution order.
+    """All removable units, in execution order.
 
     Args:
         model: the model, in evaluation mode, without wrappers.
-        anatomy: its description at the size of the images.
-        images: (B, C, h, w); only the first is used.
-        conv: what a unit is in a block of convolutions: `"kernel"`, each of its convolutions; or `"block"`, all of it.
+        anatomy: its description at the image size.
+        images: (B, C, h, w); only the first image is used.
+        conv: unit of convolutional blocks: `"kernel"`, each convolution; or `"block"`, the whole block.
     """
     if conv not in get_args(Conv):
         raise unknown("conv of lesion", conv, get_args(Conv))
@@ -56,14 +56,14 @@ def units(model: nn.Module, anatomy: Anatomy, images: Tensor, conv: Conv = "kern
     for block in anatomy.blocks:
         if block.mixer.kind == "conv":
             whole = conv == "block" and block.tap("block.mid") is None
-            convolutions += _whole(block) if whole else _kernels(model, block)
-    found = [*_fitting(model, convolutions, images[:1]), *_branches(model, anatomy, images[:1])]
-    return sorted(found, key=lambda unit: unit.block.index)
+            convolutions += _whole_block(block) if whole else _kernels(model, block)
+    removable = [*_same_shape(model, convolutions, images[:1]), *_branches(model, anatomy, images[:1])]
+    return sorted(removable, key=lambda unit: unit.block.index)
 
 
 @contextmanager
 def removed(model: nn.Module, *chosen: Unit) -> Iterator[None]:
-    """The model without these units; they are back afterwards."""
+    """Temporarily remove units from the model; they are restored on exit."""
     guard_hooks()
     with ExitStack() as stack:
         for unit in chosen:
@@ -72,7 +72,7 @@ def removed(model: nn.Module, *chosen: Unit) -> Iterator[None]:
 
 
 def zero(module: nn.Module, arguments: Any, output: Any) -> Any:
-    """A hook: 0 instead of the output.
+    """Forward hook that replaces the output by zeros.
 
     >>> zero(nn.Identity(), (), torch.ones(2))
     tensor([0., 0.])
@@ -83,7 +83,7 @@ def zero(module: nn.Module, arguments: Any, output: Any) -> Any:
 
 
 def pass_input(module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
-    """A hook: the input instead of the output, every s-th point of it where the module has a stride s.
+    """Forward hook that replaces the output by the input; for a module of stride s, by every s-th point of it.
 
     >>> x = torch.arange(9.0).reshape(1, 1, 3, 3)
     >>> pass_input(nn.Conv2d(1, 1, 3, stride=2, padding=1), (x,), x).flatten()
@@ -97,7 +97,7 @@ def pass_input(module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor)
 
 
 def _branches(model: nn.Module, anatomy: Anatomy, image: Tensor) -> list[Unit]:
-    """MSA and MLP units, each with the first of its candidates that lets the stream pass unchanged, else the seam."""
+    """MSA and MLP units, each with its first candidate that leaves the stream unchanged, else the seam itself."""
     candidates = {}
     for block in anatomy.blocks:
         for kind, (name, *_) in _BRANCHES.items():
@@ -105,45 +105,50 @@ def _branches(model: nn.Module, anatomy: Anatomy, image: Tensor) -> list[Unit]:
             if seam is not None and (block.mixer.kind != "conv" or block.tap("block.mid")):
                 unit = Unit(f"{block.name} {kind}", block, kind, seam.path, zero)
                 candidates[unit.name] = [unit, *(replace(unit, path=path) for path in _norms(model, seam.path))]
-    settled: dict[str, Unit | None] = {}
+    resolved: dict[str, Unit | None] = {}
     for attempt in range(max(map(len, candidates.values()), default=0)):
-        trial = {name: those[min(attempt, len(those) - 1)] for name, those in candidates.items() if name not in settled}
+        trial = {
+            name: options[min(attempt, len(options) - 1)]
+            for name, options in candidates.items()
+            if name not in resolved
+        }
         if not trial:
             break
-        state = _stream(model, anatomy, image, [*trial.values(), *(unit for unit in settled.values() if unit)])
+        state = _stream(model, anatomy, image, [*trial.values(), *(unit for unit in resolved.values() if unit)])
         for name, unit in trial.items():
-            if state[name] == "unchanged" or (attempt == 0 and state[name] == "gone"):
-                settled[name] = unit if state[name] == "unchanged" else None
-    chosen = [settled.get(name, those[0]) for name, those in candidates.items()]
+            if state[name] == "unchanged" or (attempt == 0 and state[name] == "zero"):
+                resolved[name] = unit if state[name] == "unchanged" else None
+    chosen = [resolved.get(name, options[0]) for name, options in candidates.items()]
     return [unit for unit in chosen if unit is not None]
 
 
 def _norms(model: nn.Module, path: str) -> list[str]:
-    """Norms beside a module: one of them may act on what it adds to the stream."""
+    """Paths of the norms with the same parent module; one of them may normalise the module's output."""
     parent = path.rpartition(".")[0]
-    beside = model.get_submodule(parent).named_children()
-    names = [f"{parent}.{name}".lstrip(".") for name, child in beside if "norm" in type(child).__name__.lower()]
+    siblings = model.get_submodule(parent).named_children()
+    names = [f"{parent}.{name}".lstrip(".") for name, child in siblings if "norm" in type(child).__name__.lower()]
     return [name for name in names if name != path]
 
 
-def _stream(model: nn.Module, anatomy: Anatomy, image: Tensor, cut: Sequence[Unit]) -> dict[str, str]:
-    """With these branches cut, what each does to the stream: `unchanged`, `gone` (there is no skip path) or `changed`.
+def _stream(model: nn.Module, anatomy: Anatomy, image: Tensor, branches: Sequence[Unit]) -> dict[str, str]:
+    """Effect of each removed branch on the stream: `unchanged`, `zero` (there is no skip path) or `changed`.
 
-    `changed` is also said where the skip path itself changes the tokens (pooling), and where one end cannot be read.
+    The result is also `changed` if the skip path modifies the tokens (pooling), or if the stream cannot be recorded
+    before or after the branch.
     """
     streams: dict[tuple[str, str], Tensor] = {}
 
-    def note(feature: Feature) -> None:
+    def store(feature: Feature) -> None:
         streams[feature.block, feature.place] = feature.tokens
 
     at = ("block.in", "block.mid", "block.out")
-    with record(model, "features", at=at, reduce=note, anatomy=anatomy), removed(model, *cut):
+    with record(model, "features", at=at, reduce=store, anatomy=anatomy), removed(model, *branches):
         model(image)
-    return {unit.name: _compare(*(streams.get(place) for place in _ends(unit))) for unit in cut}
+    return {unit.name: _compare(*(streams.get(place) for place in _ends(unit))) for unit in branches}
 
 
 def _ends(unit: Unit) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Where the stream can be read before and after a unit."""
+    """Block name and tap of the stream before and after a unit."""
     _, before, after = _BRANCHES[unit.kind]
     if unit.block.tap("block.mid") is None:
         before, after = "block.in", "block.out"
@@ -154,7 +159,7 @@ def _compare(before: Tensor | None, after: Tensor | None) -> str:
     if before is None or after is None:
         return "changed"
     if not after.any() and before.any():
-        return "gone"
+        return "zero"
     return "unchanged" if before.shape == after.shape and torch.equal(before, after) else "changed"
 
 
@@ -162,7 +167,7 @@ def _compare(before: Tensor | None, after: Tensor | None) -> str:
 
 
 def _kernels(model: nn.Module, block: Block) -> list[Unit]:
-    """The k×k convolutions of a block, k > 1, that have as many channels out as in."""
+    """The k×k convolutions of a block, k > 1, with equal numbers of input and output channels."""
     modules = model.get_submodule(block.mixer.path).named_modules(prefix=block.mixer.path)
     convolutions = [
         path
@@ -172,26 +177,26 @@ def _kernels(model: nn.Module, block: Block) -> list[Unit]:
     return [Unit(f"{path} Conv", block, "Conv", path, pass_input) for path in convolutions if ".vitlab_" not in path]
 
 
-def _whole(block: Block) -> list[Unit]:
-    """A block of convolutions that is a module of its own."""
+def _whole_block(block: Block) -> list[Unit]:
+    """A convolutional block as one unit; empty if the block is not a single module."""
     start, end = block.tap("block.in"), block.tap("block.out")
     if start is None or end is None or start.path != end.path:
         return []
     return [Unit(f"{block.name} Conv", block, "Conv", end.path, pass_input)]
 
 
-def _fitting(model: nn.Module, candidates: Sequence[Unit], image: Tensor) -> list[Unit]:
-    """Those units whose input has the shape of the output that it would replace."""
-    fits: dict[str, bool] = {}
+def _same_shape(model: nn.Module, candidates: Sequence[Unit], image: Tensor) -> list[Unit]:
+    """The units whose replacement has the shape of their output."""
+    matches: dict[str, bool] = {}
     if not candidates:
         return []
 
-    def look(unit: Unit) -> Hook:
+    def compare_shapes(unit: Unit) -> Hook:
         def hook(module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
-            fits[unit.name] = pass_input(module, arguments, output).shape == output.shape
+            matches[unit.name] = pass_input(module, arguments, output).shape == output.shape
 
         return hook
 
-    with removed(model, *(replace(unit, hook=look(unit)) for unit in candidates)):
+    with removed(model, *(replace(unit, hook=compare_shapes(unit)) for unit in candidates)):
         model(image)
-    return [unit for unit in candidates if fits.get(unit.name)]
+    return [unit for unit in candidates if matches.get(unit.name)]

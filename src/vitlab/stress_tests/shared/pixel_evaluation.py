@@ -90,7 +90,7 @@ def evaluate_perturbations(
     inner = unwrap(model)
     device = next((parameter.device for parameter in inner.parameters()), torch.device("cpu"))
     mean, std = normalisation(inner, batches, who)
-    walk = again(batches, lambda those: labelled(those, who, images))
+    walk = again(batches, lambda those: validated_batches(those, who, images))
 
     def pixels() -> Iterator[PixelBatch]:
         count = 0
@@ -275,7 +275,9 @@ def _classified(
     return {"correct": np.array(correct, float), "classes": np.array(classes)}
 
 
-def labelled(batches: Iterable[Any], who: str, count: int | None, least: int = 2) -> Iterator[tuple[Tensor, Any]]:
+def validated_batches(
+    batches: Iterable[Any], who: str, count: int | None, least: int = 2
+) -> Iterator[tuple[Tensor, Any]]:
     """The batches as (images, targets), up to exactly `count` images, which must be at least `least`."""
     if count is not None and count < least:
         raise VitlabError(f"{who} got images={count}; expected at least {least}, or None for all")

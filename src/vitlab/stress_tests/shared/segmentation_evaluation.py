@@ -18,7 +18,7 @@ from vitlab.core.batches import again
 from vitlab.core.errors import VitlabError
 from vitlab.core.statistics import confusion_matrix
 from vitlab.eval_mode import eval_mode
-from vitlab.stress_tests.shared.pixel_evaluation import labelled, normalisation, to_pixels
+from vitlab.stress_tests.shared.pixel_evaluation import normalisation, to_pixels, validated_batches
 
 #: Pixels (B, C, h, w) in [0, 1] and which images these are, to pixels of the same shape.
 Perturbation = Callable[[Tensor, Sequence[int]], Tensor]
@@ -66,7 +66,7 @@ def counter(
     inner = unwrap(model)
     device = next((parameter.device for parameter in inner.parameters()), torch.device("cpu"))
     mean, std = normalisation(inner, batches, who)
-    walk = again(batches, lambda those: labelled(those, who, images, least=1))
+    walk = again(batches, lambda those: validated_batches(those, who, images, least=1))
 
     def count(perturbation: Perturbation | None = None) -> dict[str, np.ndarray]:
         confusion: np.ndarray | int = 0
