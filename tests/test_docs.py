@@ -32,6 +32,7 @@ from vitlab.core import plugins
 ROOT = Path(__file__).resolve().parent.parent
 GENERATOR = ROOT / "docs/generator"
 _FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 __all__ = ["browser_page", "chromium"]  # fixtures
 
@@ -80,9 +81,10 @@ def test_added_files_work(tmp_path: Path) -> None:
 
 
 def commands() -> list[str]:
-    """Every `vitlab …` line of the README and of the pages."""
+    """Every `vitlab …` line in a code block of the README and of the pages."""
     pages = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
-    text = "\n".join((ROOT / page).read_text(encoding="utf-8") for page in pages)
+    blocks = [block for page in pages for block in _BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))]
+    text = "\n".join(blocks)
     found = re.findall(r"^(?:\$ )?vitlab ([a-z]+) +(.*)$", text, re.MULTILINE)
     return [f"{verb} {re.split(r' {3,}', rest)[0]}" for verb, rest in found]  # what stands apart is a remark
 

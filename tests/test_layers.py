@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from functools import cache
@@ -73,6 +74,15 @@ def imports(path: Path) -> list[tuple[str, bool]]:
 
 def test_every_file_has_a_row() -> None:
     assert {unit(path) for path in files()} - {"__init__"} <= set(RANK)
+
+
+def test_the_architecture_page_lists_the_rows() -> None:
+    """Row by row, top to bottom; names that are reserved in `ROWS` but have no file yet are not listed."""
+    text = (SOURCE.parent / "docs/architecture.md").read_text(encoding="utf-8")
+    table = text.partition("| row | contents |")[2].strip().partition("\n\n")[0].splitlines()[1:]
+    existing = {unit(path) for path in files()}
+    listed = [set(re.findall(r"`(\w+)`", line.split("|")[1])) for line in table]
+    assert listed == [row & existing for row in ROWS]
 
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -1,6 +1,6 @@
-"""A docstring as Markdown: prose escaped, equations and doctests as code, Args and lab notes as definition lists.
+"""Convert a docstring to Markdown: escaped prose, equations and doctests as code, Args and notes as definition lists.
 
-The house's docstrings have one form (CONTRIBUTING.md), so this reads that form and no other.
+Docstrings of this project have one form (CONTRIBUTING.md); no other form is supported.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from textwrap import dedent
 ENTRIES = ("Args", "Raises")
 #: Sections whose indented lines are prose.
 PROSE = ("Returns", "Yields")
-#: What a recipe's lab note says, one paragraph with a line or more of each.
+#: The entries of a recipe's docstring, one paragraph with one or more lines of each.
 NOTES = ("Source", "Hardware", "Runtime", "Expected", "Command")
 
 _ENTRY = re.compile(r"(\*{0,2}\w+(?:, \w+)*): (.*)", re.DOTALL)
@@ -21,11 +21,11 @@ _NOTE = re.compile(rf"^({'|'.join(NOTES)}): ", re.MULTILINE)
 
 
 def markdown(docstring: str, defaults: Mapping[str, str] | None = None) -> str:
-    """The whole docstring.
+    """Returns the whole docstring as Markdown.
 
     Args:
-        docstring: without the indentation of the code around it, as `inspect.getdoc` gives it.
-        defaults: what each argument is by default, as source text; shown after its meaning.
+        docstring: text without indentation, as `inspect.getdoc` returns it.
+        defaults: the default of each argument, as source text; shown after its description.
 
     >>> print(markdown("Halve x_i.\\n\\nArgs:\\n    x: what to halve.", {"x": "1"}))
     Halve x\\_i.
@@ -39,7 +39,7 @@ def markdown(docstring: str, defaults: Mapping[str, str] | None = None) -> str:
 
 
 def parts_of(docstring: str) -> tuple[str, str]:
-    """The first sentence, which is the summary, and the rest.
+    """Returns the first paragraph, which is the summary, and the rest.
 
     >>> parts_of("One line.\\n\\nMore.")
     ('One line.', 'More.')
@@ -49,7 +49,7 @@ def parts_of(docstring: str) -> tuple[str, str]:
 
 
 def escape(text: str) -> str:
-    """Text that Markdown shows as it stands, code in backticks left alone.
+    """Escape text for Markdown; code in backticks is unchanged.
 
     >>> escape("RVT* keeps `x_i` < 1 [ours]")
     'RVT\\\\* keeps `x_i` &lt; 1 \\\\[ours]'
@@ -63,7 +63,7 @@ def _escape(text: str) -> str:
 
 
 def cell(text: str) -> str:
-    """Escaped text for a cell of a table: a bar would end it, also inside backticks.
+    """Escape text for a table cell, in which a bar is escaped inside backticks, too.
 
     >>> cell("|A| and `a | b`")
     '&#124;A&#124; and <code>a &#124; b</code>'
@@ -74,7 +74,7 @@ def cell(text: str) -> str:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Paragraphs, and sections with all that is indented below their heading."""
+    """Paragraphs, and sections with the indented lines below their headings."""
     block: list[str] = []
     for line in text.splitlines():
         inside = bool(block) and _heading(block[0]) is not None
@@ -110,7 +110,7 @@ def _block(block: str, defaults: Mapping[str, str]) -> str:
 
 
 def _items(text: str) -> list[str]:
-    """The entries of a section: lines that continue one are indented."""
+    """The entries of a section; continuation lines are indented."""
     return [" ".join(item.split()) for item in re.split(r"\n(?=\S)", text) if item.strip()]
 
 
@@ -126,5 +126,5 @@ def _entry(item: str, defaults: Mapping[str, str]) -> str:
 
 
 def _definition(name: str, text: str) -> str:
-    show: Callable[[str], str] = (lambda said: f"`{said}`") if name == "Command" else escape
+    show: Callable[[str], str] = (lambda code: f"`{code}`") if name == "Command" else escape
     return f"{name}\n:   {show(' '.join(text.split()))}"

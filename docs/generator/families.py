@@ -1,4 +1,4 @@
-"""The example model of each family, described without weights, on torch's meta device, where nothing is computed."""
+"""Describe the example model of each family, without weights, on torch's meta device."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from vitlab.core.errors import VitlabError
 
 
 def adapters() -> dict[str, ModuleType]:
-    """Every family with the adapter that knows it."""
+    """Returns every family with its adapter."""
     modules = [importlib.import_module(name) for name in plugins.adapter_modules()]
     return {family: module for module in modules for family in sorted(module.FAMILIES)}
 
 
 def anatomy(family: str) -> Anatomy | None:
-    """What the family's example model is made of; None where it cannot be built on this machine.
+    """Returns the anatomy of the family's example model; None where it cannot be built on this machine.
 
     >>> anatomy("deit").seams[:2]
     ('attn.in', 'attn')
     """
     adapter = adapters()[family]
     example = adapter.FAMILIES[family]
-    for device in ("meta", "cpu"):  # ViLT asks for a number in its forward, which a meta tensor has not
+    for device in ("meta", "cpu"):  # ViLT's forward calls item(), which meta tensors do not support
         try:
             with torch.device(device):
                 model = _from_classes(family, adapter) if example.startswith("hf/") else zoo.load(example)
@@ -41,7 +41,7 @@ def anatomy(family: str) -> Anatomy | None:
 
 
 def _from_classes(family: str, adapter: ModuleType) -> nn.Module | None:
-    """Hugging Face's example would be downloaded: its class with the default configuration has the same anatomy."""
+    """Build a Hugging Face model from its default configuration: same anatomy as the example, without a download."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     for name in adapter.CLASSES:
         module, _, kind = name.rpartition(".")
