@@ -16,6 +16,8 @@ from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Measurement
 from vitlab.core.settings import check_settings
 from vitlab.identity import display_name, identify, signed, warn_untrained
+from vitlab.preprocessing import described
+from vitlab.preprocessing.resolution import Given
 
 __all__ = ["measure", "measure_together"]
 
@@ -26,6 +28,7 @@ def measure(
     batches: Iterable[Any],
     *,
     name: str | None = None,
+    preprocessing: Given = None,
     subject: str | None = None,
     **settings: Any,
 ) -> Measurement:
@@ -36,6 +39,7 @@ def measure(
         model: a torch module; its state is restored afterwards.
         batches: `Batches`, or any iterable of (images, targets) or of image tensors.
         name: display name of the model in reports. Default: its class, its parts and a short hash of its weights.
+        preprocessing: how the images of plain batches were prepared: a `Preprocessing` or some of its fields.
         subject: deprecated alias of `name`.
         settings: keyword arguments of the instrument's `measure`.
 
@@ -52,6 +56,7 @@ def measure(
             f"invalid batches of type {type(batches).__name__}; expected an iterable of (images, targets); "
             "wrap a single batch in a list"
         )
+    batches = described(model, batches, preprocessing)
     require_labels(batches, instrument, module.CARD.needs)
     identity = identify(model, display_name(name, subject))
     warn_untrained(identity, module.CARD.needs)

@@ -9,13 +9,14 @@ from __future__ import annotations
 from vitlab.preprocessing.declaration import declare, declared
 from vitlab.preprocessing.description import Preprocessing
 from vitlab.preprocessing.labels import LabelMatch, match_labels
-from vitlab.preprocessing.resolution import input_size, normalisation_of, preprocessing_of
+from vitlab.preprocessing.resolution import described, input_size, normalisation_of, preprocessing_of
 
 __all__ = [
     "LabelMatch",
     "Preprocessing",
     "declare",
     "declared",
+    "described",
     "input_size",
     "match_labels",
     "normalisation_of",

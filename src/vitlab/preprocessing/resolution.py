@@ -10,6 +10,8 @@ from torch import nn
 
 from vitlab.adapters import built_size
 from vitlab.adapters.wrappers import unwrap
+from vitlab.core.batches import Batches
+from vitlab.core.errors import VitlabError
 from vitlab.preprocessing.declaration import declared
 from vitlab.preprocessing.description import Preprocessing
 
@@ -57,3 +59,19 @@ def normalisation_of(model: nn.Module) -> tuple[tuple[float, ...], tuple[float, 
     """Mean and std that a model declares, or None."""
     known = declared(model) or {}
     return (tuple(known["mean"]), tuple(known["std"])) if known.get("mean") and known.get("std") else None
+
+
+def described(model: nn.Module, batches: Any, given: Given) -> Any:
+    """Batches of a caller's own with the preprocessing that the caller states; unchanged where none is given.
+
+    Args:
+        model: completes fields that are not given.
+        batches: an iterable of (images, targets), images normalised as `given` says.
+        given: a `Preprocessing`, or some of its fields.
+    """
+    if given is None:
+        return batches
+    if isinstance(batches, Batches):
+        raise VitlabError("preprocessing= is for plain batches; these Batches state their own preprocessing")
+    how = preprocessing_of(model, given)
+    return Batches(batches, how.mean, how.std, how.classes, preprocessing=how.record())

@@ -19,6 +19,8 @@ from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Measurement
 from vitlab.core.settings import check_settings
 from vitlab.identity import display_name, identify, signed, warn_untrained
+from vitlab.preprocessing import described
+from vitlab.preprocessing.resolution import Given
 
 __all__ = ["stress"]
 
@@ -29,6 +31,7 @@ def stress(
     batches: Iterable[Any] | str | Path | None = None,
     *,
     name: str | None = None,
+    preprocessing: Given = None,
     subject: str | None = None,
     **settings: Any,
 ) -> Measurement:
@@ -41,6 +44,8 @@ def stress(
             model's `pretrained_cfg`. Tests that bring their own images (`shape_texture`) also take None. Tests over
             published sets (`imagenet_c`) take the folder that holds the set.
         name: what to call the model in reports; by default its class, its parts and a short hash of its weights.
+        preprocessing: how the images of plain batches were prepared, or, for tests on files, how to prepare them: a
+            `Preprocessing` or some of its fields.
         subject: the former name of `name`.
         settings: what the stress test takes.
 
@@ -51,8 +56,11 @@ def stress(
     if stress_test not in known:
         raise unknown("stress test", stress_test, known)
     test = importlib.import_module(known[stress_test])
+    if preprocessing is not None and "preprocessing" in inspect.signature(test.measure).parameters:
+        settings["preprocessing"], preprocessing = preprocessing, None
     check_settings(stress_test, test.measure, settings)
     _check_given(stress_test, test, batches)
+    batches = described(model, batches, preprocessing)
     require_labels(batches, stress_test, test.CARD.needs)
     identity = identify(model, display_name(name, subject))
     warn_untrained(identity, test.CARD.needs)
