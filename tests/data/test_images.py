@@ -138,7 +138,7 @@ def test_every_mode_becomes_rgb(tmp_path, mode):
     [
         (torch.zeros(2, 3, 4, 4), torch.tensor([0, 1]), "uint8"),
         (torch.zeros(2, 4, 4, 3, dtype=torch.uint8), torch.tensor([0, 1]), r"\(N, 3, h, w\)"),
-        (torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.tensor([0]), r"shape \(2,\)"),
+        (torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.tensor([0]), r"int64 of \(2,\)"),
         (torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.tensor([0, 3]), "0 to 3.*3 classes"),
         (torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.tensor([-1, 0]), "-1 to 0"),
     ],

@@ -1,4 +1,4 @@
-"""Scenes as a data set of two splits; nothing is drawn until an image is asked for."""
+"""Scenes as a data set of two splits; images are drawn on access."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from vitlab.data.images import DataSet, join
 from vitlab.data.scene_layout import Cues, main_labels
 from vitlab.data.scenes import CLASSES, MEAN, STD, VERSION, check_scenes, draw_images
 
-#: Test scenes start here, whatever the number of training scenes: the two never overlap.
+#: Index of the first test scene, for any number of training scenes: the splits never overlap.
 TEST_SCENES = 2**40
 
-#: Scenes of a split. A set keeps 16 bytes of each, before anything is drawn.
+#: Largest number of scenes of a split. A set stores 16 bytes per scene before drawing.
 MOST = 10_000_000
 
-_LABELS = 1 << 20  # labels computed at once, which bounds the memory of temporaries
-_SPEED = 1.5e7  # pixels that one core draws in a second, for estimates
+_LABELS = 1 << 20  # labels computed at once, to bound temporary memory
+_SPEED = 1.5e7  # pixels per second on one core, for estimates
 
 
 def open_scenes(
@@ -46,7 +46,7 @@ def open_scenes(
 
 
 def cost(count: int) -> str:
-    """What drawing so many scenes takes, in words.
+    """Describe the cost of drawing `count` scenes.
 
     >>> cost(10**9)
     '1,000,000,000 scenes of 224x224 take about 151 TB of memory and 929 hours on one core'
