@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitlab.core.errors import VitlabError
-from vitlab.data.images import ImageArray, join
+from vitlab.data.images import ImageArray, from_splits
 from vitlab.data.subsets import narrow, take_classes, take_fraction
 
 CLASSES = ("ant", "bee", "cow", "dog")
@@ -58,7 +58,7 @@ def test_classes_are_numbered_in_the_order_asked_for():
 
 
 def test_narrowing_takes_a_fraction_of_the_training_images_only():
-    data = join("numbers", numbered([0, 1, 2, 3] * 10), numbered([0, 1, 2, 3] * 5))
+    data = from_splits("numbers", numbered([0, 1, 2, 3] * 10), numbered([0, 1, 2, 3] * 5))
     part = narrow(data, classes=2, fraction=0.1)
     assert part.classes == ("ant", "bee") and sorted(part.train.labels.tolist()) == [0, 1] and len(part.test) == 10
     assert narrow(data).train is data.train
@@ -85,9 +85,9 @@ def test_narrowing_takes_a_fraction_of_the_training_images_only():
 )
 def test_what_cannot_be_taken_is_refused(given_settings, message):
     with pytest.raises(VitlabError, match=message):
-        narrow(join("numbers", numbered([0, 1]), numbered([0, 1])), **given_settings)
+        narrow(from_splits("numbers", numbered([0, 1]), numbered([0, 1])), **given_settings)
 
 
 def test_a_fraction_of_a_set_without_training_images_is_refused():
     with pytest.raises(VitlabError, match="evaluation only"):
-        narrow(join("numbers", None, numbered([0, 1])), fraction=0.5)
+        narrow(from_splits("numbers", None, numbered([0, 1])), fraction=0.5)

@@ -108,7 +108,7 @@ def open_acdc(
     """Open the labelled images of ACDC by condition, for `segmentation_corruptions` with `suite="by_condition"`.
 
     Args:
-        root: the folder that holds `rgb_anon` and `gt`.
+        root: the folder that contains `rgb_anon` and `gt`.
         split: `val`, or `train`.
         size: (h, w) to which images are resized; the default keeps their size.
         batch_size: images per batch.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.data.folders import wrong_layout
-from vitlab.data.images import Channels, DataSet, ImageArray, join
+from vitlab.data.images import Channels, DataSet, ImageArray, from_splits
 from vitlab.data.inert_pickle import read_pickled_arrays
 
 Bytes = NDArray[np.uint8]
@@ -133,7 +133,7 @@ def open_corrupted(
     each = len(labels) // 5
     rows = slice(None) if severity is None else slice((severity - 1) * each, severity * each)
     images = np.ascontiguousarray(pixels[rows].transpose(0, 3, 1, 2))
-    return join(f"{which}c", None, _wrap(kind, images, labels[rows], _names(kind, Path(root))))
+    return from_splits(f"{which}c", None, _wrap(kind, images, labels[rows], _names(kind, Path(root))))
 
 
 def _open(kind: _Cifar, root: Path, labels: str) -> DataSet:
@@ -147,7 +147,7 @@ def _open(kind: _Cifar, root: Path, labels: str) -> DataSet:
     for split, images, official in (("training", train, 50_000), ("test", test, 10_000)):
         if len(images) != official:
             warnings.warn(f"{folder} has {len(images):,} {split} images, the official set {official:,}", stacklevel=3)
-    return join(kind.name, train, test)
+    return from_splits(kind.name, train, test)
 
 
 def _find(kind: _Cifar, root: Path) -> tuple[Path, str]:

@@ -23,7 +23,7 @@ import torch
 from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 
 from vitlab.core.errors import VitlabError
-from vitlab.data.images import UNLABELLED, Channels, DataSet, ImageFiles, join
+from vitlab.data.images import UNLABELLED, Channels, DataSet, ImageFiles, from_splits
 from vitlab.data.subsets import fraction_of_each_class
 
 SUFFIXES = frozenset([".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"])
@@ -69,7 +69,7 @@ def open_folder(
     if not classes:
         raise wrong_layout(f"{test_at} contains no class folders", TREE)
     train = None if train_at is None else gather(train_at, classes, mean, std)
-    return join(str(root), train, gather(test_at, classes, mean, std, "mark"))
+    return from_splits(str(root), train, gather(test_at, classes, mean, std, "mark"))
 
 
 def gather(
@@ -130,16 +130,16 @@ def wrong_layout(what: str, tree: str) -> VitlabError:
 def _unsplit(root: Path, holdout: float | None, seed: int, normalisation: tuple[Channels, Channels]) -> DataSet:
     classes = class_folders(root)
     if not classes:
-        return join(str(root), None, _without_labels(root, holdout, normalisation))
+        return from_splits(str(root), None, _without_labels(root, holdout, normalisation))
     test = gather(root, classes, *normalisation, "mark")
     if holdout is None:
-        return join(str(root), None, test)
+        return from_splits(str(root), None, test)
     if not isinstance(holdout, float) or not 0 < holdout < 1:
         raise VitlabError(f"invalid holdout={holdout!r}; expected a number between 0 and 1, for example 0.2 for 20 %")
     held = fraction_of_each_class(test.labels, holdout, seed)
     if held.all():
         raise VitlabError(f"invalid holdout={holdout}; {root} would have no training images; use a smaller value")
-    return join(str(root), replace(test.subset(~held), on_broken="replace"), test.subset(held))
+    return from_splits(str(root), replace(test.subset(~held), on_broken="replace"), test.subset(held))
 
 
 def _without_labels(root: Path, holdout: float | None, normalisation: tuple[Channels, Channels]) -> ImageFiles:

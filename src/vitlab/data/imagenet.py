@@ -19,7 +19,7 @@ from timm.data import ImageNetInfo
 
 from vitlab.core.errors import VitlabError
 from vitlab.data.folders import class_folders, gather, is_image, wrong_layout
-from vitlab.data.images import DataSet, ImageFiles, join
+from vitlab.data.images import DataSet, ImageFiles, from_splits
 
 TREE = """\
   ROOT/train/n01440764/n01440764_18.JPEG           1,000 folders, 1,281,167 images
@@ -55,9 +55,9 @@ def open_imagenet(root: str | Path, full: bool = True) -> DataSet:
     if not test_at.is_dir():
         if train_at.is_dir():
             raise wrong_layout(f"{root} has train/ but no val/", TREE)
-        return join("imagenet", None, _split(root, full, "mark"))
+        return from_splits("imagenet", None, _split(root, full, "mark"))
     train = _split(train_at, full, "replace") if train_at.is_dir() else None
-    return join("imagenet", train, _split(test_at, full, "mark"))
+    return from_splits("imagenet", train, _split(test_at, full, "mark"))
 
 
 def _split(folder: Path, full: bool, on_broken: Literal["replace", "mark"]) -> ImageFiles:

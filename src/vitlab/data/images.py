@@ -204,7 +204,7 @@ class DataSet:
         return self.train
 
 
-def join(name: str, train: ImageSet | None, test: ImageSet) -> DataSet:
+def from_splits(name: str, train: ImageSet | None, test: ImageSet) -> DataSet:
     """Returns a data set of two splits; classes, mean and std are those of `test`."""
     return DataSet(name, train, test, test.classes, test.mean, test.std)
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from vitlab.data.drawn import DrawnImages
-from vitlab.data.images import DataSet, join
+from vitlab.data.images import DataSet, from_splits
 from vitlab.data.scene_layout import Cues, main_labels
 from vitlab.data.scenes import CLASSES, MEAN, STD, VERSION, check_scenes, draw_images
 
@@ -42,7 +42,7 @@ def open_scenes(
         labels = [main_labels(seed, numbers[low : low + _LABELS], cues) for low in range(0, count, _LABELS)]
         return DrawnImages(draw, generator, frame, indices, torch.cat(labels), CLASSES, MEAN, STD)
 
-    return join("scenes", split(train, 0), split(test, TEST_SCENES))
+    return from_splits("scenes", split(train, 0), split(test, TEST_SCENES))
 
 
 def cost(count: int) -> str:

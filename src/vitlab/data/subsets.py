@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from vitlab.core.errors import VitlabError, unknown
-from vitlab.data.images import DataSet, ImageSet, join
+from vitlab.data.images import DataSet, ImageSet, from_splits
 from vitlab.data.scene_layout import uniform
 
 _STREAM = 10_000  # of random numbers, not used by scenes: otherwise a fraction of scenes would be biased
@@ -38,7 +38,7 @@ def narrow(
         train, test = None if train is None else take_classes(train, names), take_classes(test, names)
     if fraction is not None:
         train = take_fraction(data.to_train_on() if train is None else train, fraction, seed)
-    return join(data.name, train, test)
+    return from_splits(data.name, train, test)
 
 
 def take_classes(images: ImageSet, names: Sequence[str]) -> ImageSet:
