@@ -1,9 +1,9 @@
-"""What augmenting an epoch of a resident set costs: in all, by stage, plain and compiled.
+"""Time to augment an epoch of a device-resident set: in total and by stage, eager and compiled.
 
     PYTHONPATH=src python benchmarks/augment.py [--images 50000] [--batch 512] [--chunk 16384] [--repeats 5]
 
-On CUDA 50,000 images of 32 × 32 to bfloat16, on the CPU 2,048 to float32. Plain and compiled epochs take turns; median
-and range in milliseconds. `host` is the time until all work is queued: what the training loop's thread pays.
+On CUDA 50,000 images of 32 × 32 to bfloat16, on the CPU 2,048 to float32. Eager and compiled epochs are interleaved;
+median and range in milliseconds. `host` is the time until all work is queued.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ MEAN, STD = (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def wait() -> None:
+def synchronise() -> None:
     if DEVICE.type == "cuda":
         torch.cuda.synchronize()
 
 
 def clock(work: Callable[[], object]) -> tuple[float, float]:
-    """Milliseconds until the work is queued, and until it is done."""
-    wait()
+    """Returns the milliseconds until the work is queued, and until it is done."""
+    synchronise()
     start = time.perf_counter()
     work()
     queued = time.perf_counter()
-    wait()
+    synchronise()
     return 1e3 * (queued - start), 1e3 * (time.perf_counter() - start)
 
 
@@ -51,7 +51,7 @@ def line(name: str, times: list[float], note: str = "") -> None:
     print(f"{name:34s} {statistics.median(times):9.2f} ms  ({low:.2f} to {high:.2f}){note}")
 
 
-def walk(data: Resident, epoch: int) -> None:
+def iterate(data: Resident, epoch: int) -> None:
     for _ in data.epoch(epoch):
         pass
 
@@ -66,11 +66,11 @@ def epochs(options: argparse.Namespace, images: torch.Tensor, labels: torch.Tens
         for compiled in ((False, True) if options.compile else (False,))
     }
     for name, data in kinds.items():
-        print(f"{name:34s} {clock(lambda data=data: walk(data, 0))[1]:9.0f} ms  the first epoch, compilation included")
+        print(f"{name:34s} {clock(lambda data=data: iterate(data, 0))[1]:9.0f} ms  first epoch, including compilation")
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in kinds}
     for epoch in range(1, options.repeats + 1):
         for name, data in kinds.items():
-            taken[name].append(clock(lambda data=data, epoch=epoch: walk(data, epoch)))
+            taken[name].append(clock(lambda data=data, epoch=epoch: iterate(data, epoch)))
     for name, pairs in taken.items():
         rate = 1e3 * options.images / statistics.median(done for _, done in pairs)
         line(f"epoch: {name}", [done for _, done in pairs], f"  {rate:,.0f} images/s")
@@ -78,7 +78,7 @@ def epochs(options: argparse.Namespace, images: torch.Tensor, labels: torch.Tens
 
 
 def stages(options: argparse.Namespace, images: torch.Tensor) -> None:
-    """One chunk, stage by stage, plain; scaled to the epoch."""
+    """Time one chunk by stage, eager; scaled to the epoch."""
     size = (images.shape[2], images.shape[3])
     batches = max(min(options.chunk or 16384, len(images)) // options.batch, 1)
     chunk = images[: batches * options.batch]
@@ -110,13 +110,13 @@ def stages(options: argparse.Namespace, images: torch.Tensor) -> None:
 
 def main() -> None:
     cuda = DEVICE.type == "cuda"
-    reader = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    reader.add_argument("--images", type=int, default=50_000 if cuda else 2_048)
-    reader.add_argument("--batch", type=int, default=512 if cuda else 128)
-    reader.add_argument("--chunk", type=int, default=None)
-    reader.add_argument("--repeats", type=int, default=5)
-    reader.add_argument("--compile", action=argparse.BooleanOptionalAction, default=cuda)
-    options = reader.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--images", type=int, default=50_000 if cuda else 2_048)
+    parser.add_argument("--batch", type=int, default=512 if cuda else 128)
+    parser.add_argument("--chunk", type=int, default=None)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=cuda)
+    options = parser.parse_args()
     generator = torch.Generator(DEVICE).manual_seed(0)
     shape = (options.images, 3, 32, 32)
     images = torch.randint(0, 256, shape, dtype=torch.uint8, device=DEVICE, generator=generator)

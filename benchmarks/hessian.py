@@ -1,11 +1,12 @@
-"""Hessian spectra against PyHessian's method written plainly: products with the Hessian, accuracy, wall-clock time.
+"""Hessian spectra compared with PyHessian's method: Hessian-vector products, accuracy, wall-clock time.
 
     python benchmarks/hessian.py [--model EXPRESSION] [--device cuda] [--images FILE] [--mini-batches 4] [--json FILE]
         [--time-only]
 
-The plain method: power iteration with deflation, 100 iterations at most, until the Rayleigh quotient changes by less
-than 1e-3, one mini-batch after the other, every product a backward through the kept graph of the gradient. `--images`
-names a safetensors file with `images` (N, 3, h, w), as the model eats them, and `labels` (N,); else both are random.
+The reference method: power iteration with deflation, at most 100 iterations, until the Rayleigh quotient changes by
+less than 1e-3, one mini-batch at a time, each product a backward pass through the retained graph of the gradient.
+`--images` is a safetensors file with `images` (N, 3, h, w) in the model's input format and `labels` (N,); by default
+both are random.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ COUNT, SIZE, TARGET = 5, 16, 0.25
 def power_iteration(
     model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator
 ) -> tuple[list[float], int]:
-    """The eigenvalues of largest magnitude one after the other, and how many products they took."""
+    """Returns the eigenvalues of largest magnitude, and the number of products."""
     parameters = list(model.parameters())
     gradient = torch.autograd.grad(F.cross_entropy(model(images), labels), parameters, create_graph=True)
     values: list[float] = []
@@ -49,7 +50,7 @@ def power_iteration(
             image = list(torch.autograd.grad(gradient, parameters, vector, retain_graph=True))
             products, before, value = products + 1, value, float(inner(vector, image))
             vector = unit(image)
-            if abs(value - before) / (abs(before) + 1e-6) < 1e-3:  # never true of the first, NaN
+            if abs(value - before) / (abs(before) + 1e-6) < 1e-3:  # false in the first iteration, which is NaN
                 break
         values.append(value)
         vectors.append(vector)
@@ -65,7 +66,7 @@ def unit(vector: list[Tensor]) -> list[Tensor]:
     return [v / length for v in vector]
 
 
-def plainly(model: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> tuple[np.ndarray, list[int]]:
+def by_power_iteration(model: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> tuple[np.ndarray, list[int]]:
     generator = torch.Generator().manual_seed(0)
     with sdpa_kernel(SDPBackend.MATH):
         found = [power_iteration(model, images, labels, generator) for images, labels in batches]
@@ -73,27 +74,27 @@ def plainly(model: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> tuple[np.
 
 
 def errors(values: np.ndarray, exact: np.ndarray) -> list[float]:
-    """The largest relative error of each mini-batch."""
+    """Returns the largest relative error of each mini-batch."""
     return [float(row) for row in (np.abs(values - exact) / np.abs(exact)).max(1)]
 
 
-def products_for(model: nn.Module, batch: tuple[Tensor, Tensor], exact: np.ndarray, wanted: float) -> int:
-    """The fewest products of ours, by bisection, whose largest error is no more than wanted."""
+def products_for(model: nn.Module, batch: tuple[Tensor, Tensor], exact: np.ndarray, target: float) -> int:
+    """Returns the fewest products, by bisection, with a largest error of at most `target`."""
     low, high = COUNT - 1, 60
     while high - low > 1:
         middle = (low + high) // 2
         found = measure("hessian_spectrum", model, [batch], l2="none", limit=middle, tolerance=0.0)
-        good = errors(found.values["eigenvalues"], exact[None])[0] <= wanted
+        good = errors(found.values["eigenvalues"], exact[None])[0] <= target
         low, high = (low, middle) if good else (middle, high)
     return high
 
 
 def accuracy(model: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> dict[str, Any]:
-    """Products and errors of both, against a long run of ours from another start."""
+    """Returns products and errors of both methods, compared with a long run from another starting point."""
     exact = measure("hessian_spectrum", model, batches, l2="none", tolerance=1e-10, seed=99, basis=60).values[
         "eigenvalues"
     ]
-    plain, plain_products = plainly(model, batches)
+    plain, plain_products = by_power_iteration(model, batches)
     ours = measure("hessian_spectrum", model, batches, l2="none", together=1)
     plain_errors = errors(plain, exact)
     same = [products_for(model, b, e, w) for b, e, w in zip(batches, exact, plain_errors, strict=True)]
@@ -123,7 +124,7 @@ def data(options: argparse.Namespace, model: Any) -> list[tuple[Tensor, Tensor]]
 
 
 def main() -> None:
-    """Print the tables, and write them as JSON where asked."""
+    """Print the tables, and write them as JSON if requested."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default=TINY)
     parser.add_argument("--device", default="cpu")
@@ -131,7 +132,7 @@ def main() -> None:
     parser.add_argument("--mini-batches", type=int, default=4)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=0)
-    parser.add_argument("--time-only", action="store_true", help="leave out products and errors")
+    parser.add_argument("--time-only", action="store_true", help="skip products and errors")
     parser.add_argument("--json", default="")
     options = parser.parse_args()
     if options.threads:
@@ -143,13 +144,13 @@ def main() -> None:
         print(f"{name}: {value}")
     timing.write(
         options.json, {"model": options.model, **found}
-    )  # the times take longest: keep this if they are cut off
-    runs: dict[str, Any] = {"power iteration": lambda: plainly(model, batches)}
+    )  # timing takes longest: store this in case it is interrupted
+    runs: dict[str, Any] = {"power iteration": lambda: by_power_iteration(model, batches)}
     for together in (1, 2, 4):
         runs[f"vitlab, {together} at once"] = lambda together=together: measure(
             "hessian_spectrum", model, batches, l2="none", together=together
         )
-    measure("hessian_spectrum", model, batches[:1], l2="none", limit=COUNT)  # a whole run would take as long as a round
+    measure("hessian_spectrum", model, batches[:1], l2="none", limit=COUNT)  # a full run would be slow
     seconds = timing.interleaved(runs, options.repeats, device=options.device, warm=True)
     table = timing.ratios(seconds, "power iteration")
     timing.show(f"top {COUNT} of {len(batches)} mini-batches of {SIZE}", table)

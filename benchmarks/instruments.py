@@ -1,10 +1,10 @@
-"""What instruments cost, as ratios to a plain forward pass over the same batches, interleaved in one run.
+"""Time of instruments as ratios to a forward pass over the same batches, interleaved in one run.
 
     python benchmarks/instruments.py [--model deit_tiny_patch16_224] [--batch 32] [--batches 8] [--json PATH]
 
-The aims: `together` 2.0; `attention_stability` and `lesion` 1.2 times the forwards that they need (two; one and one for
-each unit); memory beyond a forward at most one layer's maps, measured on CUDA. The price of `describe`, a forward over
-two blank images for every measurement, is in the ratios and falls with --batches.
+Targets: `together` 2.0; `attention_stability` and `lesion` 1.2 times the forwards that they need (two; one and one for
+each unit); additional memory at most one layer's maps, measured on CUDA. The ratios include `describe`, a forward
+pass over two blank images per measurement, which matters less with more --batches.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def memory_beyond_a_forward(runs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """MiB at the peak of each run, less that of the plain forward."""
+    """Returns the peak MiB of each run, less that of the forward pass."""
     peaks = {}
     for name, run in runs.items():
         torch.cuda.empty_cache()

@@ -1,7 +1,8 @@
-"""Images a second of the evaluation loader over a folder of JPEGs, against timm's `create_loader`, in one run.
+"""Images per second of the evaluation loader over a folder of JPEGs, compared with timm's `create_loader`.
 
-Both resize, crop and normalise every image of the folder once, with as many worker processes. Loaders are made anew for
-each round, as an evaluation does. Peak memory is that of a fresh process and its workers, shared pages counted once.
+Both resize, crop and normalise every image of the folder once, with the same number of worker processes. Loaders are
+created for each round, as in an evaluation. Peak memory is that of a new process and its workers, shared pages counted
+once.
 
     python benchmarks/loader.py FOLDER [--workers 0,2] [--crop 0.9] [--repeats 5] [--json PATH]
 """
@@ -31,15 +32,15 @@ SIZE = 224
 
 
 def vitlab_batches(images: ImageFiles, batch_size: int, workers: int, crop: float) -> Iterator[tuple[Tensor, Tensor]]:
-    """Batches of vitlab's evaluation loader; the only place that knows how it is called.
+    """Returns batches of vitlab's evaluation loader.
 
-    Its crop is 0.875 and cannot be chosen yet: give `--crop 0.875` to compare the same work.
+    Its crop is always 0.875: use `--crop 0.875` for the same work in both.
     """
     return Workers(images, images, (SIZE, SIZE), batch_size=batch_size, processes=workers).evaluation()
 
 
 def timm_batches(images: ImageFiles, batch_size: int, workers: int, crop: float) -> Iterator[tuple[Tensor, Tensor]]:
-    """Batches of timm's loader over the same files."""
+    """Returns batches of timm's loader over the same files."""
     loader = create_loader(
         Files(images),
         input_size=(3, SIZE, SIZE),
@@ -56,7 +57,7 @@ def timm_batches(images: ImageFiles, batch_size: int, workers: int, crop: float)
 
 
 class Files(Dataset[Any]):
-    """The files as timm's own data sets hand them out: decoded by PIL, under `transform`."""
+    """The files as a timm data set: decoded by PIL, then `transform`."""
 
     transform: Callable[[Any], Any] | None = None
 
@@ -75,20 +76,20 @@ LOADERS = {"timm": timm_batches, "vitlab": vitlab_batches}
 
 
 def opened(folder: str, count: int) -> ImageFiles:
-    """The first so many images, at even distances; all with 0."""
+    """Returns `count` evenly spaced images; all with 0."""
     images = open_data(f"folder(path={folder!r})").test
     assert isinstance(images, ImageFiles)
     return images.subset([i * len(images) // count for i in range(count)]) if count else images
 
 
-def walk(name: str, images: ImageFiles, options: argparse.Namespace, workers: int) -> None:
+def load_all(name: str, images: ImageFiles, options: argparse.Namespace, workers: int) -> None:
     """Load every image once."""
     seen = sum(len(labels) for _, labels in LOADERS[name](images, options.batch, workers, options.crop))
     assert seen == len(images), f"{name}: {seen} of {len(images)} images"
 
 
 def peak_memory(name: str, options: argparse.Namespace, workers: int) -> float:
-    """Megabytes that a fresh process and its workers hold at most while they walk through the folder."""
+    """Returns the peak megabytes of a new process and its workers while they load the folder."""
     command = [sys.executable, __file__, options.folder, "--images", str(options.images), "--only", name]
     command += ["--workers", str(workers), "--batch", str(options.batch), "--crop", str(options.crop)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
@@ -102,7 +103,7 @@ def peak_memory(name: str, options: argparse.Namespace, workers: int) -> float:
 
 
 def _tree(pid: int) -> list[int]:
-    """A process and all that it started."""
+    """Returns a process and its descendants."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:
@@ -111,7 +112,7 @@ def _tree(pid: int) -> list[int]:
 
 
 def _proportional(pid: int) -> int:
-    """Kilobytes of a process, shared pages divided among those that share them."""
+    """Returns the kilobytes of a process, with shared pages divided by the number of sharers."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:  # it has ended
@@ -120,35 +121,35 @@ def _proportional(pid: int) -> int:
 
 
 def compare(images: ImageFiles, options: argparse.Namespace, workers: int) -> dict[str, dict[str, float]]:
-    """Both loaders in turn, as a table."""
-    runs = {name: lambda name=name: walk(name, images, options, workers) for name in LOADERS}
+    """Compare both loaders, interleaved; returns a table."""
+    runs = {name: lambda name=name: load_all(name, images, options, workers) for name in LOADERS}
     table = timing.ratios(timing.interleaved(runs, options.repeats), "timm")
     timing.show(f"{len(images)} images, {workers} workers, {torch.get_num_threads()} threads", table)
     for name, row in table.items():
         row["images_per_second"] = len(images) / row["seconds"]
         row["peak_megabytes"] = peak_memory(name, options, workers)
         print(f"{name}: {row['images_per_second']:,.0f} images/s, at most {row['peak_megabytes']:,.0f} MB")
-    print(f"vitlab loads {1 / table['vitlab']['ratio']:.2f}x as many images a second as timm")
+    print(f"vitlab loads {1 / table['vitlab']['ratio']:.2f}x as many images per second as timm")
     return table
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", help="one folder for each class, or train/ and val/ with these")
-    parser.add_argument("--workers", default="0,2", help="worker processes; several numbers are measured in turn")
-    parser.add_argument("--images", type=int, default=0, help="how many images; 0 for all")
+    parser.add_argument("folder", help="one folder per class, or train/ and val/ with class folders")
+    parser.add_argument("--workers", default="0,2", help="worker processes; several numbers, separated by commas")
+    parser.add_argument("--images", type=int, default=0, help="number of images; 0 for all")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument(
-        "--crop", type=float, default=0.9, help="side of the crop over the shorter side, of timm's loader"
+        "--crop", type=float, default=0.9, help="crop side over the shorter image side, for timm's loader"
     )
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--only", choices=LOADERS, help="walk once with this loader and measure nothing")
+    parser.add_argument("--only", choices=LOADERS, help="load once with this loader, without measuring")
     parser.add_argument("--json", default="")
     options = parser.parse_args()
     images = opened(options.folder, options.images)
     counts = [int(count) for count in options.workers.split(",")]
     if options.only:
-        walk(options.only, images, options, counts[0])
+        load_all(options.only, images, options, counts[0])
         return
     tables = {f"{workers} workers": compare(images, options, workers) for workers in counts}
     timing.write(options.json, {"images": len(images), "batch": options.batch, "crop": options.crop, **tables})

@@ -1,4 +1,4 @@
-"""What each part costs: forward + backward of ViT-S/16 with it, relative to the plain model, in one run.
+"""Time of each part: forward + backward of ViT-S/16 with it, relative to the plain model, interleaved in one run.
 
 python benchmarks/parts.py [--batch 256] [--compile] [--parts "ContextBroadcast;..."] [--json PATH]
 """
@@ -80,7 +80,7 @@ def main() -> None:
 def diversification(
     model: Callable[[], nn.Module], step: Callable[..., Callable[[], None]], repeats: int, inner: int, device: str
 ) -> dict[str, dict[str, float]]:
-    """ADL needs a recorder around it, so it has a round of its own against the plain model."""
+    """Time ADL, which needs a recorder, in a separate comparison with the plain model."""
     plain, trained = model(), model()
     with vitlab.record(trained, "attention", gradients=True) as tape:
 

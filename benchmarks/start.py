@@ -1,7 +1,7 @@
-"""How long a command takes from a fresh process to its first progress and to its first result.
+"""Time from the start of a command to its first progress and to its first result.
 
-Each command runs on a terminal, as a user runs it. Times are in seconds since the process was started: until anything
-is shown, until each of the first steps is named, until the first result is printed, and until the process ends.
+Each command runs in a terminal. Times are seconds since the start of the process: until any output, until each of the
+first steps is reported, until the first result is printed, and until the process ends.
 
     python benchmarks/start.py [--commands measure,stress] [--repeats 3] [--json PATH]
 """
@@ -30,22 +30,22 @@ COMMANDS = {
 STEPS = ("importing torch", "loading the model", "drawing images")
 
 
-def started(command: Sequence[str]) -> dict[str, float]:
-    """Seconds until each event of one run."""
+def time_events(command: Sequence[str]) -> dict[str, float]:
+    """Run a command; returns the seconds until each event."""
     reader, writer = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200"}
-    begun = time.perf_counter()
+    start = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=writer, env=environment)
     os.close(writer)
     assert process.stdout is not None
     output = process.stdout.fileno()
     events: dict[str, float] = {}
-    shown, listening = b"", {reader, output}
-    while listening:
-        for source in select.select(list(listening), [], [])[0]:
-            now, block = time.perf_counter() - begun, _read(source)
+    shown, open_sources = b"", {reader, output}
+    while open_sources:
+        for source in select.select(list(open_sources), [], [])[0]:
+            now, block = time.perf_counter() - start, _read(source)
             if not block:
-                listening.discard(source)
+                open_sources.discard(source)
             elif source == output:
                 events.setdefault("first result", now)
             else:
@@ -58,13 +58,13 @@ def started(command: Sequence[str]) -> dict[str, float]:
         raise SystemExit(f"{' '.join(command)} failed:\n{shown.decode()}")
     os.close(reader)
     process.stdout.close()
-    return {**events, "end": time.perf_counter() - begun}
+    return {**events, "end": time.perf_counter() - start}
 
 
 def _read(source: int) -> bytes:
     try:
         return os.read(source, 65536)
-    except OSError:  # a terminal whose other end was closed
+    except OSError:  # the other end of the terminal is closed
         return b""
 
 
@@ -80,7 +80,7 @@ def main() -> None:
     for _ in range(options.repeats):
         for name in names:
             with tempfile.TemporaryDirectory() as folder:
-                runs[name].append(started([sys.executable, "-m", "vitlab", *COMMANDS[name], "--out", folder]))
+                runs[name].append(time_events([sys.executable, "-m", "vitlab", *COMMANDS[name], "--out", folder]))
     table: dict[str, dict[str, Any]] = {}
     for name, rows in runs.items():
         events = sorted(rows[0], key=lambda event: rows[0][event])
@@ -88,7 +88,7 @@ def main() -> None:
         print(f"\nvitlab {' '.join(COMMANDS[name])}")
         for event, seconds in table[name].items():
             print(f"{event:20s}{statistics.median(seconds):8.2f} s   {min(seconds):.2f} to {max(seconds):.2f}")
-    print(f"\n{os.cpu_count()} cores, {load:.1f} processes were running on average in the minute before")
+    print(f"\n{os.cpu_count()} cores, {load:.1f} processes running on average in the previous minute")
     timing.write(options.json, {"cores": os.cpu_count(), "load": load, "seconds": table})
 
 

@@ -1,4 +1,4 @@
-"""How benchmarks here measure: A and B in turn in one run, several times, medians and their spread, as ratios."""
+"""Timing for benchmarks: interleaved runs, repeated; medians and ranges as ratios."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import torch
 def interleaved(
     runs: Mapping[str, Callable[[], Any]], repeats: int = 5, inner: int = 1, device: str = "cpu", warm: bool = False
 ) -> dict[str, list[float]]:
-    """Seconds of each run, `repeats` times in turn; one call of each warms up, where they are not already `warm`.
+    """Returns the seconds of each run, interleaved `repeats` times, after one warm-up call unless `warm`.
 
-    No garbage is collected meanwhile.
+    Garbage collection is disabled during timing.
     """
     for run in () if warm else runs.values():
         run()
@@ -43,7 +43,7 @@ def interleaved(
 
 
 def ratios(seconds: Mapping[str, list[float]], baseline: str) -> dict[str, dict[str, float]]:
-    """Median seconds of each, and the median and range of its ratio to the baseline's in the same round."""
+    """Returns the median seconds of each run, and the median and range of its ratio to the baseline, by round."""
     table = {}
     for name, values in seconds.items():
         each = sorted(value / base for value, base in zip(values, seconds[baseline], strict=True))
@@ -65,7 +65,7 @@ def show(title: str, table: Mapping[str, Mapping[str, float]]) -> None:
 
 
 def write(path: str, result: Mapping[str, Any]) -> None:
-    """Write results with where they were measured."""
+    """Write results as JSON, with the torch version, device and threads."""
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or platform.machine()
     about = {"torch": torch.__version__, "device": device, "threads": torch.get_num_threads()}
     if path:

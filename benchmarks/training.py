@@ -1,8 +1,8 @@
-"""How much of the bare step's speed the whole training loop keeps: images a second of both, in one run.
+"""Throughput of the training loop relative to that of the bare training step, in one run.
 
-Bare: the same model and loss on random tensors that already lie on the device, in the fastest form there is (on CUDA
-compiled and captured in a graph). Whole: `train` over a device-resident set of CIFAR's size with the full DeiT-style
-augmentation, as a user runs it, evaluation left out.
+Bare: the same model and loss on random tensors on the device, in the fastest form (on CUDA compiled and captured in a
+graph). Whole: `train` over a device-resident set of CIFAR's size with the full DeiT-style augmentation, without
+evaluation.
 
     python benchmarks/training.py [--models tiny,small] [--batches 512,1024] [--epochs 6] [--json PATH]
 """
@@ -36,7 +36,7 @@ RECIPES = {"tiny": vit_tiny_cifar100, "small": vit_small_cifar100}
 
 
 def bare(recipe: Recipe, device: torch.device, seconds: float) -> float:
-    """Images a second of the step alone."""
+    """Returns the images per second of the step alone."""
     model = zoo.load(recipe.model, seed=0).to(device).train()
     state = make_state(recipe, model, device)
     step = make_step(recipe, model, make_loss(recipe.objective), state)
@@ -62,7 +62,7 @@ def bare(recipe: Recipe, device: torch.device, seconds: float) -> float:
 
 
 def whole(recipe: Recipe, feed: Resident, device: torch.device) -> list[float]:
-    """Images a second of the loop, for each epoch but the first, which compiles."""
+    """Returns the images per second of the loop for each epoch except the first, which compiles."""
     model = zoo.load(recipe.model, seed=0)
     with tempfile.TemporaryDirectory() as folder:
         run = Run(Path(folder))

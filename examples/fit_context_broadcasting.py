@@ -1,10 +1,10 @@
-"""Fit Context Broadcasting into a trained timm model, compare the entropy of its attention, and take it out again.
+"""Insert Context Broadcasting into a trained timm model, compare the attention entropy, and remove it again.
 
     python examples/fit_context_broadcasting.py               trains a small ViT for a minute first
     python examples/fit_context_broadcasting.py --model "timm/deit_tiny_patch16_224(pretrained=True)" --data imagenet
 
-The model was not trained with the part: this shows how one is fitted and measured, not what it is worth. For that
-see `cifar100_context_broadcasting.py`.
+The model was not trained with the part: this shows how to insert and measure a part, not its benefit. For that see
+`cifar100_context_broadcasting.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from vitlab.tasks.classification import run
 
 
 def main() -> None:
-    """Measure before and after, and write a report of both."""
+    """Measure before and after, and write a report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="", help="a model expression; by default a small ViT is trained")
     parser.add_argument("--part", default="ContextBroadcast(blocks='upper')")
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def trained(folder: Path, *, smoke: bool) -> str:
-    """A small ViT of timm's, trained on scenes; a second call finds it there."""
+    """Returns the expression of a small timm ViT trained on scenes; a second call reuses the checkpoint."""
     recipe = quick(epochs=1, images=192) if smoke else quick()
     print(f"top-1 {run(recipe, folder)['top1']:.1f} %, chance 20 %", flush=True)
     return f"file/{folder / 'model.safetensors'}"

@@ -1,10 +1,10 @@
-"""Look inside a pretrained DeiT-Ti with the main instruments: what the papers say of ViTs, on real images.
+"""Measure a pretrained DeiT-Ti with the main instruments on real images.
 
     VITLAB_DATA=... python examples/look_inside_deit_tiny.py --images 1000 --all --device cuda --out runs/deit_tiny
 
-Needs the weights as `deit_tiny_patch16_224.safetensors` and an ImageNet folder below VITLAB_DATA. Without `--all` the
-instruments that pass over the data many times get fewer images: an hour on two cores becomes minutes. `--smoke` looks
-into a tiny random model on embedded scenes instead, which shows that it runs.
+Needs the weights as `deit_tiny_patch16_224.safetensors` and an ImageNet folder below VITLAB_DATA. Without `--all`
+instruments with many passes over the data use fewer images: minutes instead of an hour on two cores. `--smoke` measures
+a tiny random model on generated scenes instead, as a quick check.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ONE_PASS = (
     "feature_fourier",
     "feature_variance",
 )
-#: Instruments with passes of their own, and how many of the images they get without `--all`.
+#: Instruments with separate passes, and the number of images they use without `--all`.
 APART = {
     "calibration": 1000,
     "attention_stability": 256,
@@ -39,14 +39,14 @@ APART = {
     "lesion": 128,
 }
 AUGMENTED = 32  # images for the Hessian, whose mini-batches are augmented as in training
-SIZES = {"cpu": 16, "cuda": 250}  # images of a batch
+SIZES = {"cpu": 16, "cuda": 250}  # images per batch
 
 SMOKE = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=48, depth=2, num_classes=25)"
 SMOKE_DATA = "scenes(train=1, test=32)"
 
 
 def main() -> None:
-    """Measure, one instrument after the other, and store each as it is ready."""
+    """Run the instruments and store each result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int, default=1000)
     parser.add_argument("--out", type=Path, default=Path("runs/deit_tiny"))
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def deit_tiny(weights: str) -> str:
-    """The expression of DeiT-Ti with the weights of a file."""
+    """Returns the expression of DeiT-Ti with the weights of a file."""
     if not weights and "VITLAB_DATA" not in os.environ:
         sys.exit(
             "no weights: give --weights FILE.safetensors, set VITLAB_DATA to the folder of the data, or try --smoke"
@@ -87,7 +87,7 @@ def deit_tiny(weights: str) -> str:
 
 
 def first(batches: Batches, count: int) -> Batches:
-    """The first images only."""
+    """Returns the first `count` images."""
     kept: list[Any] = []
     left = count
     for images, labels in batches:

@@ -1,9 +1,9 @@
-"""Put a pretrained DeiT-Ti under every stress test that needs only clean images, and print the tables.
+"""Run every stress test that needs only clean images on a pretrained DeiT-Ti, and print the tables.
 
     VITLAB_DATA=... python examples/stress_deit_tiny.py --images 1000 --device cuda --out runs/stress_deit_tiny
 
-Needs the weights as `deit_tiny_patch16_224.safetensors` and an ImageNet folder below VITLAB_DATA. Stopped, it goes on
-with the next corruption. `--smoke` takes a tiny random model and embedded scenes instead, which shows that it runs.
+Needs the weights as `deit_tiny_patch16_224.safetensors` and an ImageNet folder below VITLAB_DATA. An interrupted
+run resumes with the next corruption. `--smoke` uses a tiny random model and generated scenes, as a quick check.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from vitlab import runner
 from vitlab.core.measurement import Measurement
 
-#: What is run: epsilons in 1/255.
+#: The stress tests; epsilons are in 1/255.
 TESTS = [
     "corruptions",
     "occlusion",
@@ -31,7 +31,7 @@ SMOKE_TESTS = ["corruptions(names=('gaussian_noise', 'fog'), severities=(1, 5))"
 
 
 def main() -> None:
-    """Run one test after the other, and show each as it is ready."""
+    """Run the tests and print each result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int, default=1000)
     parser.add_argument("--out", type=Path, default=Path("runs/stress_deit_tiny"))
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def deit_tiny(weights: str) -> str:
-    """The expression of DeiT-Ti with the weights of a file."""
+    """Returns the expression of DeiT-Ti with the weights of a file."""
     if not weights and "VITLAB_DATA" not in os.environ:
         sys.exit(
             "no weights: give --weights FILE.safetensors, set VITLAB_DATA to the folder of the data, or try --smoke"
@@ -61,7 +61,7 @@ def deit_tiny(weights: str) -> str:
 
 
 def show(found: Measurement) -> None:
-    """Accuracies in per cent with their standard errors, one row for each place of the first axis."""
+    """Print accuracies in per cent with standard errors, one row per entry of the first axis."""
     print(f"\n{found.kind}")
     first, *second = found.dims["accuracy"]
     columns = [str(label) for label in found.axes[second[0]]] if second else ["accuracy"]

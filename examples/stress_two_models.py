@@ -1,10 +1,10 @@
-"""Train two small models that differ in one part, strain both, and write one report.
+"""Train two small models that differ in one part, run stress tests on both, and write one report.
 
     python examples/stress_two_models.py                      a few minutes on a laptop, nothing to download
     python examples/stress_two_models.py --part tap --epochs 12
 
-One seed and small images: this shows how models are compared, not which of them is better. The report says how sure
-each number is.
+One seed and small images: this shows how to compare models, not which is better. The report states the uncertainty of
+each number.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TESTS: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    """Train, strain and compare."""
+    """Train, test and compare."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--part", default="cb", help="short name of the part of the second model, as in the recipes")
     parser.add_argument("--epochs", type=int, default=8)
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def strain(name: str, part: str, options: argparse.Namespace) -> list[Measurement]:
-    """Train one model, which goes on where an earlier call stopped, and run every test on it."""
+    """Train one model, resuming an interrupted run, and run every test on it."""
     recipe = quick(part=part, epochs=options.epochs, images=192 if options.smoke else 1536)
     row = run(recipe, options.out / name)
     print(f"{name}: top-1 {row['top1']:.1f} %, chance 20 %", flush=True)

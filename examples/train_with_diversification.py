@@ -1,8 +1,9 @@
-"""Train a small model without and with the attention diversification loss (ADL), and see how alike its rows are.
+"""Train a small model without and with the attention diversification loss (ADL), and compare row similarity.
 
     python examples/train_with_diversification.py             two trainings of about a minute, nothing to download
 
-ADL is exactly 0 while attention is near uniform, so a short run may not feel it. One seed: a look, not a result.
+ADL is exactly 0 while attention is near uniform, so it may have no effect in a short run. One seed only:
+a demonstration, not a result.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from vitlab.tasks.classification import run
 
 
 def main() -> None:
-    """Train with each weight, measure how alike rows are, and write a report."""
+    """Train with each weight, measure row similarity, and write a report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--weights", type=float, nargs="+", default=[0.0, 1.0], help="weights λ of ADL")
     parser.add_argument("--epochs", type=int, default=8)

@@ -1,4 +1,4 @@
-"""The runs' JSON files as one small document that holds what the tables need."""
+"""Collect the runs' JSON files into one small document for the tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["collect"]
 
 
 def collect(folder: Path) -> dict[str, Any]:
-    """All runs of a folder: their metrics, seconds and provenance.
+    """Returns all runs of a folder: their metrics, seconds and provenance.
 
     Runs that cannot be compared are refused: trials with other settings, other data, or other images measured.
     """
@@ -45,7 +45,7 @@ def _small(run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check(name: str, run: Mapping[str, Any], job: Job) -> None:
-    """Refuse a file that is not the run its name says."""
+    """Raise if a file is not the run of its name."""
     given = run["condition"], run["arm"], run["seed"]
     if given != (job.condition.name, job.arm.name, job.seed):
         raise VitlabError(f"{name}.json holds the run {'-'.join(map(str, given))}; give files their own names")
@@ -57,7 +57,7 @@ def _check(name: str, run: Mapping[str, Any], job: Job) -> None:
 
 
 def _check_alike(runs: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse runs with another recipe than the first of their arm, and measurements unlike the first of their kind."""
+    """Raise if recipes differ within an arm, or measurement settings within a kind."""
     first: dict[tuple[Any, ...], tuple[str, Any]] = {}
     for name, run in runs.items():
         facts = {"data": run["provenance"]["data"]}
@@ -71,7 +71,7 @@ def _check_alike(runs: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _origins(runs: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Devices, versions and commands of the runs, each once."""
+    """Returns the distinct devices, versions and commands of the runs."""
     about = [run["provenance"] for run in runs]
     made = {
         "device": [each["device"] for each in about],
@@ -83,13 +83,13 @@ def _origins(runs: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
 
 
 def _images(runs: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """How many test images each measurement used; runs that hold training images out do not count."""
+    """Returns the number of test images of each measurement; runs with held-out training images are ignored."""
     tested = [run["measured"] for run in runs if not run["holdout"]]
     return {kind: measured["images"] for run in tested for kind, measured in run.items()}
 
 
 def _portable(command: str) -> str:
-    """Without the folders of the machine that it ran on.
+    """Remove machine-specific folders.
 
     >>> _portable("/a/b/cifar100_evidence.py --out /tmp/x/evidence --workers 2")
     'cifar100_evidence.py --out evidence --workers 2'

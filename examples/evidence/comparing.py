@@ -51,7 +51,7 @@ def by_arm(data: Mapping[str, Any]) -> Runs:
 
 
 def effects(runs: Runs, metric: str, terms: Sequence[Term]) -> dict[int, float]:
-    """By seed, the weighted sum of a metric over the runs of some arms; seeds that lack one of them are left out.
+    """By seed, the weighted sum of a metric over the runs of some arms; seeds without all of them are skipped.
 
     >>> runs = {("a", "plain"): {1: {"values": {"x": 2.0}}}, ("a", "cb"): {1: {"values": {"x": 5.0}}}}
     >>> effects(runs, "x", ((1, "a", "cb"), (-1, "a", "plain")))

@@ -1,4 +1,4 @@
-"""What is trained: conditions and their arms as data, in order of priority.
+"""The trained conditions and their arms as data, in order of priority.
 
 The arms of a condition differ in their parts or their objective only. Runs with the same seed share initial weights,
 data order and augmentation.
@@ -127,7 +127,7 @@ CONDITIONS: tuple[Condition, ...] = (
 
 
 def all_jobs(asked: Sequence[str] = ()) -> list[Job]:
-    """The runs of the conditions asked for, in this order: `centre`, or `centre-cb` for one arm; all by default."""
+    """Returns the runs of the requested conditions, in order: `centre`, or `centre-cb` for one arm; default all."""
     by_name = {condition.name: condition for condition in CONDITIONS}
     found = []
     for text in asked or by_name:
@@ -144,7 +144,7 @@ def all_jobs(asked: Sequence[str] = ()) -> list[Job]:
 
 
 def recipe_of(job: Job, settings: Sequence[str] = ()) -> Recipe:
-    """The recipe of a run; `settings` are further changes, as on the command line.
+    """Returns the recipe of a run; `settings` are further changes, as on the command line.
 
     >>> recipe_of(all_jobs(["tapadl-cb_tap"])[0]).model.partition(" | ")[2]
     "TokenAwarePooling(blocks='all') | ContextBroadcast(blocks='upper')"

@@ -1,4 +1,4 @@
-"""GPU minutes: what the runs took, and what those that are missing will take."""
+"""GPU minutes of finished runs, and estimates for missing ones."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def minutes(run: Mapping[str, Any]) -> float:
 
 
 def missing_jobs(runs: Sequence[Mapping[str, Any]]) -> list[Job]:
-    """The runs of all conditions that are not there, in order of priority."""
+    """Returns the missing runs of all conditions, in order of priority."""
     done = {(run["condition"], run["arm"], run["seed"]) for run in runs}
     return [job for job in all_jobs() if (job.condition.name, job.arm.name, job.seed) not in done]
 
 
 def expected_minutes(job: Job, runs: Sequence[Mapping[str, Any]]) -> float:
-    """GPU minutes that a run will take: median seconds per epoch of the same arm, else of all, and of measuring."""
+    """Estimate the GPU minutes of a run from the median seconds per epoch of its arm (else of all) and of measuring."""
     alike = [run for run in runs if run["arm"] == job.arm.name] or list(runs)
     epoch = statistics.median(run["seconds"]["training"] / run["epochs"] / run["processes"] for run in alike)
     measuring = statistics.median(run["seconds"]["measuring"] / run["processes"] for run in runs)

@@ -1,4 +1,4 @@
-"""What is measured on a trained network, once, after its last epoch."""
+"""Measurements of a trained network after its last epoch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vitlab.modules.context_broadcast import ScaledContextBroadcast
 
 __all__ = ["Extent", "measure_network", "plain"]
 
-#: The values that are kept, by instrument or stress test.
+#: The stored values, by instrument or stress test.
 KEPT: Mapping[str, tuple[str, ...]] = {
     "calibration": ("accuracy", "nll", "ece", "signed_ece", "brier", "confidence"),
     "attention_entropy": ("mean", "class_row"),
@@ -36,7 +36,7 @@ KEPT: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Extent:
-    """How much is measured.
+    """Extent of the measurements.
 
     Args:
         attention: images whose attention is measured.
@@ -54,7 +54,7 @@ class Extent:
 def measure_network(
     model: nn.Module, batches: Batches, extent: Extent, failed: Callable[[str, str], None]
 ) -> dict[str, Any]:
-    """All measurements of a network, as plain numbers by name; one that fails is reported and left out.
+    """Returns all measurements of a network as plain numbers by name; failed ones are reported and skipped.
 
     Args:
         model: the network.
@@ -81,7 +81,7 @@ def measure_network(
         began = time.monotonic()
         try:
             found[name] = _kept(name, run())
-        except Exception:  # the other measurements of a network that took minutes are kept
+        except Exception:  # keep the other measurements of the network
             failed(name, traceback.format_exc())
             continue
         found[name]["seconds"] = round(time.monotonic() - began, 3)
@@ -114,7 +114,7 @@ def _kept(name: str, found: Measurement) -> dict[str, Any]:
 
 
 def _first(batches: Batches, count: int) -> Batches:
-    """The first so many images, in whole batches."""
+    """Returns the first `count` images, in whole batches."""
     kept, seen = [], 0
     for images, labels in batches:
         if seen < count:

@@ -16,7 +16,7 @@ _PROBE = "import torch; torch.zeros(1, device='cuda').add_(1).item()"
 
 @contextmanager
 def shared_device(wanted: bool) -> Iterator[bool]:
-    """Start the service while the block runs, where it is wanted and works; yields whether it runs."""
+    """Run the service during the block, if requested and available; yields whether it runs."""
     if not wanted or not _started():
         yield False
         return

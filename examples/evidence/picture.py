@@ -1,4 +1,4 @@
-"""The picture: gain in top-1 against drop of deep entropy, a point for each arm, as SVG."""
+"""Plot of the gain in top-1 against the drop of deep entropy, one point per arm, as SVG."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ text { font: 13px system-ui, sans-serif; fill: var(--ink); }
 .form { fill: var(--form); stroke: var(--form); } .tapadl { fill: var(--tapadl); stroke: var(--tapadl); }
 .mark { stroke: var(--paper); stroke-width: 1.5; }"""
 
-#: Kinds of points and what the legend says.
+#: Kinds of points and their legends.
 KINDS = {"schedule": "CB, upper half of the blocks", "form": "other forms and places of CB", "tapadl": "TAP and ADL"}
 Interval = tuple[float, float, float]
 
@@ -46,7 +46,7 @@ class Point:
 
 
 def points(runs: Runs) -> list[Point]:
-    """All arms of conditions that are not exploratory, where both numbers are known, kind by kind."""
+    """Returns all arms of conditions that are not exploratory and have both numbers, by kind."""
     found = []
     for condition in CONDITIONS:
         for arm in condition.arms:
@@ -62,7 +62,7 @@ def points(runs: Runs) -> list[Point]:
 
 
 def draw(runs: Runs) -> str:
-    """The picture as the text of an SVG file."""
+    """Returns the plot as the text of an SVG file."""
     found = points(runs)
     across, up = _Scale.over([p.drop for p in found], LEFT, RIGHT), _Scale.over([p.gain for p in found], BOTTOM, TOP)
     title = "Gain in top-1 against drop of deep attention entropy"
@@ -86,7 +86,7 @@ def draw(runs: Runs) -> str:
 
 @dataclass(frozen=True)
 class _Scale:
-    """From a value to a pixel, with ticks at round values."""
+    """Maps values to pixels, with ticks at round values."""
 
     low: float
     high: float

@@ -1,4 +1,4 @@
-"""Which run a worker does next, and whether there is time for it."""
+"""Select the next run of a worker within the remaining time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from evidence.conditions import Job
 
 __all__ = ["Durations", "next_job"]
 
-_COMPILATION = 60.0  # seconds that the first run of a variant takes longer
-_AHEAD = 5  # a worker stays with a variant that it has compiled until it is so many seeds ahead of another
+_COMPILATION = 60.0  # additional seconds of the first run of a variant
+_AHEAD = 5  # a worker keeps a compiled variant until it is this many seeds ahead of another
 
 
 @dataclass
 class Durations:
-    """How long runs take, learned from those that are finished.
+    """Estimated duration of runs, from finished ones.
 
     Args:
         per_epoch: seconds of an epoch, as long as nothing is known.
@@ -27,25 +27,25 @@ class Durations:
     known: dict[str, float] = field(default_factory=dict)
 
     def learn(self, job: Job, epochs: int, training: float, measuring: float, compiled: bool) -> None:
-        """Enter a finished run; `compiled` says whether its variant was compiled before."""
+        """Add a finished run; `compiled` is whether its variant was compiled before."""
         spent = training if compiled else max(training - _COMPILATION, 0.5 * training)
         self.known[job.arm.name] = spent / epochs
         self.measuring = measuring
 
     def estimate(self, job: Job, epochs: int, compiled: bool) -> float:
-        """Seconds that a run will take, a tenth more than expected."""
+        """Returns the estimated seconds of a run, with a margin of a tenth."""
         slowest = max(self.known.values(), default=self.per_epoch)
         expected = epochs * self.known.get(job.arm.name, slowest) + self.measuring
         return 1.1 * expected + (0.0 if compiled else _COMPILATION)
 
 
 def variant(job: Job) -> tuple[object, ...]:
-    """What has to be compiled by itself: the same model with the same objective."""
+    """The key of a compilation: model and objective."""
     return job.condition.heads, job.arm.parts, *sorted(job.arm.settings.items())
 
 
 def next_job(pending: Sequence[Job], compiled: Set[tuple[object, ...]]) -> Job | None:
-    """The next run of a worker: of the first condition that has any left, the lowest seed, compiled variants first.
+    """Returns the next run of a worker: from the first unfinished condition, the lowest seed, compiled variants first.
 
     Args:
         pending: runs that nobody has begun, in order of priority.

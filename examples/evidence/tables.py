@@ -52,14 +52,14 @@ def write(data: Mapping[str, Any], results: Path) -> None:
     (results / "data").mkdir(parents=True, exist_ok=True)
     rows = ",\n".join(json.dumps(run, ensure_ascii=False) for run in data["runs"])
     head = json.dumps({key: data[key] for key in ("made_with", "images")}, ensure_ascii=False)
-    stored = f'{head[:-1]},\n"runs": [\n{rows}\n]}}\n'  # one line for each run
+    stored = f'{head[:-1]},\n"runs": [\n{rows}\n]}}\n'  # one line per run
     (results / "data" / f"{NAME}.json").write_text(stored, encoding="utf-8")
     (results / f"{NAME}.md").write_text(page(data), encoding="utf-8")
     (results / f"{NAME}.svg").write_text(draw(by_arm(data)), encoding="utf-8")
 
 
 def page(data: Mapping[str, Any]) -> str:
-    """The page of results."""
+    """Returns the page of results."""
     runs = by_arm(data)
     judged = judge_all(runs)
     parts = [HEAD, _made_with(data), "## Verdicts\n\n", RULE, _verdicts(judged)]
@@ -82,7 +82,7 @@ def _made_with(data: Mapping[str, Any]) -> str:
 
 
 def _verdicts(judged: Sequence[Judged]) -> str:
-    """A count of the outcomes, and a table for each claim."""
+    """Returns the counts of the outcomes, and a table per claim."""
     outcomes = [each.verdict.outcome for each in judged]
     counts = "; ".join(f"*{each}* {outcomes.count(each)}" for each in OUTCOMES if each in outcomes)
     text = f"Outcomes of the {len(judged)} cases: {counts}.\n\n"
@@ -104,7 +104,7 @@ def _judged_row(each: Judged) -> tuple[str, ...]:
 
 
 def _metric(metric: Metric, data: Mapping[str, Any], judged: Sequence[Judged]) -> str:
-    """A table with a row for each arm that was run."""
+    """Returns a table with a row per arm that was run."""
     runs = by_arm(data)
     arms = [(condition.name, arm.name) for condition in CONDITIONS for arm in condition.arms if arm.name != "plain"]
     rows = [row for condition, arm in arms if (row := _arm_row(metric, runs, condition, arm, judged))]
@@ -171,7 +171,7 @@ def _compared(condition: Condition) -> str:
 
 
 def _not_run(data: Mapping[str, Any]) -> str:
-    """What is missing, and what it will cost."""
+    """Returns the missing runs and their estimated cost."""
     missing: dict[tuple[str, str], list[float]] = {}
     for job in missing_jobs(data["runs"]):
         key = job.condition.name, job.arm.name

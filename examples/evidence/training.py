@@ -1,4 +1,4 @@
-"""Train one network after the other in one process, with one compilation for each variant."""
+"""Train networks sequentially in one process, with one compilation per variant."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Variant = tuple[str, Objective]
 
 @dataclass
 class Trainer:
-    """Trains and measures the networks of a process.
+    """Trains and measures the networks of one process.
 
     Model and loss of a variant are kept, and new weights are written into the same tensors: torch then reuses the
     compiled step. Networks are measured as copies, so that no instrument touches a compiled model. Attention is
@@ -62,16 +62,16 @@ class Trainer:
     _recorder: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
-        """Join the device and read the data."""
-        guard_hooks()  # the first instrument would do it, and throw away what is compiled until then
-        torch._dynamo.config.recompile_limit = 256  # beyond the limit torch runs a variant without compiling it
+        """Initialise the device and read the data."""
+        guard_hooks()  # otherwise the first instrument would do it and invalidate compiled code
+        torch._dynamo.config.recompile_limit = 256  # beyond the limit torch falls back to eager mode
         torch._dynamo.config.accumulated_recompile_limit = 1024
         self.world: World = init_distributed(self.device)
         whole = open_data(self.data, image_size=32)
         self._whole = replace(whole, train=in_memory(whole.to_train_on()), test=in_memory(whole.test))
 
     def run(self, job: Job) -> dict[str, Any]:
-        """Train and measure one network; returns everything that is known about it."""
+        """Train and measure one network; returns its results."""
         recipe = recipe_of(job, self.settings)
         data = _held_out(self._whole, job.condition.holdout)
         began = time.monotonic()
@@ -84,7 +84,7 @@ class Trainer:
             images = _evaluation(feed, data)
             found = measure_network(copy, images, self.extent, lambda n, text: self.failed(f"{job.name} {n}", text))
         rates = [row["images_per_second"] for row in rows]
-        gc.collect()  # the captured graph of this run holds memory of the device
+        gc.collect()  # frees the device memory of the captured graph
         return {
             "condition": job.condition.name,
             "arm": job.arm.name,
@@ -132,7 +132,7 @@ class Trainer:
 
 
 def _loss(objective: Objective, tape: Any) -> Loss:
-    """The objective; recorded maps are forgotten before it returns, so that they are no output of the compiled step."""
+    """The objective; recorded maps are cleared before it returns, so that they are not outputs of the compiled step."""
     value = make_loss(objective, None, tape)
     if tape is None:
         return value
@@ -146,7 +146,7 @@ def _loss(objective: Objective, tape: Any) -> Loss:
 
 
 def _held_out(data: DataSet, count: int) -> DataSet:
-    """Without the last so many training images, which take the place of the test images."""
+    """Replace the test images by the last training images, which are held out."""
     images = data.to_train_on()
     if not count:
         return data
@@ -156,7 +156,7 @@ def _held_out(data: DataSet, count: int) -> DataSet:
 
 
 def _evaluation(feed: Any, data: DataSet) -> Batches:
-    """The test images on the device, normalised, in float32."""
+    """Returns the test images on the device, normalised, in float32."""
     test = data.test
     assert isinstance(test, ImageArray)
     device = feed.images.device

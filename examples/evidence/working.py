@@ -1,4 +1,4 @@
-"""The job queue: processes that train on one device, and the one that hands out the runs.
+"""The job queue: worker processes that train on one device, and the main process that assigns the runs.
 
 Every finished run is one file, written whole. An exception ends its run only; it is written to `errors.txt`.
 """
@@ -31,7 +31,7 @@ __all__ = ["Setup", "work_off"]
 
 @dataclass(frozen=True)
 class Setup:
-    """What every worker needs to know.
+    """Settings of every worker.
 
     Args:
         out: the folder for results.
@@ -50,7 +50,7 @@ class Setup:
 
 @dataclass
 class _Worker:
-    """A process, the pipe to it, what it is doing, and what it has compiled."""
+    """A worker process, its pipe, its current run, and its compiled variants."""
 
     process: BaseProcess
     pipe: Connection
@@ -61,7 +61,7 @@ class _Worker:
 def work_off(
     jobs: Sequence[Job], setup: Setup, *, workers: int, seconds: float | None = None, tar: Path | None = None
 ) -> int:
-    """Do the runs, and return how many were finished.
+    """Execute the runs; returns the number of finished runs.
 
     Args:
         jobs: in order of priority.
@@ -91,14 +91,14 @@ def work_off(
 
 
 def pack(folder: Path, tar: Path) -> None:
-    """Put the files of a folder into one compressed tar file, which is there whole or not at all."""
+    """Write the files of a folder to one compressed tar file, atomically."""
     with write_atomically(tar) as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
         for path in sorted([*folder.glob("*.json"), *folder.glob("*.txt")]):
             archive.add(path, path.name)
 
 
 class _Queue:
-    """Hands out runs and keeps the time."""
+    """Assigns runs to workers within the time limit."""
 
     def __init__(self, pending: list[Job], setup: Setup, end: float, workers: int) -> None:
         self.pending, self.setup, self.end = pending, setup, end
@@ -107,7 +107,7 @@ class _Queue:
         self.finished = 0
 
     def start(self) -> None:
-        """Start a worker process; it asks for a run when it is ready."""
+        """Start a worker process; it requests a run when it is ready."""
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, self.setup), daemon=False)
@@ -116,7 +116,7 @@ class _Queue:
         self.workers.append(_Worker(process, ours))
 
     def attend(self) -> None:
-        """Answer the workers that have something to say, or wait for a second."""
+        """Handle messages of the workers; waits at most one second."""
         for pipe in wait([worker.pipe for worker in self.workers], timeout=1.0):
             worker = next(each for each in self.workers if each.pipe is pipe)
             try:
@@ -125,7 +125,7 @@ class _Queue:
                 self._lost(worker)
 
     def stop(self) -> None:
-        """End all workers."""
+        """Stop all workers."""
         for worker in self.workers:
             worker.process.terminate()
         for worker in self.workers:
@@ -146,7 +146,7 @@ class _Queue:
             worker.process.join()
 
     def _done(self, worker: _Worker, job: Job, told: dict[str, Any]) -> None:
-        if not told:  # it failed; errors.txt says why
+        if not told:  # it failed; see errors.txt
             print(f"{job.name}: failed", flush=True)
             return
         compiled = variant(job) in worker.compiled
@@ -161,7 +161,7 @@ class _Queue:
         )
 
     def _choose(self, worker: _Worker) -> Job | None:
-        """The next run that fits into the time that is left."""
+        """Returns the next run that fits into the remaining time."""
         fitting = [job for job in self.pending if self._fits(job, worker)]
         return next_job(fitting, worker.compiled)
 
@@ -171,7 +171,7 @@ class _Queue:
         return time.monotonic() + expected < self.end
 
     def _lost(self, worker: _Worker) -> None:
-        """A worker ended by itself: note it, and start another one."""
+        """Log that a worker exited unexpectedly, and start another one."""
         self.workers.remove(worker)
         worker.process.join()
         doing = worker.job.name if worker.job else "nothing"
@@ -181,14 +181,14 @@ class _Queue:
 
 
 def note_error(out: Path, name: str, text: str) -> None:
-    """Add to `errors.txt`, and print."""
+    """Append to `errors.txt` and print."""
     with (out / "errors.txt").open("a", encoding="utf-8") as file:
         file.write(f"== {name}\n{text}\n")
     print(f"error in {name}: {text.strip().splitlines()[-1]}", file=sys.stderr, flush=True)
 
 
 def _serve(pipe: Connection, setup: Setup) -> None:
-    """A worker process: ask for a run, do it, write its file, tell how long it took, until there are no more."""
+    """Worker process: request a run, execute it, write its file and report its duration, until there are no more."""
     from evidence.training import Trainer
 
     def failed(name: str, text: str) -> None:
@@ -208,7 +208,7 @@ def _serve(pipe: Connection, setup: Setup) -> None:
             told = {**found["seconds"], **{key: found[key] for key in ("epochs", "top1", "images_per_second")}}
         except KeyboardInterrupt:
             return
-        except Exception:  # one run that fails does not stop the others
+        except Exception:  # a failed run does not stop the others
             failed(job.name, traceback.format_exc())
             told = {}
 

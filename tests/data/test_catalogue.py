@@ -68,7 +68,7 @@ def test_a_fraction_of_scenes_is_no_biased_one():
 def test_imagenet_may_be_the_root_itself(root):
     assert len(open_data("imagenet(full=False)", root=root / "imagenet").train) == 30
     assert len(open_data("imagenet(full=False)", root=root / "imagenet" / "val").test) == 30
-    with pytest.raises(VitlabError, match=r"no ImageNet-1K in .*looked for imagenet,.*\n  ROOT/imagenet/train/"):
+    with pytest.raises(VitlabError, match=r"no ImageNet-1K in .*searched for imagenet,.*\n  ROOT/imagenet/train/"):
         open_data("imagenet", root=root / "CIFAR-100-C")
 
 
@@ -131,7 +131,7 @@ def test_a_windows_path_is_not_looked_for_below_the_root(root):
 
 def test_a_folder_beside_is_hinted_at(root, monkeypatch):
     monkeypatch.chdir(root)
-    with pytest.raises(VitlabError, match=r"no data set 'CIFAR-100-C'; if the folder .* is meant, write ./CIFAR-100-C"):
+    with pytest.raises(VitlabError, match=r"no data set 'CIFAR-100-C'; to open the folder .* write ./CIFAR-100-C"):
         open_data("CIFAR-100-C")
     assert len(open_data("imagenet('imagenet/val', full=False)", root=root).test) == 30
     monkeypatch.chdir(root / "imagenet")
@@ -151,7 +151,7 @@ def test_the_root_comes_from_the_environment_and_a_given_one_goes_first(root, mo
 @pytest.mark.parametrize("name", [name for name in data_sets() if name not in ("scenes", "folder")])
 def test_without_a_root_the_error_says_how_to_give_one_and_shows_the_tree(name):
     corruption = "(corruption='fog')" if name.endswith("c") else ""
-    with pytest.raises(VitlabError, match=rf"{name} has to be read .*VITLAB_DATA.*\n  ROOT/"):
+    with pytest.raises(VitlabError, match=rf"{name} is read from a folder.*VITLAB_DATA.*\n  ROOT/"):
         open_data(name + corruption)
 
 
@@ -166,8 +166,8 @@ def test_without_a_root_the_error_says_how_to_give_one_and_shows_the_tree(name):
         ("cifar100(__import__('os'))", "key=value"),
         ("cifar100(fraction=open('x'))", "no literal"),
         ("cifar100(", "cannot read"),
-        ("cifar100c", "needs corruption"),
-        ("folder", "needs path"),
+        ("cifar100c", "requires corruption"),
+        ("folder", "requires path"),
         ("folder(path=3)", "path=3"),
         ("folder(path='nowhere')", "no folder .*nowhere"),
         ("folder(path='imagenet', mean=3)", r"mean=3.*\(a number, a number, a number\)"),

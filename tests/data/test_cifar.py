@@ -154,7 +154,7 @@ def test_a_hostile_pickle_is_refused_and_nothing_of_it_runs(tmp_path, which):
     marker = tmp_path / "marker"
     write_cifar100(tmp_path, "python 2")
     (tmp_path / "cifar-100-python" / "train").write_bytes(hostile(marker)[which])
-    with pytest.raises(VitlabError, match=r"train is refused: it asks for .* nothing of it was run"):
+    with pytest.raises(VitlabError, match=r"refused to read .*train: it refers to .* nothing was executed"):
         open_cifar100(tmp_path)
     assert not marker.exists()
 
@@ -178,12 +178,12 @@ ONE = np.zeros((1, 3072), np.uint8)
         (b"\x80\x02", "damaged"),
         (b"not a pickle at all", "damaged"),
         (pickle.dumps([1, 2]), "damaged"),
-        (pickle.dumps({b"data": 3}, protocol=2), "does not hold"),
-        (b"\x80\x02}U\x04datacnumpy\ndtype\n(U\x02u1tRs.", "no array"),
-        ({b"fine_labels": [1]}, "does not hold.*'data'"),
-        ({b"data": np.zeros((2, 3072), np.uint8), b"fine_labels": [1]}, "does not hold"),
-        ({b"data": np.zeros((1, 3071), np.uint8), b"fine_labels": [1]}, "does not hold"),
-        ({b"data": ONE, b"fine_labels": [b"x"]}, "does not hold"),
+        (pickle.dumps({b"data": 3}, protocol=2), "not a file of"),
+        (b"\x80\x02}U\x04datacnumpy\ndtype\n(U\x02u1tRs.", "not an array"),
+        ({b"fine_labels": [1]}, "not a file of.*'data'"),
+        ({b"data": np.zeros((2, 3072), np.uint8), b"fine_labels": [1]}, "not a file of"),
+        ({b"data": np.zeros((1, 3071), np.uint8), b"fine_labels": [1]}, "not a file of"),
+        ({b"data": ONE, b"fine_labels": [b"x"]}, "not a file of"),
         ({b"data": ONE, b"fine_labels": [100]}, "100 classes"),
         ({b"data": ONE.astype("<f4"), b"fine_labels": [1]}, "not of uint8"),
     ],
@@ -206,7 +206,7 @@ def test_wrong_files_are_plain_errors(tmp_path):
         open_cifar100(tmp_path, "coars")
     file = tmp_path / "cifar-100-binary" / "train.bin"
     file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(VitlabError, match=r"train\.bin has 18,443 bytes, no multiple of 3,074"):
+    with pytest.raises(VitlabError, match=r"train\.bin has 18,443 bytes, not a multiple of 3,074"):
         open_cifar100(tmp_path)
     file.unlink()
     with pytest.raises(VitlabError, match=r"no file .*train\.bin; expected:\n"):
@@ -246,13 +246,13 @@ def test_corrupted_sets_that_are_not_there_or_not_right(tmp_path):
     with pytest.raises(VitlabError, match=r"'frog' .did you mean 'fog'"):
         open_corrupted(tmp_path, "cifar10", "frog")
     for severity in (0, 6, "x"):
-        with pytest.raises(VitlabError, match="give 1 to 5"):
+        with pytest.raises(VitlabError, match="expected 1 to 5"):
             open_corrupted(tmp_path, "cifar10", "fog", severity)
     np.save(folder / "fog.npy", images[:-1])
     with pytest.raises(VitlabError, match="expected uint8"):
         open_corrupted(tmp_path, "cifar10", "fog")
     np.save(folder / "fog.npy", np.array([Hostile(os.system, f"touch {tmp_path}/marker")]), allow_pickle=True)
-    with pytest.raises(VitlabError, match="no array that can be read"):
+    with pytest.raises(VitlabError, match="cannot read the array"):
         open_corrupted(tmp_path, "cifar10", "fog")
     assert not (tmp_path / "marker").exists()
 

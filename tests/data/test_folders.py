@@ -89,12 +89,12 @@ def test_a_class_may_be_a_link_to_a_folder(tmp_path):
 @pytest.mark.parametrize(
     ("paths", "options", "message"),
     [
-        ((), {}, "no folder of a class"),
+        ((), {}, "no class folders"),
         (("1.png", "2.png"), {"holdout": 0.5}, "have no labels to train on"),
-        (("train/a/1.png",), {}, "nothing to test on"),
-        (("train/1.png", "test/1.png"), {}, "no folder of a class"),
-        (("train/a/1.png", "test/a/1.png"), {"holdout": 0.5}, "leave holdout out"),
-        (("a/1.png",), {"holdout": 0.5}, "no image to train on"),
+        (("train/a/1.png",), {}, "no test/"),
+        (("train/1.png", "test/1.png"), {}, "no class folders"),
+        (("train/a/1.png", "test/a/1.png"), {"holdout": 0.5}, "omit holdout"),
+        (("a/1.png",), {"holdout": 0.5}, "no training images"),
         (("a/1.png",), {"holdout": 2}, "between 0 and 1"),
     ],
 )
@@ -108,7 +108,7 @@ def test_the_error_shows_the_tree(tmp_path):
     (tmp_path / "a").mkdir()
     with pytest.raises(VitlabError, match="ROOT/train/<class>/"):
         open_folder(tmp_path / "nowhere")
-    with pytest.raises(VitlabError, match=r"no image in any of its 1 classes.*\n.*ROOT/train/<class>/"):
+    with pytest.raises(VitlabError, match=r"no images in any of its 1 classes.*\n.*ROOT/train/<class>/"):
         gather(tmp_path, ["a"])
 
 

@@ -66,16 +66,16 @@ def test_val_alone_is_for_evaluation(tmp_path):
 
 def test_folders_that_are_no_class_are_named(tmp_path):
     write(tmp_path, f"{SHARK}/b.JPEG", "notes/b.JPEG")
-    with pytest.warns(UserWarning, match="1 folders that are no class: notes"):
+    with pytest.warns(UserWarning, match="1 folders that are not classes: notes"):
         assert len(open_imagenet(tmp_path, full=False).test) == 1
 
 
 @pytest.mark.parametrize(
     ("paths", "message"),
     [
-        ((f"train/{SHARK}/1.JPEG", "val/ILSVRC2012_val_00000001.JPEG"), r"val is flat: 1 images lie directly"),
+        ((f"train/{SHARK}/1.JPEG", "val/ILSVRC2012_val_00000001.JPEG"), r"val has no class folders; move its 1 images"),
         ((f"train/{SHARK}/1.JPEG",), r"train/ but no val/"),
-        (("val/cat/1.JPEG",), r"holds 'cat' and 0 other folders, none of them a class"),
+        (("val/cat/1.JPEG",), r"has 'cat' and 0 other folders, none of them a class"),
         ((), "is empty"),
     ],
 )

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 from torchvision.transforms.functional import pil_to_tensor
 
 from vitlab.core.errors import VitlabError
-from vitlab.data.images import IGNORED, ImageArray, ImageFiles, drop_broken, join
+from vitlab.data.images import IGNORED, ImageArray, ImageFiles, drop_broken, from_splits
 
 CLASSES = ("ant", "bee", "cow")
 
@@ -138,7 +138,7 @@ def test_every_mode_becomes_rgb(tmp_path, mode):
     [
         (torch.zeros(2, 3, 4, 4), torch.tensor([0, 1]), "uint8"),
         (torch.zeros(2, 4, 4, 3, dtype=torch.uint8), torch.tensor([0, 1]), r"\(N, 3, h, w\)"),
-        (torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.tensor([0]), r"shape \(2,\)"),
+        (torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.tensor([0]), r"int64 of \(2,\)"),
         (torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.tensor([0, 3]), "0 to 3.*3 classes"),
         (torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.tensor([-1, 0]), "-1 to 0"),
     ],
@@ -149,8 +149,8 @@ def test_what_is_no_set_of_images_is_refused(images, labels, message):
 
 
 def test_a_set_for_evaluation_says_so_when_asked_to_train():
-    data = join("fog", None, array())
+    data = from_splits("fog", None, array())
     assert (data.classes, data.mean, data.std) == (CLASSES, data.test.mean, data.test.std)
     with pytest.raises(VitlabError, match="'fog' is for evaluation only"):
         data.to_train_on()
-    assert len(join("both", array(), array(3)).to_train_on()) == 6
+    assert len(from_splits("both", array(), array(3)).to_train_on()) == 6

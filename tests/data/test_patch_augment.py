@@ -66,5 +66,5 @@ def test_crops_zoom_in_by_little() -> None:
 
 
 def test_wrong_size_is_refused() -> None:
-    with pytest.raises(VitlabError, match="no multiple of patches of 16"):
+    with pytest.raises(VitlabError, match="invalid side=16"):
         augment_patches(torch.zeros(1, 3, 20, 32), MEAN, STD, torch.Generator())

@@ -1,4 +1,4 @@
-"""Dealt shares: the marginal probabilities are those of coins."""
+"""Random assignment: the marginal probabilities are those of independent choices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vitlab.data.random_assignment import deal, put, take
+from vitlab.data.random_assignment import assign_slots, put, take
 
 
 @pytest.mark.parametrize(("count", "kinds", "probability"), [(4, 3, 0.5), (7, 3, 1.0), (10, 1, 0.25), (2, 15, 0.5)])
@@ -15,7 +15,7 @@ def test_each_image_gets_each_operation_with_its_probability(count: int, kinds: 
     generator, rounds = torch.Generator().manual_seed(0), 6000
     hits = torch.zeros(count, kinds)
     for _ in range(rounds):
-        hand = deal(count, probability, generator, kinds)
+        hand = assign_slots(count, probability, generator, kinds)
         kind = torch.arange(len(hand.rows)) // (len(hand.rows) // kinds)
         seen = hand.active & (hand.rows < count)
         hits[hand.rows[seen], kind[seen]] += 1
@@ -27,7 +27,7 @@ def test_each_image_gets_each_operation_with_its_probability(count: int, kinds: 
 @settings(deadline=None, max_examples=30)
 @given(count=st.integers(1, 40), kinds=st.integers(1, 15), probability=st.floats(0, 1), seed=st.integers(0, 99))
 def test_taking_and_putting_back_changes_nothing(count: int, kinds: int, probability: float, seed: int) -> None:
-    rows, _ = deal(count, probability, torch.Generator().manual_seed(seed), kinds)
+    rows, _ = assign_slots(count, probability, torch.Generator().manual_seed(seed), kinds)
     images = torch.arange(count)[:, None]
     assert len(set(rows.tolist())) == len(rows) and len(rows) % kinds == 0
     assert torch.equal(put(images, rows, take(images, rows)), images)

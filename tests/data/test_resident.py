@@ -114,9 +114,9 @@ def test_cuda_applies_draws_as_the_cpu_does() -> None:
 
 
 def test_mistakes_are_named() -> None:
-    with pytest.raises(VitlabError, match="take a smaller batch"):
+    with pytest.raises(VitlabError, match="use a smaller batch"):
         next(resident(batch_size=64).epoch(0))
-    with pytest.raises(VitlabError, match="must divide among the processes"):
+    with pytest.raises(VitlabError, match="divisible by world"):
         resident(world=3)
     with pytest.raises(VitlabError, match="N labels"):
         Resident(torch.zeros(2, 3, 8, 8, dtype=torch.uint8), torch.arange(3), MEAN, STD)

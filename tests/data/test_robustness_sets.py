@@ -60,7 +60,7 @@ def test_classes_and_those_that_are_missing(tmp_path) -> None:
     images = open_classes(tmp_path, labels, "tree")
     assert images.labels.tolist() == [5, 7, 7] and len(images.classes) == 1000 and images.on_broken == "mark"
     assert missing_classes(images, labels) == ["c"]
-    with pytest.raises(VitlabError, match=r"no folder of a class \(a, b\); expected:\ntree"):
+    with pytest.raises(VitlabError, match=r"no class folders \(a, b\); expected:\ntree"):
         open_classes(tmp_path, {"z": 1}, "tree")
 
 
@@ -81,8 +81,8 @@ def test_numbers_of_validation_images(tmp_path) -> None:
     images, labelled = open_validation(tmp_path, "tree")
     assert numbers(images, "tree") == [9, 10] and not labelled
     paint(tmp_path / "ILSVRC2012_val_00050001.JPEG", 0)
-    with pytest.raises(VitlabError, match="00050001.JPEG is not called"):
+    with pytest.raises(VitlabError, match="00050001.JPEG does not have the name"):
         numbers(open_validation(tmp_path, "tree")[0], "tree")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(VitlabError, match="holds no images"):
+    with pytest.raises(VitlabError, match="contains no images"):
         open_validation(tmp_path / "empty", "tree")

@@ -261,21 +261,21 @@ def test_nothing_is_computed_before_it_is_asked_for():
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"count": 0}, "count=0: give an integer from 1"),
+        ({"count": 0}, "count=0; expected an integer from 1"),
         ({"count": 2.5}, "count=2.5"),
-        ({"size": 7}, "size=7: give a side"),
+        ({"size": 7}, "size=7; expected a side"),
         ({"size": (32, 32, 3)}, "size="),
         ({"size": "32"}, "size="),
         ({"size": None}, "size="),
         ({"start": -1}, "start=-1"),
         ({"seed": "a"}, "seed='a'"),
-        ({"objects": 0}, "objects=0: give an integer from 1 to 8"),
+        ({"objects": 0}, "objects=0; expected an integer from 1 to 8"),
         ({"objects": 9}, "objects=9"),
         ({"shape": "stat"}, "did you mean 'star'"),
         ({"texture": 5}, "no texture 5; there are: plain"),
         ({"texture": ["plain"] * 3}, "3 textures for 2 scenes"),
         ({"cues": "agrees"}, "did you mean 'agree'"),
-        ({"cues": "agree", "texture": 0}, "both decide"),
+        ({"cues": "agree", "texture": 0}, "both set"),
     ],
 )
 def test_mistakes_are_named(wrong, says):

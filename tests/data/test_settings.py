@@ -68,5 +68,5 @@ def test_what_does_not(settings, message) -> None:
 
 
 def test_what_has_no_default_must_be_given() -> None:
-    with pytest.raises(VitlabError, match="it needs name; write it"):
+    with pytest.raises(VitlabError, match="it requires name; write it"):
         check_settings("it", {"count": 2}, takes, {})

@@ -80,7 +80,7 @@ def test_a_large_set_is_not_kept_in_memory(monkeypatch: pytest.MonkeyPatch, tmp_
     images = open_folder(folder(tmp_path, 12)).test
     small = ImageStream(images, transform, HALF, HALF, 2, range(3), processes=0)
     assert torch.equal(gathered(small)[0], gathered(small)[0]) and len(decoded) == 12, "decoded once"
-    monkeypatch.setattr(streaming, "_KEPT_BYTES", 3 * 2 * 48)  # three batches
+    monkeypatch.setattr(streaming, "_CACHE_BYTES", 3 * 2 * 48)  # three batches
     large = ImageStream(images, transform, HALF, HALF, 2, range(3), processes=0)
     alive = []
     for _ in large:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitlab.core.errors import VitlabError
-from vitlab.data.images import ImageArray, join
+from vitlab.data.images import ImageArray, from_splits
 from vitlab.data.subsets import narrow, take_classes, take_fraction
 
 CLASSES = ("ant", "bee", "cow", "dog")
@@ -58,7 +58,7 @@ def test_classes_are_numbered_in_the_order_asked_for():
 
 
 def test_narrowing_takes_a_fraction_of_the_training_images_only():
-    data = join("numbers", numbered([0, 1, 2, 3] * 10), numbered([0, 1, 2, 3] * 5))
+    data = from_splits("numbers", numbered([0, 1, 2, 3] * 10), numbered([0, 1, 2, 3] * 5))
     part = narrow(data, classes=2, fraction=0.1)
     assert part.classes == ("ant", "bee") and sorted(part.train.labels.tolist()) == [0, 1] and len(part.test) == 10
     assert narrow(data).train is data.train
@@ -67,27 +67,27 @@ def test_narrowing_takes_a_fraction_of_the_training_images_only():
 @pytest.mark.parametrize(
     ("given_settings", "message"),
     [
-        ({"classes": 5}, "from 1 to 4"),
-        ({"classes": 0}, "from 1 to 4"),
-        ({"classes": True}, "from 1 to 4"),
+        ({"classes": 5}, "expected 1 to 4"),
+        ({"classes": 0}, "expected 1 to 4"),
+        ({"classes": True}, "expected 1 to 4"),
         ({"classes": []}, "list of names"),
         ({"classes": "ant"}, "list of names"),
         ({"classes": ["ants"]}, "did you mean 'ant'"),
         ({"classes": [["ant"]]}, "no class"),
-        ({"classes": ["ant", "ant"]}, "twice"),
+        ({"classes": ["ant", "ant"]}, "each class once"),
         ({"fraction": 0}, "above 0"),
         ({"fraction": 1.5}, "up to 1"),
         ({"fraction": float("nan")}, "up to 1"),
         ({"fraction": "2%"}, "0.02"),
-        ({"fraction": True}, "give a number"),
+        ({"fraction": True}, "expected a number"),
         ({"seed": "x"}, "integer"),
     ],
 )
 def test_what_cannot_be_taken_is_refused(given_settings, message):
     with pytest.raises(VitlabError, match=message):
-        narrow(join("numbers", numbered([0, 1]), numbered([0, 1])), **given_settings)
+        narrow(from_splits("numbers", numbered([0, 1]), numbered([0, 1])), **given_settings)
 
 
 def test_a_fraction_of_a_set_without_training_images_is_refused():
     with pytest.raises(VitlabError, match="evaluation only"):
-        narrow(join("numbers", None, numbered([0, 1])), fraction=0.5)
+        narrow(from_splits("numbers", None, numbered([0, 1])), fraction=0.5)

@@ -147,5 +147,5 @@ def test_a_batch_of_nothing_but_broken_files_is_left_out(tmp_path: Path) -> None
 
 
 def test_a_batch_that_does_not_divide_is_refused() -> None:
-    with pytest.raises(VitlabError, match="batch_size=4 does not divide among 3 processes"):
+    with pytest.raises(VitlabError, match="batch_size=4; expected a multiple of the 3 processes"):
         workers(world=3)

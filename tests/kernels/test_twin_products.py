@@ -103,7 +103,7 @@ def test_where_triton_fails_the_plain_road_is_taken(monkeypatch):
     monkeypatch.setattr(twin_products, "supports", lambda q: (q.device, q.shape[-1]) not in twin_products._FAILED)
     layout = TokenLayout((1, 4))
     call = AttentionCall("a block", layout, layout, q=q, k=k, scale=0.3)
-    with pytest.warns(UserWarning, match="without the fused kernel, since Triton fails here"):
+    with pytest.warns(UserWarning, match="without the fused kernel, since Triton failed"):
         found = call.statistics(["twins"])["twins"]
     assert torch.allclose(found.double(), exact(q, k, 0.3, None), rtol=1e-4)
     with warnings.catch_warnings():

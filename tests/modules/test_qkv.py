@@ -61,10 +61,10 @@ def test_refuses_masks():
 @pytest.mark.parametrize(
     ("attention", "why"),
     [
-        (nn.MultiheadAttention(8, 2), "MultiheadAttention is not of this form"),
-        (nn.Identity(), "Identity is not of this form"),
-        (Attention(8, num_heads=2, gated=True), "cannot carry over gate of Attention"),
-        (timm.layers.Mlp(8), "Mlp is not of this form"),
+        (nn.MultiheadAttention(8, 2), "MultiheadAttention differs"),
+        (nn.Identity(), "Identity differs"),
+        (Attention(8, num_heads=2, gated=True), "does not support gate of Attention"),
+        (timm.layers.Mlp(8), "Mlp differs"),
     ],
 )
 def test_refuses_other_forms(attention, why):

@@ -141,7 +141,7 @@ def test_another_size_is_resized_not_cropped(tmp_path) -> None:
         ({"names": ()}, "give each once"),
         ({"names": ("fog", "fog")}, "give each once"),
         ({"baseline": "alexnet"}, "no baseline 'alexnet'"),
-        ({"images": 4, "names": "fog"}, "the set holds 3"),
+        ({"images": 4, "names": "fog"}, "expected 2 to 3"),
     ],
 )
 def test_mistakes(benchmark, settings, message) -> None:

@@ -189,7 +189,7 @@ def test_video_files_without_a_decoder(tmp_path, monkeypatch) -> None:
         ({"reference": {"fog": 0.1}}, "no perturbation in reference 'fog'"),
         ({"reference": "torchvision/alexnet"}, "random weights"),
         ({"reference": 3}, "not int"),
-        ({"videos": 3}, "holds 2"),
+        ({"videos": 3}, "expected 2 to 2, or None"),
         (
             {"names": "snow"},
             r"none of the perturbations that were asked for, snow first; expected:\n  ROOT/gaussian",

@@ -24,14 +24,14 @@ def test_accuracy(tmp_path, below) -> None:
 
 def test_folders_of_strangers(tmp_path) -> None:
     fill(tmp_path, {"n01440764": [0, 0], "not a class": [1]})
-    with pytest.warns(UserWarning, match="1 folders that are no class: not a class"):
+    with pytest.warns(UserWarning, match="1 folders that are not classes: not a class"):
         found = vitlab.stress("imagenet_sketch", Colours(), tmp_path, processes=0)
     assert found.provenance["images"] == 2
     (tmp_path / "empty").mkdir()
     with pytest.raises(vitlab.VitlabError, match=r"no sketch in .*; expected:\n  ROOT/sketch/n01440764/sketch_0"):
         vitlab.stress("imagenet_sketch", Colours(), tmp_path / "empty", processes=0)
     (tmp_path / "hollow" / "n01440764").mkdir(parents=True)
-    with pytest.raises(vitlab.VitlabError, match="holds no image in any"):
+    with pytest.raises(vitlab.VitlabError, match="contains no images in any"):
         vitlab.stress("imagenet_sketch", Colours(), tmp_path / "hollow", processes=0)
 
 

@@ -365,7 +365,7 @@ def test_a_distilled_model_is_trained_on_both_heads(tmp_path: Path, monkeypatch:
     [
         ("data=nowhere", "no data set 'nowhere'; there are: scenes, cifar10"),
         ("data=scenes(trian=3)", "no setting of scenes 'trian'"),
-        ("data=cifar100", "cifar100 has to be read from a folder"),
+        ("data=cifar100", "cifar100 is read from a folder"),
         ("model=timm/vit_tny", "no model 'vit_tny' in timm"),
         ("model=vit", "is no model expression"),
         ("objective.distillation=hard", "distillation needs a teacher"),

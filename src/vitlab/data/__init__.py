@@ -1,1 +1,1 @@
-"""Data sets: the embedded scenes, and readers of the real ones."""
+"""Data sets: the generated scenes and readers for real data sets."""

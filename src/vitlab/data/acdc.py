@@ -1,7 +1,7 @@
-"""ACDC, driving scenes in fog, at night, in rain and in snow, with the labels of Cityscapes: batches by condition.
+"""Reader for ACDC: driving scenes in fog, at night, in rain and in snow, with Cityscapes labels, by condition.
 
 Sakaridis, Dai and Van Gool, "ACDC: the adverse conditions dataset with correspondences", ICCV 2021: 1080 × 1920 pixels;
-100 validation images of each condition, 106 at night. The labels of its test images are known to its server alone.
+100 validation images of each condition, 106 at night. The labels of the test images are not public.
 
 Shape legend: B batch, h w pixels of the images, H W those of the masks.
 """
@@ -28,7 +28,7 @@ from vitlab.data.images import Channels
 
 CONDITIONS = ("fog", "night", "rain", "snow")
 
-#: The 19 classes of Cityscapes, by their training label; 255 is ignored.
+#: The 19 classes of Cityscapes, indexed by training label; 255 is ignored.
 CLASSES = (
     *(
         "road",
@@ -48,21 +48,21 @@ CLASSES = (
 TREE = """\
   ROOT/rgb_anon/{fog,night,rain,snow}/{train,val}/<sequence>/<frame>_rgb_anon.png
   ROOT/gt/{fog,night,rain,snow}/{train,val}/<sequence>/<frame>_gt_labelTrainIds.png
-as rgb_anon_trainvaltest.zip and gt_trainval.zip unpack, in ROOT or each in a folder of its own name"""
+the layout of rgb_anon_trainvaltest.zip and gt_trainval.zip, unpacked in ROOT or each in a folder named like it"""
 
 _IMAGE, _MASK = "_rgb_anon.png", "_gt_labelTrainIds.png"
 
 
 @dataclass(frozen=True)
 class Frames:
-    """Images with their masks, read when they are asked for; they can be walked more than once.
+    """Images with their masks, read on access; can be iterated more than once.
 
     Args:
-        pairs: the files of images and masks.
-        size: (h, w) to which images are brought, bilinearly, or None. Masks keep their own size: predictions are
-            brought to it.
-        batch_size: images in a batch.
-        mean, std: of the normalisation, by channel.
+        pairs: paths of each image and its mask.
+        size: (h, w) to which images are resized, bilinearly; None keeps their size. Masks keep their own size:
+            predictions are resized to it.
+        batch_size: images per batch.
+        mean, std: normalisation constants per channel.
     """
 
     pairs: Sequence[tuple[Path, Path]]
@@ -72,11 +72,11 @@ class Frames:
     std: Channels = IMAGENET_DEFAULT_STD
 
     def __len__(self) -> int:
-        """How many batches."""
+        """Returns the number of batches."""
         return -(-len(self.pairs) // self.batch_size)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """(images (B, 3, h, w) float32, normalised; masks (B, H, W) uint8)."""
+        """Yields (images (B, 3, h, w) float32, normalised; masks (B, H, W) uint8)."""
         shift, scale = (torch.tensor(each).view(3, 1, 1) for each in (self.mean, self.std))
         for start in range(0, len(self.pairs), self.batch_size):
             rows = [self._read(*pair) for pair in self.pairs[start : start + self.batch_size]]
@@ -84,11 +84,11 @@ class Frames:
             yield images.float().div_(255).sub_(shift).div_(scale), masks
 
     def _read(self, image_path: Path, mask_path: Path) -> tuple[Tensor, Tensor]:
-        """(3, h, w) uint8 and (H, W) uint8."""
+        """Returns the image (3, h, w) uint8 and the mask (H, W) uint8."""
         image, mask = _decode(open_rgb, image_path), _decode(open_labels, mask_path)
         if mask.dtype != np.uint8 or mask.shape != (image.height, image.width):
             raise VitlabError(
-                f"{mask_path} is {mask.dtype} {mask.shape}; expected 8-bit training labels, one for each pixel "
+                f"{mask_path} is {mask.dtype} {mask.shape}; expected 8-bit training labels, one per pixel "
                 f"of the image, {(image.height, image.width)}"
             )
         if self.size is not None:
@@ -105,32 +105,32 @@ def open_acdc(
     mean: Channels = IMAGENET_DEFAULT_MEAN,
     std: Channels = IMAGENET_DEFAULT_STD,
 ) -> dict[str, Batches]:
-    """The labelled images of ACDC by condition, for `segmentation_corruptions` with `suite="by_condition"`.
+    """Open the labelled images of ACDC by condition, for `segmentation_corruptions` with `suite="by_condition"`.
 
     Args:
-        root: the folder that holds `rgb_anon` and `gt`.
+        root: the folder that contains `rgb_anon` and `gt`.
         split: `val`, or `train`.
-        size: (h, w) to which images are brought; as they are by default.
-        batch_size: images in a batch.
-        mean, std: those that the model was made for; ImageNet's unless given.
+        size: (h, w) to which images are resized; the default keeps their size.
+        batch_size: images per batch.
+        mean, std: normalisation constants of the model; default ImageNet's.
 
     Returns:
         Batches of (images (B, 3, h, w), masks (B, H, W)) for each of `CONDITIONS`.
     """
     if split == "test":
-        raise VitlabError("the labels of ACDC's test images are not public; give split='val', or ask its server")
+        raise VitlabError("invalid split='test'; the labels of ACDC's test images are not public; use split='val'")
     if split not in ("train", "val"):
         raise unknown("split of ACDC", split, ("train", "val"))
     if batch_size < 1:
-        raise VitlabError(f"batch_size={batch_size}: give at least one image a batch")
-    images_at, masks_at = (_either(Path(root).expanduser(), *names) for names in _FOLDERS)
-    found = {}
+        raise VitlabError(f"invalid batch_size={batch_size}; expected at least 1")
+    images_at, masks_at = (_first_folder(Path(root).expanduser(), *names) for names in _FOLDERS)
+    by_condition = {}
     for condition in CONDITIONS:
         pairs = _pairs(images_at / condition / split, masks_at / condition / split)
         names = blake2b("\n".join(path.name for path, _ in pairs).encode(), digest_size=8).hexdigest()
         frames = Frames(pairs, size, batch_size, mean, std)
-        found[condition] = Batches(frames, mean, std, CLASSES, f"acdc {condition} {split} {len(pairs)} {names}")
-    return found
+        by_condition[condition] = Batches(frames, mean, std, CLASSES, f"acdc {condition} {split} {len(pairs)} {names}")
+    return by_condition
 
 
 Decoded = TypeVar("Decoded")
@@ -138,28 +138,28 @@ Decoded = TypeVar("Decoded")
 _FOLDERS = (("rgb_anon", "rgb_anon_trainvaltest/rgb_anon"), ("gt", "gt_trainval/gt"))
 
 
-def _either(root: Path, *names: str) -> Path:
-    """The first of these folders that is there."""
+def _first_folder(root: Path, *names: str) -> Path:
+    """Returns the first of these folders that exists."""
     for name in names:
         if (root / name).is_dir():
             return root / name
-    raise wrong_layout(f"no folder {names[0]} of ACDC in {root}", TREE)
+    raise wrong_layout(f"folder {names[0]} of ACDC not found in {root}", TREE)
 
 
 def _pairs(images: Path, masks: Path) -> list[tuple[Path, Path]]:
-    """Each image with its mask, in natural order."""
-    found = sorted(images.glob(f"*/*{_IMAGE}"), key=lambda path: natural(str(path)))
-    if not found:
-        raise wrong_layout(f"{images} holds no image of ACDC", TREE)
-    pairs = [(path, masks / path.parent.name / path.name.replace(_IMAGE, _MASK)) for path in found]
+    """Returns each image with its mask, in natural order."""
+    paths = sorted(images.glob(f"*/*{_IMAGE}"), key=lambda path: natural(str(path)))
+    if not paths:
+        raise wrong_layout(f"{images} contains no images of ACDC", TREE)
+    pairs = [(path, masks / path.parent.name / path.name.replace(_IMAGE, _MASK)) for path in paths]
     missing = [mask for _, mask in pairs if not mask.is_file()]
     if missing:
-        raise wrong_layout(f"{len(missing)} of {len(pairs)} images have no labels, the first is {missing[0]}", TREE)
+        raise wrong_layout(f"{len(missing)} of {len(pairs)} images have no labels, for example {missing[0]}", TREE)
     return pairs
 
 
 def _decode(read: Callable[[Path], Decoded], path: Path) -> Decoded:
     try:
         return read(path)
-    except Exception as error:  # PIL's readers raise nearly anything on damaged bytes
+    except Exception as error:  # PIL raises many types of exceptions on damaged files
         raise VitlabError(f"cannot read {path} ({error}); unpack it again") from error

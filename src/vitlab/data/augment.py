@@ -1,7 +1,7 @@
-"""Augmentation of whole chunks of small images where they live: crop, flip, RandAugment, normalise, erase.
+"""Augmentation of chunks of small images on their device: crop, flip, RandAugment, normalise, erase.
 
-Each step is a pair: `draw_…` takes all random numbers from a generator, the other applies them and is a pure function
-of tensors in fixed shapes. So the whole chain compiles into one graph, and the host never waits for the device.
+Each step is a pair of functions: `draw_…` draws all random numbers from a generator; the other applies them and is a
+pure function of tensors of fixed shapes. The chain therefore compiles into one graph without host synchronisation.
 
 Shape legend: n images, C channels, h w pixels.
 """
@@ -26,7 +26,7 @@ __all__ = ["Draws", "apply_draws", "augment_images", "draw_augment", "normalise"
 
 
 class Draws(NamedTuple):
-    """All random numbers for a chunk; None or nothing for a step that is off."""
+    """All random numbers for a chunk; None or empty for a disabled step."""
 
     windows: Rectangles | None
     crops: Crops | None
@@ -38,15 +38,15 @@ class Draws(NamedTuple):
 def augment_images(
     images: Tensor, settings: Augment, mean: Sequence[float], std: Sequence[float], generator: torch.Generator
 ) -> Tensor:
-    """Augment and normalise a chunk, as far as single images go: mixing, repeats and patches have their own files.
+    """Augment and normalise a chunk image by image; see `mixing`, `order` and `patch_augment` for the other steps.
 
     In timm's order: crop and flip, RandAugment (filled with the mean), (pixels - mean) / std, random erasing.
 
     Args:
         images: (n, C, h, w) uint8.
-        settings: what to do.
-        mean, std: of the pixels in [0, 1], by channel.
-        generator: on the images' device.
+        settings: the augmentation.
+        mean, std: of the pixels in [0, 1], per channel.
+        generator: a generator on the images' device.
 
     Returns:
         (n, C, h, w) float32, normalised.
@@ -64,7 +64,7 @@ def augment_images(
 
 
 def draw_augment(count: int, shape: tuple[int, int, int], settings: Augment, generator: torch.Generator) -> Draws:
-    """Every random number that n images of shape (C, h, w) need, on the generator's device."""
+    """Draw all random numbers for n images of shape (C, h, w), on the generator's device."""
     size = shape[1:]
     windows = draw_resized_crops(count, size, generator) if settings.crop == "resized" else None
     crops = None
@@ -77,7 +77,7 @@ def draw_augment(count: int, shape: tuple[int, int, int], settings: Augment, gen
 
 
 def apply_draws(images: Tensor, draws: Draws, mean: Tensor, std: Tensor) -> Tensor:
-    """The chain itself: uint8 (n, C, h, w) and constants (C, 1, 1) -> float32 (n, C, h, w); compiles as one graph."""
+    """Apply all steps: uint8 (n, C, h, w) and constants (C, 1, 1) -> float32 (n, C, h, w); compiles as one graph."""
     if draws.windows is not None:
         images = resized_crop(images, draws.windows)
     if draws.crops is not None:
@@ -89,5 +89,5 @@ def apply_draws(images: Tensor, draws: Draws, mean: Tensor, std: Tensor) -> Tens
 
 
 def normalise(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    """uint8 pixels (n, C, h, w) to (pixels / 255 - mean) / std in float32: the bits of torchvision's two transforms."""
+    """Convert uint8 pixels (n, C, h, w) to (pixels / 255 - mean) / std in float32, bit for bit as torchvision does."""
     return images.float().div_(255).sub_(mean).div_(std)

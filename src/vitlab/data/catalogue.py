@@ -3,8 +3,8 @@
 A path by itself (`/photos`, `./photos`, `C:\\photos`) is a folder of images. In quotes, the backslashes of a Windows
 path may be written once or twice.
 
-Every expression also takes `classes` (the first so many, or a list of names), `fraction` (of the training images) and
-`seed` (which images the fraction holds, and which scenes are drawn).
+Every expression also takes `classes` (the first N, or a list of names), `fraction` (of the training images) and `seed`
+(selects the images of the fraction and the generated scenes).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from vitlab.data.scenes import LARGEST, MOST_OBJECTS, SMALLEST
 from vitlab.data.settings import Between, check_settings
 from vitlab.data.subsets import narrow
 
-#: Names under which ImageNet-1K is looked for below the root, in this order.
-_IMAGENETS = ("imagenet", "ImageNet", "imagenet-1k", "ILSVRC2012", "ILSVRC/Data/CLS-LOC", "imagenet-val-1000")
+#: Subfolders of the root that are searched for ImageNet-1K, in this order.
+_IMAGENET_FOLDERS = ("imagenet", "ImageNet", "imagenet-1k", "ILSVRC2012", "ILSVRC/Data/CLS-LOC", "imagenet-val-1000")
 
 _Side = Annotated[int, Between(SMALLEST, LARGEST)]
 _Count = Annotated[int, Between(1, MOST, cost=cost)]
@@ -41,13 +41,13 @@ Size = int | tuple[int, int]
 
 
 def open_data(expression: str, *, root: str | Path | None = None, image_size: Size | None = None) -> DataSet:
-    """Open the data set that an expression names.
+    """Open the data set of an expression.
 
     Args:
-        expression: a name of `data_sets()`, with settings or without, or the path of a folder.
-        root: the folder that holds `cifar-100-binary`, `imagenet`, …; else the environment variable VITLAB_DATA.
-        image_size: side or (height, width) at which scenes are drawn, unless they say their own `size`. Real images
-            keep the size that they have: augmentation brings them to the model's.
+        expression: a name of `data_sets()`, with or without settings, or the path of a folder.
+        root: the folder that contains `cifar-100-binary`, `imagenet`, …; default: the environment variable VITLAB_DATA.
+        image_size: side or (height, width) of generated scenes, unless the expression sets `size`. Real images keep
+            their size; augmentation resizes them to the model's input size.
 
     >>> data = open_data("scenes(train=50, test=20, classes=5)", image_size=16)
     >>> data.classes[0], data.test[0][0].size
@@ -56,12 +56,12 @@ def open_data(expression: str, *, root: str | Path | None = None, image_size: Si
     name, settings = _read(expression)
     own = {key: settings[key] for key in inspect.signature(_OPENERS[name]).parameters if key in settings}
     narrowing = {key: settings[key] for key in _NARROWING if key in settings}
-    data = replace(_OPENERS[name](_Place(name, root, image_size), **own), name=expression.strip())
+    data = replace(_OPENERS[name](_Location(name, root, image_size), **own), name=expression.strip())
     return narrow(data, **narrowing)
 
 
 def check_data(expression: str) -> None:
-    """Raise where an expression names no data set, or has a setting that is unknown, of the wrong type or out of range.
+    """Raise if an expression names no data set, or if a setting is unknown, of the wrong type or out of range.
 
     Nothing is read or drawn, so that a mistake is reported before a model is loaded.
 
@@ -73,18 +73,18 @@ def check_data(expression: str) -> None:
 
 
 def _read(expression: str) -> tuple[str, dict[str, Any]]:
-    """The name of a data set and its settings, checked."""
+    """Returns the name of a data set and its settings, after validation."""
     name, settings = _parse(expression)
     if name not in _OPENERS:
         if Path(name).is_dir():
-            raise VitlabError(f"no data set {name!r}; if the folder of that name is meant, write ./{name}")
+            raise VitlabError(f"no data set {name!r}; to open the folder of that name write ./{name}")
         raise unknown("data set", name, _OPENERS)
     check_settings(name, settings, _OPENERS[name], _NARROWING)
     return name, settings
 
 
 def _parse(expression: str) -> tuple[str, dict[str, Any]]:
-    """The name and settings of an expression; a path by itself is a folder.
+    """Returns the name and settings of an expression; a path by itself is a folder.
 
     >>> _parse("./photos (1)")
     ('folder', {'path': './photos (1)'})
@@ -103,13 +103,13 @@ _WINDOWS = re.compile(r"""(?P<quote>['"])(?P<path>(?:[A-Za-z]:\\|\\\\(?!\\)).*?)
 
 
 def _escaped(match: re.Match[str]) -> str:
-    """A Windows path with all backslashes doubled, as in a Python string: else `C:\\new` would have a line break."""
+    """Double all backslashes of a Windows path: otherwise `C:\\new` would contain a line break."""
     path = match["path"] if match["path"].startswith("\\") else match["path"].replace("\\\\", "\\")
     return match["quote"] + path.replace("\\", "\\\\") + match["quote"]
 
 
 def data_sets() -> dict[str, str]:
-    """The names that an expression can start with, each with one line on what it is.
+    """Returns the names of the data sets, each with a one-line description.
 
     >>> list(data_sets())
     ['scenes', 'cifar10', 'cifar100', 'cifar10c', 'cifar100c', 'imagenet', 'folder']
@@ -118,8 +118,8 @@ def data_sets() -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where to look, and how large to draw."""
+class _Location:
+    """Where data sets are searched, and the size of generated images."""
 
     name: str
     given: str | Path | None
@@ -127,23 +127,23 @@ class _Place:
 
     @property
     def root(self) -> Path:
-        """The folder that holds the data sets."""
+        """The folder that contains the data sets."""
         root = self.given or os.environ.get("VITLAB_DATA")
         if not root:
             raise folders.wrong_layout(
-                f"{self.name} has to be read from a folder; give root=, or set the environment variable VITLAB_DATA "
+                f"{self.name} is read from a folder; set root= or the environment variable VITLAB_DATA "
                 "(only scenes need no files)",
                 _TREES[self.name],
             )
         path = Path(root).expanduser()
         if not path.is_dir():
-            origin = "root=" if self.given else "the environment variable VITLAB_DATA, which"
-            raise VitlabError(f"there is no folder {path}; correct {origin} names it")
+            origin = "root=" if self.given else "the environment variable VITLAB_DATA"
+            raise VitlabError(f"no folder {path}; correct {origin}")
         return path
 
 
 def _scenes(
-    place: _Place,
+    location: _Location,
     train: _Count = 10_000,
     test: _Count = 2_000,
     size: _Side | tuple[_Side, _Side] | None = None,
@@ -152,55 +152,55 @@ def _scenes(
     cues: Cues = "free",
 ) -> DataSet:
     """Procedural pictures of textured shapes, 25 classes; nothing to download."""
-    return open_scenes(train, test, size or place.image_size or 32, seed, objects, cues)
+    return open_scenes(train, test, size or location.image_size or 32, seed, objects, cues)
 
 
-def _cifar10(place: _Place) -> DataSet:
+def _cifar10(location: _Location) -> DataSet:
     """CIFAR-10, 50,000 + 10,000 images of 32×32, 10 classes."""
-    return cifar.open_cifar10(place.root)
+    return cifar.open_cifar10(location.root)
 
 
-def _cifar100(place: _Place, labels: Literal["fine", "coarse"] = "fine") -> DataSet:
+def _cifar100(location: _Location, labels: Literal["fine", "coarse"] = "fine") -> DataSet:
     """CIFAR-100, 50,000 + 10,000 images of 32×32, 100 classes (or 20, with labels='coarse')."""
-    return cifar.open_cifar100(place.root, labels)
+    return cifar.open_cifar100(location.root, labels)
 
 
-def _cifar10c(place: _Place, corruption: str, severity: _Severity | None = None) -> DataSet:
-    """CIFAR-10-C, one corruption of CIFAR-10's test images at one severity, or at all five."""
-    return cifar.open_corrupted(place.root, "cifar10", corruption, severity)
+def _cifar10c(location: _Location, corruption: str, severity: _Severity | None = None) -> DataSet:
+    """CIFAR-10-C, one corruption of CIFAR-10's test images at one severity or all five."""
+    return cifar.open_corrupted(location.root, "cifar10", corruption, severity)
 
 
-def _cifar100c(place: _Place, corruption: str, severity: _Severity | None = None) -> DataSet:
-    """CIFAR-100-C, one corruption of CIFAR-100's test images at one severity, or at all five."""
-    return cifar.open_corrupted(place.root, "cifar100", corruption, severity)
+def _cifar100c(location: _Location, corruption: str, severity: _Severity | None = None) -> DataSet:
+    """CIFAR-100-C, one corruption of CIFAR-100's test images at one severity or all five."""
+    return cifar.open_corrupted(location.root, "cifar100", corruption, severity)
 
 
-def _imagenet(place: _Place, path: str | None = None, full: bool = True) -> DataSet:
+def _imagenet(location: _Location, path: str | None = None, full: bool = True) -> DataSet:
     """ImageNet-1K, 1,281,167 + 50,000 images, 1,000 classes."""
     if path is not None:
-        return imagenet.open_imagenet(_path(place, path), full)
-    for folder in [place.root / name for name in _IMAGENETS]:
+        return imagenet.open_imagenet(_path(location, path), full)
+    for folder in [location.root / name for name in _IMAGENET_FOLDERS]:
         if folder.is_dir():
             return imagenet.open_imagenet(folder, full)
-    if any((place.root / name).is_dir() for name in ("val", imagenet.wordnet_ids()[0])):
-        return imagenet.open_imagenet(place.root, full)
-    looked = ", ".join(_IMAGENETS)
-    raise folders.wrong_layout(f"no ImageNet-1K in {place.root} (looked for {looked})", _TREES["imagenet"])
+    if any((location.root / name).is_dir() for name in ("val", imagenet.wordnet_ids()[0])):
+        return imagenet.open_imagenet(location.root, full)
+    searched = ", ".join(_IMAGENET_FOLDERS)
+    raise folders.wrong_layout(f"no ImageNet-1K in {location.root} (searched for {searched})", _TREES["imagenet"])
 
 
 def _folder(
-    place: _Place,
+    location: _Location,
     path: str,
     holdout: _Holdout | None = None,
     seed: int = 0,
     mean: Channels = IMAGENET_DEFAULT_MEAN,
     std: Channels = IMAGENET_DEFAULT_STD,
 ) -> DataSet:
-    """Any folder of images with one folder for each class."""
-    return folders.open_folder(_path(place, path), holdout, seed, _channels(mean), _channels(std))
+    """Any folder of images with one subfolder per class."""
+    return folders.open_folder(_path(location, path), holdout, seed, _channels(mean), _channels(std))
 
 
-#: What every data set takes, for `narrow`.
+#: Settings of every data set, for `narrow`.
 _NARROWING: dict[str, Any] = {
     "classes": Annotated[int, Between(1, 10**6)] | list[str],
     "fraction": Annotated[float, Between(0, 1, open_low=True)],
@@ -227,15 +227,15 @@ _TREES = {
 }
 
 
-def _path(place: _Place, path: str) -> Path:
-    """A path as it stands, from here, or below the root."""
+def _path(location: _Location, path: str) -> Path:
+    """Resolve a path: absolute, relative to the working directory, or relative to the root."""
     if not path:
-        raise VitlabError("path='': give the path of a folder, in quotes")
+        raise VitlabError("invalid path=''; expected the path of a folder, in quotes")
     here = Path(path).expanduser()
     absolute = here.is_absolute() or PureWindowsPath(path).is_absolute()
-    if here.is_dir() or absolute or not (place.given or os.environ.get("VITLAB_DATA")):
+    if here.is_dir() or absolute or not (location.given or os.environ.get("VITLAB_DATA")):
         return here
-    return place.root / here
+    return location.root / here
 
 
 def _channels(value: Channels) -> Channels:

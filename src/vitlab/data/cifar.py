@@ -1,9 +1,9 @@
-"""CIFAR-10 and CIFAR-100 in the two official layouts, and their corrupted test sets CIFAR-10-C and CIFAR-100-C.
+"""Readers for CIFAR-10 and CIFAR-100 in both official layouts, and for CIFAR-10-C and CIFAR-100-C.
 
 Krizhevsky, "Learning multiple layers of features from tiny images", 2009; Hendrycks and Dietterich, "Benchmarking
 neural network robustness to common corruptions and perturbations", ICLR 2019.
 
-Shape legend: N images, R bytes of a row: labels, then 3 · 32 · 32 pixels, channel after channel.
+Shape legend: N images, R bytes per row: labels, then 3 · 32 · 32 pixels, channels first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.data.folders import wrong_layout
-from vitlab.data.images import Channels, DataSet, ImageArray, join
+from vitlab.data.images import Channels, DataSet, ImageArray, from_splits
 from vitlab.data.inert_pickle import read_pickled_arrays
 
 Bytes = NDArray[np.uint8]
@@ -29,10 +29,10 @@ _PIXELS = 3 * 32 * 32
 
 @dataclass(frozen=True)
 class _Cifar:
-    """What differs between the two: the files of each split, how classes are called, and the pixels' statistics.
+    """What differs between the two sets: the files of each split, the class names, and the pixel statistics.
 
-    `labels` are the label bytes of a binary row in their order, each with its key in the pickles, the key of its names
-    in the pickled meta file, and the text file of its names in the binary layout.
+    `labels` lists the label bytes of a binary row in order, each with its key in the pickles, the key of its names in
+    the pickled meta file, and the text file of its names in the binary layout.
     """
 
     name: str
@@ -54,7 +54,7 @@ CIFAR10 = _Cifar(
     "batches.meta",
     {"fine": ("labels", "label_names", "batches.meta.txt")},
     (0.4914, 0.4822, 0.4465),
-    (0.2470, 0.2435, 0.2616),  # of all pixels; the often copied (0.2023, 0.1994, 0.2010) averages images' own
+    (0.2470, 0.2435, 0.2616),  # over all pixels; the common (0.2023, 0.1994, 0.2010) is a mean of per-image values
     """\
   ROOT/cifar-10-batches-bin/{data_batch_1.bin, …, data_batch_5.bin, test_batch.bin, batches.meta.txt}
 or
@@ -84,7 +84,7 @@ def open_cifar10(root: str | Path) -> DataSet:
     """Open CIFAR-10: 50,000 training and 10,000 test images of 32×32, 10 classes.
 
     Args:
-        root: holds `cifar-10-batches-bin` or `cifar-10-batches-py` (the first is taken where both are), or is it.
+        root: contains `cifar-10-batches-bin` or `cifar-10-batches-py` (the first has priority), or is one of them.
     """
     return _open(CIFAR10, Path(root), "fine")
 
@@ -93,7 +93,7 @@ def open_cifar100(root: str | Path, labels: Labels = "fine") -> DataSet:
     """Open CIFAR-100: 50,000 training and 10,000 test images of 32×32.
 
     Args:
-        root: holds `cifar-100-binary` or `cifar-100-python` (the first is taken where both are), or is one of them.
+        root: contains `cifar-100-binary` or `cifar-100-python` (the first has priority), or is one of them.
         labels: `fine`, 100 classes, or `coarse`, their 20 superclasses.
     """
     return _open(CIFAR100, Path(root), labels)
@@ -104,35 +104,36 @@ def open_corrupted(
 ) -> DataSet:
     """Open one corruption of CIFAR-10-C or CIFAR-100-C, for evaluation only.
 
-    Each file holds the test set five times, from severity 1 to 5.
+    Each file contains the test set five times, from severity 1 to 5.
 
     Args:
-        root: holds `CIFAR-10-C` or `CIFAR-100-C`, or is it, and perhaps the clean set, which knows the classes' names.
+        root: contains `CIFAR-10-C` or `CIFAR-100-C`, or is that folder. Class names are read from the clean set if it
+            is there too.
         which: `cifar10` or `cifar100`.
         corruption: the name of a file, such as `fog`.
-        severity: 1 to 5, or None for all of them.
+        severity: 1 to 5, or None for all five.
     """
     kind = {"cifar10": CIFAR10, "cifar100": CIFAR100}[which]
     folder = Path(root) / ("CIFAR-10-C" if which == "cifar10" else "CIFAR-100-C")
     if not folder.is_dir() and (Path(root) / "labels.npy").is_file():
         folder = Path(root)
     if not (folder / "labels.npy").is_file():
-        raise wrong_layout(f"there is no {folder}/labels.npy", f"  ROOT/{folder.name}/{{labels.npy, fog.npy, …}}")
+        raise wrong_layout(f"no file {folder}/labels.npy", f"  ROOT/{folder.name}/{{labels.npy, fog.npy, …}}")
     choices = sorted(path.stem for path in folder.glob("*.npy") if path.stem != "labels")
     if corruption not in choices:
         raise unknown(f"corruption in {folder}", corruption, choices)
     if severity not in (None, 1, 2, 3, 4, 5):
-        raise VitlabError(f"severity={severity!r}: give 1 to 5, or leave it out for all five")
+        raise VitlabError(f"invalid severity={severity!r}; expected 1 to 5; omit it for all five")
     pixels, labels = _load(folder / f"{corruption}.npy", 4), _load(folder / "labels.npy", 1)
     if pixels.shape[1:] != (32, 32, 3) or pixels.dtype != np.uint8 or len(pixels) != len(labels) or len(labels) % 5:
         raise VitlabError(
-            f"{folder}/{corruption}.npy is {pixels.dtype} of shape {pixels.shape} beside {len(labels)} labels; "
+            f"{folder}/{corruption}.npy is {pixels.dtype} of shape {pixels.shape} with {len(labels)} labels; "
             "expected uint8 (5 N, 32, 32, 3) and 5 N labels"
         )
     each = len(labels) // 5
     rows = slice(None) if severity is None else slice((severity - 1) * each, severity * each)
     images = np.ascontiguousarray(pixels[rows].transpose(0, 3, 1, 2))
-    return join(f"{which}c", None, _wrap(kind, images, labels[rows], _names(kind, Path(root))))
+    return from_splits(f"{which}c", None, _wrap(kind, images, labels[rows], _names(kind, Path(root))))
 
 
 def _open(kind: _Cifar, root: Path, labels: str) -> DataSet:
@@ -145,12 +146,12 @@ def _open(kind: _Cifar, root: Path, labels: str) -> DataSet:
     test = _wrap(kind, *_read(kind, folder, layout, kind.test, labels), names)
     for split, images, official in (("training", train, 50_000), ("test", test, 10_000)):
         if len(images) != official:
-            warnings.warn(f"{folder} holds {len(images):,} {split} images, the official set {official:,}", stacklevel=3)
-    return join(kind.name, train, test)
+            warnings.warn(f"{folder} has {len(images):,} {split} images, the official set {official:,}", stacklevel=3)
+    return from_splits(kind.name, train, test)
 
 
 def _find(kind: _Cifar, root: Path) -> tuple[Path, str]:
-    """The folder of the set and its layout."""
+    """Returns the folder of the set and its layout."""
     for layout, name in kind.folders.items():
         suffix = ".bin" if layout == "binary" else ""
         for folder in (root / name, root):
@@ -161,18 +162,18 @@ def _find(kind: _Cifar, root: Path) -> tuple[Path, str]:
 
 
 def _read(kind: _Cifar, folder: Path, layout: str, name: str, labels: str) -> tuple[Bytes, NDArray[Any]]:
-    """Pixels (N, 3, 32, 32) and labels (N,) of one file."""
+    """Returns the pixels (N, 3, 32, 32) and labels (N,) of one file."""
     if layout == "python":
-        table = read_pickled_arrays(_there(folder / name, kind))
+        table = read_pickled_arrays(_existing(folder / name, kind))
         try:
             pixels, numbers = table["data"], np.asarray(table[kind.labels[labels][0]], dtype=np.int64)
             return pixels.reshape(-1, 3, 32, 32), numbers.reshape(len(pixels))
         except (KeyError, AttributeError, ValueError, TypeError, OverflowError) as error:
-            raise VitlabError(f"{folder / name} does not hold what {kind.name} should: {error!r}") from error
-    path = _there(folder / f"{name}.bin", kind)
+            raise VitlabError(f"{folder / name} is not a file of {kind.name}: {error!r}; unpack it again") from error
+    path = _existing(folder / f"{name}.bin", kind)
     raw, row = np.fromfile(path, dtype=np.uint8), len(kind.labels) + _PIXELS
     if not len(raw) or len(raw) % row:
-        raise VitlabError(f"{path} has {len(raw):,} bytes, no multiple of {row:,}; it is cut short, or another file")
+        raise VitlabError(f"{path} has {len(raw):,} bytes, not a multiple of {row:,}; it is truncated or another file")
     rows = raw.reshape(-1, row)
     return rows[:, -_PIXELS:].reshape(-1, 3, 32, 32), rows[:, list(kind.labels).index(labels)]
 
@@ -180,15 +181,15 @@ def _read(kind: _Cifar, folder: Path, layout: str, name: str, labels: str) -> tu
 def _read_names(kind: _Cifar, folder: Path, layout: str, labels: str) -> tuple[str, ...]:
     _, key, file = kind.labels[labels]
     if layout == "binary":
-        return tuple(_there(folder / file, kind).read_text(encoding="utf-8").split())
-    names = read_pickled_arrays(_there(folder / kind.meta, kind)).get(key)
+        return tuple(_existing(folder / file, kind).read_text(encoding="utf-8").split())
+    names = read_pickled_arrays(_existing(folder / kind.meta, kind)).get(key)
     if not isinstance(names, list) or not all(isinstance(name, bytes | str) for name in names):
-        raise VitlabError(f"{folder / kind.meta} holds no list {key!r}")
+        raise VitlabError(f"{folder / kind.meta} contains no list {key!r}")
     return tuple(name.decode("latin-1") if isinstance(name, bytes) else name for name in names)
 
 
 def _names(kind: _Cifar, root: Path) -> tuple[str, ...]:
-    """The names of the classes, if the clean set lies beside the corrupted one; else their numbers."""
+    """Returns the class names if the clean set is in the same folder; otherwise their numbers."""
     try:
         return _read_names(kind, *_find(kind, root), "fine")
     except VitlabError:
@@ -196,7 +197,7 @@ def _names(kind: _Cifar, root: Path) -> tuple[str, ...]:
 
 
 def _wrap(kind: _Cifar, pixels: Bytes, labels: NDArray[Any], names: tuple[str, ...]) -> ImageArray:
-    # Bytes from a pickle cannot be written to, and torch wants to: only those are copied.
+    # torch needs writable memory: arrays from a pickle are read-only and are copied; others are not.
     images = torch.from_numpy(np.require(pixels, requirements=["C", "W"]))
     return ImageArray(images, torch.from_numpy(labels.astype(np.int64)), names, kind.mean, kind.std)
 
@@ -205,13 +206,13 @@ def _load(path: Path, dimensions: int) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise VitlabError(f"{path} is no array that can be read: {error}") from error
+        raise VitlabError(f"cannot read the array {path}: {error}") from error
     if array.ndim != dimensions:
         raise VitlabError(f"{path} has shape {array.shape}; expected {dimensions} dimensions")
     return array
 
 
-def _there(path: Path, kind: _Cifar) -> Path:
+def _existing(path: Path, kind: _Cifar) -> Path:
     if not path.is_file():
-        raise wrong_layout(f"there is no file {path}", kind.tree)
+        raise wrong_layout(f"no file {path}", kind.tree)
     return path

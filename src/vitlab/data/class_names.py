@@ -1,4 +1,4 @@
-"""Names of classes as people read them: ImageNet's WordNet ids in words."""
+"""Readable class names: ImageNet's WordNet ids in words."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from vitlab.data.imagenet import wordnet_ids
 
 
 def output_names(outputs: int, classes: Sequence[str] = ()) -> tuple[str, ...]:
-    """What to call the outputs of a classifier: by the classes of its data, as ImageNet's 1,000, or by number.
+    """Returns names for the outputs of a classifier: the classes of its data, ImageNet's 1,000, or numbers.
 
     Args:
-        outputs: how many there are.
-        classes: names of the classes of the data; taken where there are as many.
+        outputs: number of outputs.
+        classes: class names of the data; used if their number matches.
 
     >>> output_names(2, ("cat", "dog"))
     ('cat', 'dog')
@@ -29,10 +29,10 @@ def output_names(outputs: int, classes: Sequence[str] = ()) -> tuple[str, ...]:
 
 @cache
 def _imagenet() -> tuple[str, ...]:
-    """The first of the words that each of the 1,000 classes has; those that would share it keep two."""
+    """Returns the first word of each of the 1,000 classes; two words where the first is ambiguous."""
     info = ImageNetInfo("imagenet-1k")
     words = [info.label_name_to_description(name).split(", ") for name in wordnet_ids()]
-    first = [all_of[0] for all_of in words]
+    first = [synonyms[0] for synonyms in words]
     return tuple(
-        name if first.count(name) == 1 else ", ".join(all_of[:2]) for name, all_of in zip(first, words, strict=True)
+        name if first.count(name) == 1 else ", ".join(synonyms[:2]) for name, synonyms in zip(first, words, strict=True)
     )

@@ -17,7 +17,7 @@ __all__ = ["Crops", "crop_and_flip", "draw_crops", "draw_resized_crops", "resize
 
 
 class Crops(NamedTuple):
-    """Where each window starts in its image, in pixels (negative in the padding), and whether it is mirrored."""
+    """The position of each window in its image, in pixels (negative in the padding), and whether it is mirrored."""
 
     tops: Tensor
     lefts: Tensor
@@ -27,9 +27,9 @@ class Crops(NamedTuple):
 def draw_crops(
     count: int, size: tuple[int, int], flip: float, generator: torch.Generator, padded: bool = True
 ) -> Crops:
-    """Windows of the image's own size, anywhere in the image padded by an eighth of each side (4 pixels of 32).
+    """Draw windows of the image's size in the image padded by an eighth of each side (4 pixels of 32).
 
-    Four pixels at 32 × 32 is what DeiT and HDVW take; an eighth at other sizes is our choice.
+    DeiT and HDVW use four pixels at 32 × 32; an eighth at other sizes is our choice.
 
     >>> crops = draw_crops(1000, (32, 32), 0.5, torch.Generator().manual_seed(0))
     >>> int(crops.tops.min()), int(crops.tops.max())
@@ -44,7 +44,7 @@ def draw_crops(
 
 
 def crop_and_flip(images: Tensor, crops: Crops) -> Tensor:
-    """Cut the windows out, black where they leave the image, and mirror some: (n, C, h, w) in and out, any dtype.
+    """Crop the windows, black outside the image, and mirror some: (n, C, h, w) in and out, any dtype.
 
     >>> picture = torch.tensor([[[[1, 2, 3]]]])
     >>> crop_and_flip(picture, Crops(torch.tensor([0]), torch.tensor([1]), torch.tensor([True]))).flatten()
@@ -57,19 +57,19 @@ def crop_and_flip(images: Tensor, crops: Crops) -> Tensor:
     inside = ((y >= 0) & (y < height))[:, :, None] & ((x >= 0) & (x < width))[:, None, :]
     source = y.clamp(0, height - 1)[:, :, None] * width + x.clamp(0, width - 1)[:, None, :]
     flat = images.flatten(2)
-    cut = flat.gather(2, source.flatten(1)[:, None].expand_as(flat)).view_as(images)
-    return cut * inside[:, None]
+    cropped = flat.gather(2, source.flatten(1)[:, None].expand_as(flat)).view_as(images)
+    return cropped * inside[:, None]
 
 
 def draw_resized_crops(count: int, size: tuple[int, int], generator: torch.Generator) -> Rectangles:
-    """Windows of 8 % to 100 % of the area, ratio 3/4 to 4/3: torchvision's RandomResizedCrop. None fits: the whole."""
+    """Draw windows of 8 % to 100 % of the area, ratio 3/4 to 4/3 (RandomResizedCrop); the whole image if none fits."""
     boxes, fits = draw_rectangles(count, size, (0.08, 1.0), 3 / 4, size, generator)
     whole = Rectangles(*(torch.full_like(boxes.tops, side) for side in (0, 0, *size)))
-    return Rectangles(*(torch.where(fits, box, all_) for box, all_ in zip(boxes, whole, strict=True)))
+    return Rectangles(*(torch.where(fits, box, full) for box, full in zip(boxes, whole, strict=True)))
 
 
 def resized_crop(images: Tensor, boxes: Rectangles) -> Tensor:
-    """Blow each window up to the whole frame, bilinearly, rounded: uint8 (n, C, h, w) in and out.
+    """Resize each window to the whole image, bilinearly, rounded: uint8 (n, C, h, w) in and out.
 
     >>> picture = torch.tensor([[[[10, 20, 30, 40]]]], dtype=torch.uint8)
     >>> resized_crop(picture, Rectangles(*(torch.tensor([float(side)]) for side in (0, 2, 1, 2)))).flatten().tolist()

@@ -1,4 +1,4 @@
-"""Open an image file as 8-bit RGB, upright, whatever its mode; or a file of labels, with its values as they are.
+"""Open image files of any mode as upright 8-bit RGB, and label files with unchanged values.
 
 Pillow's own conversion clips: 16-bit grey becomes white, floats in [0, 1] become black. Values are scaled here instead.
 
@@ -18,24 +18,24 @@ from PIL import Image, ImageOps
 
 
 def open_rgb(source: Path | BinaryIO, formats: tuple[str, ...] | None = None) -> Image.Image:
-    """The image of a file, in RGB and turned as its EXIF orientation says; of a moving one the first frame.
+    """Open an image in RGB, rotated by its EXIF orientation; the first frame of an animation.
 
     Args:
-        source: a path, or a file that is open for reading.
-        formats: the formats to try, by Pillow's names; all by default.
+        source: a path, or a file open for reading.
+        formats: the formats to try, by Pillow's names; default all.
     """
     with Image.open(source, formats=formats) as image:
         return to_rgb(_upright(image))
 
 
 def open_labels(path: Path) -> NDArray[np.generic]:
-    """The values (h, w) of a file of labels, such as a segmentation mask; nothing is scaled or turned."""
+    """Returns the values (h, w) of a label file, such as a segmentation mask; nothing is scaled or rotated."""
     with Image.open(path) as image:
         return np.array(image)
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """An image in RGB, its values scaled to 8 bits where it has more; the first image of each such mode warns.
+    """Convert an image to RGB, scaling values of more than 8 bits; warns once per such mode.
 
     >>> grey = Image.fromarray(np.array([[0, 257, 65535]], dtype=np.uint16))
     >>> with warnings.catch_warnings():
@@ -53,11 +53,11 @@ def to_rgb(image: Image.Image) -> Image.Image:
 
 
 def value_range(values: NDArray[np.float64], floating: bool) -> tuple[float, float]:
-    """The values of black and white: the smallest usual range that holds all values, else their own range.
+    """Returns the values of black and white: the smallest usual range that contains all values, else their own range.
 
     Args:
-        values: of an image; those that are not finite do not count.
-        floating: whether the image holds floats, for which [0, 1] is usual as well as [0, 255] and [0, 65535].
+        values: of an image; values that are not finite are ignored.
+        floating: whether the image contains floats, for which [0, 1] is usual as well as [0, 255] and [0, 65535].
 
     >>> value_range(np.array([0.0, 0.5]), floating=True), value_range(np.array([0.0, 300.0]), floating=False)
     ((0.0, 1.0), (0.0, 65535.0))
@@ -74,15 +74,15 @@ def value_range(values: NDArray[np.float64], floating: bool) -> tuple[float, flo
 
 @cache
 def _warn_once(mode: str) -> None:
-    """Say how images of a mode become 8-bit RGB."""
-    how = "from 0 to 65535" if mode.startswith("I;16") else "from the smallest usual range that holds their values"
-    warnings.warn(f"images of mode {mode!r} are scaled to 8 bits {how}; convert them first to choose it", stacklevel=4)
+    """Warn how images of a mode are converted to 8-bit RGB."""
+    how = "from 0 to 65535" if mode.startswith("I;16") else "from the smallest usual range of their values"
+    warnings.warn(f"images of mode {mode!r} are scaled to 8 bits {how}; convert them first to avoid this", stacklevel=4)
 
 
 def _upright(image: Image.Image) -> Image.Image:
     try:
         ImageOps.exif_transpose(image, in_place=True)
-    except Exception as error:  # damaged EXIF raises nearly anything, and says nothing of the pixels
-        image.load()  # which raises by itself where they are damaged too
-        warnings.warn(f"the EXIF data of an image cannot be read ({error}); it is not turned", stacklevel=4)
+    except Exception as error:  # damaged EXIF raises many types of exceptions; the pixels may be intact
+        image.load()  # raises if the pixels are damaged too
+        warnings.warn(f"the EXIF data of an image cannot be read ({error}); the image is not rotated", stacklevel=4)
     return image

@@ -1,4 +1,4 @@
-"""Small things from the host to the device, without making the host wait."""
+"""Asynchronous copies of small tensors from the host to the device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["per_channel", "to_device"]
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """A host tensor on a device. A plain copy to CUDA would wait for all work queued before it; a pinned one does not.
+    """Copy a host tensor to a device, on CUDA through pinned memory: a pageable copy would wait for all queued work.
 
     >>> to_device(torch.ones(1), torch.device("cpu"))
     tensor([1.])
@@ -20,7 +20,7 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def per_channel(values: Sequence[float], device: torch.device) -> Tensor:
-    """One number for each channel as (C, 1, 1) float32, to be broadcast over images.
+    """Returns one number per channel as (C, 1, 1) float32, to be broadcast over images.
 
     >>> per_channel((0.5, 0.25), torch.device("cpu")).shape
     torch.Size([2, 1, 1])

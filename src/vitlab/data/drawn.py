@@ -1,4 +1,4 @@
-"""Labelled images that a generator draws when they are asked for.
+"""Labelled images that a generator draws on access.
 
 Shape legend: N images, B of them, h w pixels.
 """
@@ -24,16 +24,16 @@ _BLOCK = 1 << 24  # pixels between two reports of progress: about a second of on
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DrawnImages(Dataset[tuple[Image.Image, int]]):
-    """A set of generated images. Labels are known from the start; `subset` and `fingerprint` draw nothing.
+    """A set of generated images. Labels are given; `subset` and `fingerprint` draw nothing.
 
     Args:
-        draw: from indices (B,) int64 to images (B, 3, h, w) uint8; a function of the index alone.
+        draw: maps indices (B,) int64 to images (B, 3, h, w) uint8; a function of the index alone.
         generator: name, version and settings of `draw`: everything else that the pixels depend on.
         size: h, w.
-        indices: (N,) int64, what to draw.
+        indices: (N,) int64, the indices to draw.
         labels: (N,) int64, index into `classes`.
-        classes: their names.
-        mean, std: of the pixels in [0, 1], by channel, for normalisation.
+        classes: class names.
+        mean, std: of the pixels in [0, 1], per channel, for normalisation.
 
     >>> grey = lambda indices: indices.to(torch.uint8).view(-1, 1, 1, 1).expand(-1, 3, 4, 4)
     >>> two = DrawnImages(grey, "grey 1", (4, 4), torch.tensor([30, 60]), torch.tensor([0, 1]), ("dark", "light"))
@@ -51,36 +51,36 @@ class DrawnImages(Dataset[tuple[Image.Image, int]]):
     std: tuple[float, float, float] = (0.5, 0.5, 0.5)
 
     def __post_init__(self) -> None:
-        """Raise where labels do not fit."""
+        """Validate the labels."""
         check_labels(self.labels, self.classes, len(self.indices))
 
     def __len__(self) -> int:
-        """The number of images, N."""
+        """Returns the number of images, N."""
         return len(self.labels)
 
     def __getitem__(self, i: int) -> tuple[Image.Image, int]:
-        """Image i, drawn now, and its label."""
+        """Draw image i; returns it with its label."""
         row = range(len(self))[i]
         (pixels,) = self.draw(self.indices[row : row + 1])
         return Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy()), int(self.labels[row])
 
     def __repr__(self) -> str:
-        """The number of images and classes."""
+        """Returns the number of images and classes."""
         return f"DrawnImages({len(self)} images, {len(self.classes)} classes)"
 
     def subset(self, indices: Sequence[int] | Tensor) -> DrawnImages:
-        """The images of these indices, in this order."""
+        """Returns the images at these indices, in this order."""
         rows = as_rows(indices)
         return replace(self, indices=self.indices[rows], labels=self.labels[rows])
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the generator, the indices, the labels and the names of the classes."""
+        """A hash of the generator, the indices, the labels and the class names."""
         return digest(self.generator.encode(), self.indices, self.labels, "\n".join(self.classes).encode())
 
     @cached_property
     def pixels(self) -> Tensor:
-        """(N, 3, h, w) uint8: all images, drawn at the first access and kept. Progress goes to the open step cache."""
+        """(N, 3, h, w) uint8: all images, drawn at first access, then cached. Reports progress to the step cache."""
         height, width = self.size
         _check_memory(len(self), self.size)
         pixels = torch.empty(len(self), 3, height, width, dtype=torch.uint8, device="cpu")
@@ -92,17 +92,17 @@ class DrawnImages(Dataset[tuple[Image.Image, int]]):
 
 
 def _check_memory(count: int, size: tuple[int, int]) -> None:
-    """Raise where images take more memory than the machine has."""
-    needed, there = 3 * count * size[0] * size[1], _physical_memory()
-    if there is not None and needed > there:
+    """Raise if the images need more memory than the machine has."""
+    needed, available = 3 * count * size[0] * size[1], _physical_memory()
+    if available is not None and needed > available:
         raise VitlabError(
-            f"{count:,} images of {size[0]}x{size[1]} need {needed / 1e9:,.0f} GB of memory, and this machine has"
-            f" {there / 1e9:,.0f} GB; ask for fewer or smaller images"
+            f"{count:,} images of {size[0]}x{size[1]} need {needed / 1e9:,.0f} GB of memory; this machine has"
+            f" {available / 1e9:,.0f} GB; use fewer or smaller images"
         )
 
 
 def _physical_memory() -> int | None:
-    """Bytes of main memory; None where the system does not say."""
+    """Returns the bytes of main memory; None if the system does not report it."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):

@@ -1,4 +1,4 @@
-"""Which files a folder holds, as a fingerprint: it changes when some come, go, or grow."""
+"""Fingerprint of a folder: changes when files are added, removed or resized."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 
 def folder_fingerprint(folder: Path, besides: Path | None = None) -> str:
-    """A digest of the names and sizes of all files below a folder; reads no file, so it takes seconds for a million.
+    """Returns a digest of the names and sizes of all files below a folder; reads no file contents.
 
     Args:
-        folder: links to folders are followed, each once.
-        besides: a folder to leave out: where results are written, if that is below.
+        folder: the root; links to folders are followed, each once.
+        besides: a folder to exclude, such as an output folder below the root.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -25,13 +25,13 @@ def folder_fingerprint(folder: Path, besides: Path | None = None) -> str:
     seen = {os.path.realpath(besides)} if besides else set()
     for at, folders, files in os.walk(folder, followlinks=True):
         here = os.path.realpath(at)
-        if here in seen:  # left out, or a link that leads back
+        if here in seen:  # excluded, or a link to a folder already visited
             folders.clear()
             continue
         seen.add(here)
         folders.sort()
         for name in sorted(files):
             path = os.path.join(at, name)
-            size = os.path.getsize(path) if os.path.exists(path) else -1  # a link to nowhere
+            size = os.path.getsize(path) if os.path.exists(path) else -1  # a broken link
             digest.update(os.fsencode(f"{os.path.relpath(path, folder)}\0{size}\0"))
     return digest.hexdigest()

@@ -1,11 +1,11 @@
-"""Image folders: one folder for each class, with or without splits above them.
+"""Readers for image folders: one folder per class, with or without folders for the splits.
 
-    ROOT/<class>/….jpg               evaluation, or both with `holdout`
+    ROOT/<class>/….jpg               evaluation; training and evaluation with `holdout`
     ROOT/train/<class>/….jpg         training
     ROOT/{test,val}/<class>/….jpg    evaluation
     ROOT/….jpg                       analyses that need no labels
 
-Hidden files and folders are left out, and so is whatever has no suffix of an image.
+Hidden files and folders, and files without an image suffix, are skipped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import torch
 from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 
 from vitlab.core.errors import VitlabError
-from vitlab.data.images import UNLABELLED, Channels, DataSet, ImageFiles, join
+from vitlab.data.images import UNLABELLED, Channels, DataSet, ImageFiles, from_splits
 from vitlab.data.subsets import fraction_of_each_class
 
 SUFFIXES = frozenset([".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"])
@@ -45,31 +45,31 @@ def open_folder(
     mean: Channels = IMAGENET_DEFAULT_MEAN,
     std: Channels = IMAGENET_DEFAULT_STD,
 ) -> DataSet:
-    """Open a folder of images with one folder for each class. Classes and files are in natural order: 9 before 10.
+    """Open a folder of images with one folder per class. Classes and files are in natural order: 9 before 10.
 
     Args:
-        root: holds `train` and `test` (or `val`; `test` is taken where both are there), or the classes themselves.
-        holdout: without splits, the fraction of each class that is set aside for testing. None: all images are for
-            testing and none for training, so that nobody tests on what was trained on by accident.
-        seed: which images are set aside.
-        mean, std: for normalisation; ImageNet's unless given.
+        root: contains `train` and `test` (or `val`; `test` has priority), or the class folders.
+        holdout: without splits, the fraction of each class that is held out for testing. None: all images are for
+            testing and none for training, so that the splits cannot overlap by accident.
+        seed: selects the held-out images.
+        mean, std: for normalisation; default ImageNet's.
     """
     root = Path(root)
     if not root.is_dir():
-        raise wrong_layout(f"there is no folder {root}", TREE)
+        raise wrong_layout(f"no folder {root}", TREE)
     train_at, test_at = _first(root, _TRAIN), _first(root, _TEST)
     if train_at is None and test_at is None:
         return _unsplit(root, holdout, seed, (mean, std))
     if test_at is None:
-        raise wrong_layout(f"{root} has {_TRAIN[0]}/ but nothing to test on", TREE)
+        raise wrong_layout(f"{root} has {_TRAIN[0]}/ but no {_TEST[0]}/ or {_TEST[1]}/", TREE)
     if holdout is not None:
-        raise VitlabError(f"holdout={holdout!r}, but {root} has its own {test_at.name}/; leave holdout out")
+        raise VitlabError(f"invalid holdout={holdout!r}; {root} already has {test_at.name}/; omit holdout")
     splits = [at for at in (train_at, test_at) if at is not None]
     classes = sorted({name for at in splits for name in class_folders(at)}, key=natural)
     if not classes:
-        raise wrong_layout(f"{test_at} holds no folder of a class", TREE)
+        raise wrong_layout(f"{test_at} contains no class folders", TREE)
     train = None if train_at is None else gather(train_at, classes, mean, std)
-    return join(str(root), train, gather(test_at, classes, mean, std, "mark"))
+    return from_splits(str(root), train, gather(test_at, classes, mean, std, "mark"))
 
 
 def gather(
@@ -80,31 +80,31 @@ def gather(
     on_broken: Literal["replace", "mark"] = "replace",
     order: Callable[[str], Any] | None = None,
 ) -> ImageFiles:
-    """The images below `root/<class>/`, at any depth, class after class; classes without any are named in a warning.
+    """Returns the images below `root/<class>/`, at any depth, sorted by class; warns about classes without images.
 
-    `order` is the sort key of the files; natural order unless given.
+    `order` is the sort key of the files; default natural order.
     """
-    found = [_images(root, name, order or natural) for name in classes]
-    counts = torch.tensor([len(names) for names in found])
-    empty = [name for name, names in zip(classes, found, strict=True) if not names]
+    by_class = [_images(root, name, order or natural) for name in classes]
+    counts = torch.tensor([len(names) for names in by_class])
+    empty = [name for name, names in zip(classes, by_class, strict=True) if not names]
     if len(empty) == len(classes):
-        raise wrong_layout(f"{root} holds no image in any of its {len(classes)} classes", TREE)
+        raise wrong_layout(f"{root} contains no images in any of its {len(classes)} classes", TREE)
     if empty:
         warnings.warn(f"{root} has no images of {len(empty)} classes: {_some(empty)}", stacklevel=2)
-    files = np.array([os.fsencode(name) for group in found for name in group], dtype=np.bytes_)
+    files = np.array([os.fsencode(name) for names in by_class for name in names], dtype=np.bytes_)
     labels = torch.arange(len(classes)).repeat_interleave(counts)
     return ImageFiles(root, files, labels, tuple(classes), mean, std, on_broken)
 
 
 def class_folders(root: Path) -> list[str]:
-    """The folders in a folder, in natural order, hidden ones left out."""
+    """Returns the names of the subfolders that are not hidden, in natural order."""
     with os.scandir(root) as entries:
         names = [entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
     return sorted(names, key=natural)
 
 
 def is_image(name: str) -> bool:
-    """Whether a file's name is that of an image, hidden files left out.
+    """Returns whether a file name has an image suffix and is not hidden.
 
     >>> is_image("cat.JPEG"), is_image("._cat.jpg"), is_image("labels.csv")
     (True, False, False)
@@ -113,7 +113,7 @@ def is_image(name: str) -> bool:
 
 
 def natural(name: str) -> tuple[list[str | int], str]:
-    """A sort key by which numbers in a name count as numbers.
+    """Sort key that compares numbers in a name as numbers.
 
     >>> sorted(["a10", "a9", "B1"], key=natural)
     ['a9', 'a10', 'B1']
@@ -123,47 +123,47 @@ def natural(name: str) -> tuple[list[str | int], str]:
 
 
 def wrong_layout(what: str, tree: str) -> VitlabError:
-    """The error for files that do not lie as they should: one line, and below it the tree that is expected."""
+    """Returns the error for an unexpected folder layout: one line, followed by the expected tree."""
     return VitlabError(f"{what}; expected:\n{tree}")
 
 
 def _unsplit(root: Path, holdout: float | None, seed: int, normalisation: tuple[Channels, Channels]) -> DataSet:
     classes = class_folders(root)
     if not classes:
-        return join(str(root), None, _without_labels(root, holdout, normalisation))
+        return from_splits(str(root), None, _without_labels(root, holdout, normalisation))
     test = gather(root, classes, *normalisation, "mark")
     if holdout is None:
-        return join(str(root), None, test)
+        return from_splits(str(root), None, test)
     if not isinstance(holdout, float) or not 0 < holdout < 1:
-        raise VitlabError(f"holdout={holdout!r}: give a number between 0 and 1, for example 0.2 for 20 %")
+        raise VitlabError(f"invalid holdout={holdout!r}; expected a number between 0 and 1, for example 0.2 for 20 %")
     held = fraction_of_each_class(test.labels, holdout, seed)
     if held.all():
-        raise VitlabError(f"holdout={holdout} of {root} leaves no image to train on: each class gives at least one")
-    return join(str(root), replace(test.subset(~held), on_broken="replace"), test.subset(held))
+        raise VitlabError(f"invalid holdout={holdout}; {root} would have no training images; use a smaller value")
+    return from_splits(str(root), replace(test.subset(~held), on_broken="replace"), test.subset(held))
 
 
 def _without_labels(root: Path, holdout: float | None, normalisation: tuple[Channels, Channels]) -> ImageFiles:
-    """Images that lie directly in a folder: they have no labels and serve analyses that need none."""
+    """Returns the images directly in a folder, without labels, for analyses that need none."""
     names = sorted((name for name in os.listdir(root) if is_image(name)), key=natural)
     if not names:
-        raise wrong_layout(f"{root} holds no folder of a class and no images", TREE)
+        raise wrong_layout(f"{root} contains no class folders and no images", TREE)
     if holdout is not None:
-        raise VitlabError(f"holdout={holdout!r}, but the images in {root} have no labels to train on; omit holdout")
+        raise VitlabError(f"invalid holdout={holdout!r}; the images in {root} have no labels to train on; omit holdout")
     files = np.array([os.fsencode(name) for name in names], dtype=np.bytes_)
     labels = torch.full((len(names),), UNLABELLED)
     return ImageFiles(root, files, labels, (), *normalisation, "mark")
 
 
 def _images(root: Path, name: str, order: Callable[[str], Any]) -> list[str]:
-    """Paths below `root` of the images of one class, sorted. A link to nowhere is listed: it is a missing image."""
+    """Returns the sorted paths, relative to `root`, of the images of one class, including broken links."""
 
-    def refuse(error: OSError) -> None:
-        raise VitlabError(f"cannot look into {error.filename} ({error.strerror})")
+    def fail(error: OSError) -> None:
+        raise VitlabError(f"cannot read the folder {error.filename} ({error.strerror})")
 
     top, found = root / name, []
     if not top.is_dir():
         return []
-    for where, folders, files in os.walk(top, onerror=refuse):
+    for where, folders, files in os.walk(top, onerror=fail):
         folders[:] = [folder for folder in folders if not folder.startswith(".")]
         below = os.path.relpath(where, root)
         found += [os.path.join(below, file) for file in files if is_image(file)]

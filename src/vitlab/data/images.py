@@ -1,7 +1,7 @@
-"""Labelled images, in memory, in files or drawn (`drawn.py`): the kinds of set that every reader returns.
+"""Sets of labelled images: in memory, in files or generated (`drawn.py`).
 
-All have `len`, `labels`, `classes`, `mean`, `std`, `fingerprint`, `subset(indices)`, and `set[i]` is a PIL image with
-its label, so that each can be the data set of a torch DataLoader.
+All have `len`, `labels`, `classes`, `mean`, `std`, `fingerprint` and `subset(indices)`; item i is a PIL image with its
+label, so that each can be used with a torch DataLoader.
 
 Shape legend: N images, h w pixels.
 """
@@ -31,21 +31,21 @@ from vitlab.data.labelled import as_rows, check_labels, digest
 
 Channels: TypeAlias = tuple[float, float, float]
 
-#: The label of an image that could not be read. It is torch's `ignore_index`: cross entropy leaves it out by itself.
+#: The label of an image that could not be read. The default `ignore_index` of torch's cross entropy.
 IGNORED = -100
 
-_PATIENCE = 100  # broken images in a row before a set is given up: then it is the disk, not the images
+_MOST_BROKEN = 100  # consecutive unreadable images before an error: then the disk is probably gone
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageArray(Dataset[tuple[Image.Image, int]]):
-    """A whole set in memory.
+    """A set of images in memory.
 
     Args:
         images: (N, 3, h, w) uint8 RGB.
         labels: (N,) int64, index into `classes`.
-        classes: their names.
-        mean, std: of the pixels in [0, 1], by channel, for normalisation.
+        classes: class names.
+        mean, std: of the pixels in [0, 1], per channel, for normalisation.
 
     >>> two = ImageArray(torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.tensor([0, 1]), ("cat", "dog"))
     >>> len(two), two.subset([1]).labels, two[1][0].size
@@ -59,51 +59,51 @@ class ImageArray(Dataset[tuple[Image.Image, int]]):
     std: Channels = (0.5, 0.5, 0.5)
 
     def __post_init__(self) -> None:
-        """Refuse what is no set of images."""
+        """Validate images and labels."""
         shape = tuple(self.images.shape)
         if self.images.dtype != torch.uint8 or len(shape) != 4 or shape[1] != 3:
-            raise VitlabError(f"images are {self.images.dtype} of shape {shape}; give uint8 of shape (N, 3, h, w)")
+            raise VitlabError(f"images are {self.images.dtype} of shape {shape}; expected uint8 of shape (N, 3, h, w)")
         check_labels(self.labels, self.classes, shape[0])
 
     def __len__(self) -> int:
-        """How many images, N."""
+        """Returns the number of images, N."""
         return len(self.labels)
 
     def __getitem__(self, i: int) -> tuple[Image.Image, int]:
-        """Image i and its label."""
+        """Returns image i and its label."""
         return Image.fromarray(self.images[i].permute(1, 2, 0).numpy()), int(self.labels[i])
 
     def __repr__(self) -> str:
-        """Its sizes; not a million names."""
+        """Returns the number of images and classes."""
         return f"ImageArray({len(self)} images, {len(self.classes)} classes)"
 
     def subset(self, indices: Sequence[int] | Tensor) -> ImageArray:
-        """The images of these indices, in this order."""
+        """Returns the images at these indices, in this order."""
         rows = as_rows(indices)
         return replace(self, images=self.images[rows], labels=self.labels[rows])
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the pixels, the labels and the names of the classes."""
+        """A hash of the pixels, the labels and the class names."""
         return digest(self.images, self.labels, "\n".join(self.classes).encode())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageFiles(Dataset[tuple[Image.Image, int]]):
-    """A set of image files, decoded when they are asked for.
+    """A set of image files, decoded on access.
 
-    A file that is broken or gone is named in one warning and marked in `broken`. In training (`replace`) the next good
-    image stands in for it: which one depends on the files only, so that a run repeats bit for bit whatever the number
-    of workers. In evaluation (`mark`) it comes back black with the label `IGNORED`: take it out with `drop_broken`, and
-    the counts are exact. `broken` lies in shared memory: what a worker process finds, the main process sees.
+    A file that is damaged or missing causes one warning and is marked in `broken`. In training (`replace`) the next
+    readable image is returned instead; which one depends on the files only, so that a run is reproducible for any
+    number of workers. In evaluation (`mark`) a black image with the label `IGNORED` is returned; remove it with
+    `drop_broken` for exact counts. `broken` is in shared memory, so that the main process sees what workers mark.
 
     Args:
-        root: the folder that holds them.
-        names: (N,) paths below `root` as bytes: one block of memory, which forked workers share.
+        root: the folder of the files.
+        names: (N,) paths relative to `root` as bytes, in one block of memory that forked workers share.
         labels: (N,) int64, index into `classes`.
-        classes: their names.
-        mean, std: of the pixels in [0, 1], by channel, for normalisation.
-        on_broken: what stands in for a broken image: `replace`, the next good one; `mark`, a black one to ignore.
+        classes: class names.
+        mean, std: of the pixels in [0, 1], per channel, for normalisation.
+        on_broken: what an unreadable image returns: `replace`, the next readable one; `mark`, a black one to ignore.
     """
 
     root: Path
@@ -116,53 +116,53 @@ class ImageFiles(Dataset[tuple[Image.Image, int]]):
     broken: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
-        """Refuse labels that do not fit, and make room for what is found broken."""
+        """Validate the labels and allocate `broken`."""
         check_labels(self.labels, self.classes, len(self.names))
         object.__setattr__(self, "broken", torch.zeros(len(self.names), dtype=torch.bool).share_memory_())
 
     def __len__(self) -> int:
-        """How many images, N, broken ones included."""
+        """Returns the number of images, N, including unreadable ones."""
         return len(self.labels)
 
     def __getitem__(self, i: int) -> tuple[Image.Image, int]:
-        """Image i and its label, or what stands in for it."""
+        """Returns image i and its label, or its replacement."""
         first = range(len(self))[i]
-        for step in range(min(len(self), _PATIENCE)):
+        for step in range(min(len(self), _MOST_BROKEN)):
             j = (first + step) % len(self)
             image = self._decode(j)
             if image is not None:
                 return image, int(self.labels[j])
             if self.on_broken == "mark":
                 return Image.new("RGB", (32, 32)), IGNORED
-        raise VitlabError(f"{step + 1} images in a row from {self.path(first)} on cannot be read; is the disk there?")
+        raise VitlabError(f"{step + 1} images in a row from {self.path(first)} on cannot be read; check the disk")
 
     def path(self, i: int) -> Path:
-        """Where image i lies."""
+        """Returns the path of image i."""
         return self.root / os.fsdecode(bytes(self.names[i]))
 
     @property
     def broken_paths(self) -> list[Path]:
-        """The files that were asked for so far and could not be read, by any process."""
+        """The files that could not be read so far, in any process."""
         return [self.path(i) for i in self.broken.nonzero()[:, 0].tolist()]
 
     def __repr__(self) -> str:
-        """Its sizes; not a million names."""
+        """Returns the number of images and classes."""
         return f"ImageFiles({len(self)} images, {len(self.classes)} classes)"
 
     def subset(self, indices: Sequence[int] | Tensor) -> ImageFiles:
-        """The images of these indices, in this order, with nothing known yet of which are broken."""
+        """Returns the images at these indices, in this order; `broken` is reset."""
         rows = as_rows(indices)
         return replace(self, names=self.names[rows.numpy()], labels=self.labels[rows])
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the names of the files, the labels and the names of the classes; files are not opened for it."""
+        """A hash of the file names, the labels and the class names; files are not opened."""
         return digest(b"\n".join(self.names.tolist()), self.labels, "\n".join(self.classes).encode())
 
     def _decode(self, i: int) -> Image.Image | None:
         try:
             return open_rgb(self.path(i))
-        except Exception as error:  # PIL's readers raise nearly anything on damaged bytes
+        except Exception as error:  # PIL raises many types of exceptions on damaged files
             if not self.broken[i]:
                 self.broken[i] = True
                 warnings.warn(f"cannot read the image {self.path(i)} ({error}); it is skipped", stacklevel=3)
@@ -173,7 +173,7 @@ ImageSet: TypeAlias = ImageArray | ImageFiles | DrawnImages
 
 
 def in_memory(images: ImageSet) -> ImageArray | ImageFiles:
-    """Drawn images as an array, which is drawn at the first call and kept; other images unchanged."""
+    """Returns generated images as an array, drawn at the first call and cached; other sets unchanged."""
     if not isinstance(images, DrawnImages):
         return images
     return ImageArray(images.pixels, images.labels, images.classes, images.mean, images.std)
@@ -181,12 +181,12 @@ def in_memory(images: ImageSet) -> ImageArray | ImageFiles:
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """A data set: images to train on and images to test on, of the same classes.
+    """A data set: training and test images of the same classes.
 
     Args:
-        name: the expression that it was opened with, or any name.
-        train: None where the set is for evaluation only (one split of ImageNet, CIFAR-10-C).
-        test: the images that accuracies are reported on.
+        name: the expression that opened it, or any name.
+        train: None if the set is for evaluation only (one split of ImageNet, CIFAR-10-C).
+        test: the images for evaluation.
         classes, mean, std: as in both sets.
     """
 
@@ -198,19 +198,19 @@ class DataSet:
     std: Channels
 
     def to_train_on(self) -> ImageSet:
-        """The training images, or an error that says that there are none."""
+        """Returns the training images; raises if there are none."""
         if self.train is None:
-            raise VitlabError(f"the data set {self.name!r} is for evaluation only: it has no training images")
+            raise VitlabError(f"the data set {self.name!r} is for evaluation only; it has no training images")
         return self.train
 
 
-def join(name: str, train: ImageSet | None, test: ImageSet) -> DataSet:
-    """A data set of two splits; classes, mean and std are those of `test`."""
+def from_splits(name: str, train: ImageSet | None, test: ImageSet) -> DataSet:
+    """Returns a data set of two splits; classes, mean and std are those of `test`."""
     return DataSet(name, train, test, test.classes, test.mean, test.std)
 
 
 def drop_broken(images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """A batch without the images that could not be read: (B, …) and (B,) become (b, …) and (b,).
+    """Remove the images that could not be read from a batch: (B, …) and (B,) become (b, …) and (b,).
 
     >>> drop_broken(torch.tensor([[1.0], [0.0]]), torch.tensor([7, IGNORED]))
     (tensor([[1.]]), tensor([7]))

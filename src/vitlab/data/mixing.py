@@ -1,6 +1,6 @@
-"""Mixup and CutMix: each image of a batch shares its frame, and its label, with a partner.
+"""Mixup and CutMix: each image of a batch, and its label, is mixed with that of a partner.
 
-One rule serves both: a map of weights w, and w · image + (1 - w) · partner. For Mixup w is λ everywhere; for CutMix it
+Both compute w · image + (1 - w) · partner with a map of weights w. For Mixup w is λ everywhere; for CutMix it
 is 0 in a box and 1 elsewhere. The partner of image i of B is image B - 1 - i, as in timm. No soft labels are made: the
 loss is λ CE(label) + (1 - λ) CE(partner's label), which is the same number.
 
@@ -25,9 +25,9 @@ class Mixes(NamedTuple):
     """How K batches are mixed.
 
     Args:
-        weights: (K,) λ, the share of an image's own label; for CutMix that of the frame which the box leaves.
+        weights: (K,) λ, the weight of an image's own label; for CutMix the share of the image outside the box.
         blends: (K,) the weight of an image outside the box.
-        boxes: (K, 4) top, bottom, left, right of the box that shows the partner alone; empty for Mixup.
+        boxes: (K, 4) top, bottom, left, right of the box that is taken from the partner; empty for Mixup.
     """
 
     weights: Tensor
@@ -36,16 +36,16 @@ class Mixes(NamedTuple):
 
 
 def draw_mixes(settings: Augment, size: tuple[int, int], seed: int, epoch: int, batches: range) -> Mixes:
-    """The mixes of some batches of an epoch, each drawn from its own key, on the host and in float32.
+    """Draw the mixes of some batches of an epoch, each from its own seed, on the host and in float32.
 
     λ ~ Beta(α, α), α of Mixup (Zhang et al., Sec. 2) or of CutMix (Yun et al., Sec. 3.1); CutMix's box has the sides
-    √(1 - λ) h and √(1 - λ) w and a uniform centre, is cut at the frame, and λ is corrected to what is left.
+    √(1 - λ) h and √(1 - λ) w and a uniform centre, is clipped to the image, and λ is corrected to the remaining area.
 
     Args:
-        settings: `mixup`, `cutmix`, `mix_probability` and `switch_probability` are read.
+        settings: `mixup`, `cutmix`, `mix_probability` and `switch_probability` are used.
         size: h, w.
         seed, epoch: of the run.
-        batches: which batches of the epoch; their number is K.
+        batches: indices of the batches in the epoch; their number is K.
 
     >>> draw_mixes(Augment(), (32, 32), 0, 0, range(2)).weights
     tensor([1., 1.])
@@ -70,28 +70,28 @@ def mix_images(images: Tensor, mixes: Mixes) -> Tensor:
 
 
 def mix_labels(labels: Tensor, mixes: Mixes) -> tuple[Tensor, Tensor]:
-    """The partners' labels and the weights λ of the own ones, (K, B) each, for labels (K, B)."""
+    """Returns the partners' labels and the weights λ of the own labels, (K, B) each, for labels (K, B)."""
     return labels.flip(1), mixes.weights[:, None].expand(labels.shape)
 
 
 def _draw_mix(
     settings: Augment, size: tuple[int, int], random: np.random.Generator
 ) -> tuple[float, float, tuple[int, int, int, int]]:
-    """λ, the blend and the box of one batch."""
+    """Returns λ, the blend and the box of one batch."""
     mixed, switch = random.random(2)
-    cut = settings.cutmix > 0 and (settings.mixup <= 0 or switch < settings.switch_probability)
-    alpha = settings.cutmix if cut else settings.mixup
+    use_cutmix = settings.cutmix > 0 and (settings.mixup <= 0 or switch < settings.switch_probability)
+    alpha = settings.cutmix if use_cutmix else settings.mixup
     if alpha <= 0 or mixed >= settings.mix_probability:
         return 1.0, 1.0, (0, 0, 0, 0)
     weight = float(random.beta(alpha, alpha))
-    if not cut:
+    if not use_cutmix:
         return weight, weight, (0, 0, 0, 0)
-    top, bottom = _cut(size[0], weight, random)
-    left, right = _cut(size[1], weight, random)
+    top, bottom = _box_side(size[0], weight, random)
+    left, right = _box_side(size[1], weight, random)
     return 1 - (bottom - top) * (right - left) / (size[0] * size[1]), 1.0, (top, bottom, left, right)
 
 
-def _cut(side: int, weight: float, random: np.random.Generator) -> tuple[int, int]:
-    """Where the box starts and ends along one side."""
+def _box_side(side: int, weight: float, random: np.random.Generator) -> tuple[int, int]:
+    """Returns the start and end of the box along one side."""
     length, centre = int(side * (1 - weight) ** 0.5), int(random.integers(side))
     return max(centre - length // 2, 0), min(centre + (length + 1) // 2, side)

@@ -1,7 +1,7 @@
-"""RVT's patch-wise augmentation: each 16 × 16 patch is cropped, made noisy and mirrored by chance of its own.
+"""RVT's patch-wise augmentation: each 16 × 16 patch is cropped, given noise and mirrored independently at random.
 
 Towards Robust Vision Transformer (Mao et al.), Sec. 3.4. RVT trains on both the mixed batch and this version of it, so
-it stands apart from `augment`: the loop calls it on the images that it is about to feed.
+it is separate from `augment`: the training loop calls it on the mixed batch.
 
 Shape legend: B batch, C channels, h w pixels, P patches of the batch, s side of a patch.
 """
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from vitlab.core.errors import VitlabError
 from vitlab.data.device_copy import per_channel
-from vitlab.data.random_assignment import deal, put, take
+from vitlab.data.random_assignment import assign_slots, put, take
 from vitlab.data.rectangles import draw_rectangles
 from vitlab.data.warping import zoom
 
@@ -30,15 +30,16 @@ def augment_patches(
     side: int = 16,
     probability: float = 0.1,
 ) -> Tensor:
-    """Change patches at random, in the order of RVT's code: resized crop, Gaussian noise, horizontal flip.
+    """Augment random patches, in the order of RVT's code: resized crop, Gaussian noise, horizontal flip.
 
-    The crop keeps 85 to 100 % of the area at ratio 1 and is blown up bilinearly; the noise has deviation 0.01 in
-    normalised units; at last all is clamped to what pixels in [0, 1] can be. Patches are dealt (see `dealing`).
+    The crop keeps 85 to 100 % of the area at ratio 1 and is resized bilinearly; the noise has standard deviation
+    0.01 in normalised units; the result is clamped to the range of pixels in [0, 1]. Patches are assigned to slots (see
+    `random_assignment`).
 
     Args:
         images: (B, C, h, w), normalised.
-        mean, std: of the normalisation, by channel.
-        generator: on the images' device.
+        mean, std: normalisation constants per channel.
+        generator: a generator on the images' device.
         side: s; h and w must be multiples of it.
         probability: of each of the three, for each patch.
 
@@ -52,23 +53,23 @@ def augment_patches(
     """
     if images.shape[2] % side or images.shape[3] % side:
         raise VitlabError(
-            f"images of {tuple(images.shape[2:])} pixels are no multiple of patches of {side}; give side="
+            f"invalid side={side}; image sizes must be multiples of it, got {tuple(images.shape[2:])}; set side="
         )
-    patches = _cut(images.float(), side)
-    for change in (_crop, _noise, _mirror):
-        patches = _some(change, patches, generator, probability)
+    patches = _split(images.float(), side)
+    for operation in (_crop, _noise, _mirror):
+        patches = _apply_to_share(operation, patches, generator, probability)
     centre, spread = per_channel(mean, images.device), per_channel(std, images.device)
     joined = _join(patches, images.shape)
     return joined.clamp((0 - centre) / spread, (1 - centre) / spread).to(images.dtype)
 
 
-def _some(
-    change: Callable[[Tensor, torch.Generator], Tensor], patches: Tensor, generator: torch.Generator, p: float
+def _apply_to_share(
+    operation: Callable[[Tensor, torch.Generator], Tensor], patches: Tensor, generator: torch.Generator, p: float
 ) -> Tensor:
-    """Change a share p of the patches."""
-    rows, active = deal(len(patches), p, generator)
+    """Apply an operation to a share p of the patches."""
+    rows, active = assign_slots(len(patches), p, generator)
     chosen = take(patches, rows)
-    return put(patches, rows, torch.where(active[:, None, None, None], change(chosen, generator), chosen))
+    return put(patches, rows, torch.where(active[:, None, None, None], operation(chosen, generator), chosen))
 
 
 def _crop(patches: Tensor, generator: torch.Generator) -> Tensor:
@@ -85,7 +86,7 @@ def _mirror(patches: Tensor, _: torch.Generator) -> Tensor:
     return patches.flip(3)
 
 
-def _cut(images: Tensor, side: int) -> Tensor:
+def _split(images: Tensor, side: int) -> Tensor:
     """(B, C, h, w) -> (P, C, s, s)."""
     tiles = images.unflatten(3, (-1, side)).unflatten(2, (-1, side))  # B C rows s columns s
     return tiles.permute(0, 2, 4, 1, 3, 5).flatten(0, 2)

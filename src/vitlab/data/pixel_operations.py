@@ -1,8 +1,8 @@
-"""Pillow's operations on colour, for a batch in which each image has its own argument.
+"""Pillow's colour operations on a batch, with one argument per image.
 
-All take uint8 images (n, 3, h, w) and arguments (n,), and give uint8 back: `equalize`, `invert` and those with a
-threshold or bits give what Pillow gives; `autocontrast` and the four blends, which it truncates after products in
-other precisions, are within one grey level of it.
+All take uint8 images (n, 3, h, w) and arguments (n,), and return uint8. `equalize`, `invert` and those with a
+threshold or bits equal Pillow's; `autocontrast` and the four blends, which Pillow truncates after products in other
+precisions, are within one grey level of it.
 
 Shape legend: n images, 3 channels, h w pixels.
 """
@@ -42,7 +42,7 @@ def autocontrast(images: Tensor, _: Tensor) -> Tensor:
 def equalize(images: Tensor, _: Tensor) -> Tensor:
     """Flatten each channel's histogram: x becomes (step / 2 + the number of darker pixels) / step.
 
-    step is a 255th of the pixels that are not of the brightest value; where that is 0, the channel stays as it is.
+    step is a 255th of the pixels that are not of the brightest value; if it is 0, the channel is unchanged.
 
     >>> picture = torch.arange(4, dtype=torch.uint8).repeat(1, 1, 32, 16)
     >>> equalize(picture, torch.zeros(1)).flatten()[:4].tolist()
@@ -66,7 +66,7 @@ def invert(images: Tensor, _: Tensor) -> Tensor:
 
 
 def posterize(images: Tensor, bits: Tensor) -> Tensor:
-    """Keep the highest `bits` bits, 0 to 8. None kept is black, as in Pillow before 13; from there on it refuses.
+    """Keep the highest `bits` bits, 0 to 8. 0 bits give black, as in Pillow before 13; later versions raise.
 
     >>> posterize(torch.full((1, 1, 1, 1), 255, dtype=torch.uint8), torch.tensor([2.0])).item()
     192
@@ -76,12 +76,12 @@ def posterize(images: Tensor, bits: Tensor) -> Tensor:
 
 
 def solarize(images: Tensor, threshold: Tensor) -> Tensor:
-    """Invert what is not darker than `threshold`, 0 to 256."""
+    """Invert pixels of at least `threshold`, 0 to 256."""
     return torch.where(images < threshold[:, None, None, None], images, 255 - images)
 
 
 def solarize_add(images: Tensor, addition: Tensor) -> Tensor:
-    """Add to what is darker than 128, up to 255.
+    """Add to pixels below 128, up to 255.
 
     >>> solarize_add(torch.tensor([[[[100, 200]]]], dtype=torch.uint8), torch.tensor([50.0])).flatten().tolist()
     [150, 200]
@@ -127,6 +127,6 @@ def _grey(images: Tensor) -> Tensor:
 
 
 def _blend(start: Tensor, images: Tensor, factor: Tensor) -> Tensor:
-    """start + factor · (image - start), rounded down and kept in range."""
+    """start + factor · (image - start), rounded down and clamped to [0, 255]."""
     moved = start + factor[:, None, None, None] * (images.float() - start)
     return moved.clamp(0, 255).to(torch.uint8)

@@ -1,8 +1,8 @@
-"""RandAugment for whole batches of small images, by timm's text for it.
+"""RandAugment for batches of small images, configured by timm's strings.
 
-A layer deals its images to fifteen operations (see `dealing`), so that each operation works once, on a run of known
-length, and no image goes through work that is thrown away. What differs from timm: the shares are stratified; warps are
-bilinear (timm takes bilinear or bicubic at random); grey levels may differ by one, since Pillow cuts fractions off.
+A layer assigns its images to fifteen operations (see `random_assignment`), so that each operation runs once, on a known
+number of images, and no result is discarded. Differences from timm: the shares are stratified; warps are bilinear (timm
+chooses bilinear or bicubic at random); grey levels may differ by one, since Pillow truncates.
 
 Shape legend: n images, S slots of a layer (fifteen runs of s), h w pixels.
 """
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from vitlab.core.errors import VitlabError
 from vitlab.data import pixel_operations as pixels
-from vitlab.data.random_assignment import deal, put, take
+from vitlab.data.random_assignment import assign_slots, put, take
 from vitlab.data.warping import warp
 
 __all__ = ["OPERATIONS", "Layer", "RandAugment", "apply_layer", "arguments", "draw_layer", "parse"]
@@ -27,21 +27,21 @@ __all__ = ["OPERATIONS", "Layer", "RandAugment", "apply_layer", "arguments", "dr
 _WARPS = ("rotate", "shear_x", "shear_y", "translate_x", "translate_y")
 _PIXELS = tuple(getattr(pixels, name) for name in pixels.__all__)
 
-#: timm's fifteen, in the order in which they own the slots of a layer.
+#: timm's fifteen operations, in the order of their slots in a layer.
 OPERATIONS = (*_WARPS, *pixels.__all__)
 
 
 @dataclass(frozen=True)
 class RandAugment:
-    """What the text says.
+    """Settings of RandAugment.
 
     Args:
         magnitude: m, of 10.
-        layers: n, operations one after another.
-        probability: p, that a layer acts on an image.
-        deviation: mstd, of the normal noise on m; infinite: uniform from 0 to m.
-        largest: mmax, the end of the range of m.
-        increasing: inc, whether more magnitude always means more change.
+        layers: n, the number of operations applied in sequence.
+        probability: p, the probability that a layer changes an image.
+        deviation: mstd, the standard deviation of m; infinite: uniform from 0 to m.
+        largest: mmax, the largest m.
+        increasing: inc, whether a larger magnitude always means a larger change.
     """
 
     magnitude: float = 10
@@ -53,7 +53,7 @@ class RandAugment:
 
 
 class Layer(NamedTuple):
-    """The draws of one layer, (S,) each: the image in a slot, whether the slot acts, its magnitude, its sign (±1)."""
+    """The random numbers of one layer, (S,) each: image row, whether the slot is active, magnitude, sign (±1)."""
 
     rows: Tensor
     active: Tensor
@@ -62,7 +62,7 @@ class Layer(NamedTuple):
 
 
 def parse(text: str) -> RandAugment:
-    """Read timm's text; its weighted and three-operation sets (`t…`) are not offered here.
+    """Parse timm's configuration string; its weighted and three-operation sets (`t…`) are not supported.
 
     >>> parse("rand-m9-n2-mstd0.5-inc1")
     RandAugment(magnitude=9, layers=2, probability=0.5, deviation=0.5, largest=10, increasing=True)
@@ -73,11 +73,11 @@ def parse(text: str) -> RandAugment:
         match = re.fullmatch(r"(mstd|mmax|inc|m|n|p)(\d+\.?\d*|inf)", section)
         if not match:
             raise VitlabError(
-                f"no RandAugment section {section!r} in {text!r}; write m, n, p, mstd, mmax, inc and numbers"
+                f"invalid section {section!r} of RandAugment {text!r}; expected m, n, p, mstd, mmax or inc and a number"
             )
         given[match[1]] = float(match[2])
     if head != "rand":
-        raise VitlabError(f"{text!r} is no RandAugment; write for example rand-m9-n2-mstd0.5-inc1")
+        raise VitlabError(f"invalid RandAugment {text!r}; expected for example rand-m9-n2-mstd0.5-inc1")
     deviation = given.get("mstd", 0.0)
     return RandAugment(
         magnitude=int(given.get("m", 10)),
@@ -90,13 +90,13 @@ def parse(text: str) -> RandAugment:
 
 
 def draw_layer(count: int, settings: RandAugment, generator: torch.Generator) -> Layer:
-    """Deal n images to the operations, and draw a magnitude and a sign for each slot.
+    """Assign n images to the operations, and draw a magnitude and a sign for each slot.
 
     >>> layer = draw_layer(300, parse("rand-m9-mstd0.5"), torch.Generator().manual_seed(0))
     >>> len(layer.rows), bool(layer.magnitudes.max() <= 10)
     (150, True)
     """
-    rows, active = deal(count, settings.probability, generator, kinds=len(OPERATIONS))
+    rows, active = assign_slots(count, settings.probability, generator, kinds=len(OPERATIONS))
     slots, device = len(rows), generator.device
     signs = torch.where(torch.rand(slots, generator=generator, device=device) < 0.5, -1.0, 1.0)
     if settings.deviation == math.inf:
@@ -107,13 +107,13 @@ def draw_layer(count: int, settings: RandAugment, generator: torch.Generator) ->
 
 
 def apply_layer(images: Tensor, layer: Layer, increasing: bool, fill: Tensor) -> Tensor:
-    """One layer of RandAugment.
+    """Apply one layer of RandAugment.
 
     Args:
         images: (n, 3, h, w) uint8.
         layer: from `draw_layer`.
         increasing: of the settings.
-        fill: (3,) float32 in [0, 255], what warps show outside the image; timm takes the mean of the data.
+        fill: (3,) float32 in [0, 255], fill colour of warps outside the image; timm uses the mean of the data.
 
     Returns:
         (n, 3, h, w) uint8.
@@ -122,18 +122,18 @@ def apply_layer(images: Tensor, layer: Layer, increasing: bool, fill: Tensor) ->
         return images
     chosen = take(images, layer.rows)
     given = arguments(layer.magnitudes, layer.signs, increasing)
-    warped = len(layer.rows) // len(OPERATIONS) * len(_WARPS)  # the warps stand first and share one pass of sampling
+    warped = len(layer.rows) // len(OPERATIONS) * len(_WARPS)  # the warps come first and share one sampling call
     maps = _maps(given[:warped], images.shape[3] / images.shape[2])
-    # Pillow cuts fractions off; the 0.001 keeps what is whole, but for float32, from losing a grey level.
+    # Pillow truncates; 0.001 prevents float32 rounding errors from lowering whole numbers by a grey level.
     changed = [(warp(chosen[:warped].float(), maps, fill) + 0.001).to(torch.uint8)]
     runs = zip(chosen[warped:].chunk(len(_PIXELS)), given[warped:].chunk(len(_PIXELS)), strict=True)
     changed += [act(run, value) for act, (run, value) in zip(_PIXELS, runs, strict=True)]
-    kept = torch.where(layer.active[:, None, None, None], torch.cat(changed), chosen)
-    return put(images, layer.rows, kept)
+    result = torch.where(layer.active[:, None, None, None], torch.cat(changed), chosen)
+    return put(images, layer.rows, result)
 
 
 def arguments(magnitudes: Tensor, signs: Tensor, increasing: bool) -> Tensor:
-    """What each operation takes for its magnitude M, by timm's ranges: (S,) -> (S,), fifteen runs.
+    """Convert magnitudes M to the arguments of the operations, by timm's ranges: (S,) -> (S,), fifteen runs.
 
     rotate ±3 M degrees; shear ±0.03 M; translate ±0.045 M of the side; posterize ⌊0.4 M⌋ bits, solarize from ⌊25.6 M⌋;
     blends 0.1 + 0.18 M; increasing: 4 - those bits, from 256 - that, blends 1 ± 0.09 M (at least 0.1); solarize-add
@@ -161,9 +161,9 @@ def arguments(magnitudes: Tensor, signs: Tensor, increasing: bool) -> Tensor:
 
 
 def _maps(values: Tensor, aspect: float) -> Tensor:
-    """Pillow's inverse maps (5 s, 2, 3) of the five warps, in the coordinates of `warp`; aspect is w / h.
+    """Returns Pillow's inverse maps (5 s, 2, 3) of the five warps, in the coordinates of `warp`; aspect is w / h.
 
-    Rotations turn about the middle; shears start from the upper left corner, as Pillow's do.
+    Rotations are about the centre; shears are relative to the upper left corner, as in Pillow.
     """
     angle, shear_x, shear_y, shift_x, shift_y = values.chunk(len(_WARPS))
     angle = torch.deg2rad(angle)

@@ -1,10 +1,9 @@
-"""Fixed shares in place of coin tosses: which images of a chunk get which operation, in shapes known beforehand.
+"""Random assignment of the images of a chunk to operations, with fixed shapes.
 
-A coin tossed for each image makes the number of heads random: to work on the heads alone, the host must wait for their
-number; to work on all images and choose afterwards costs every operation on every image. So slots are dealt, like
-cards: every operation owns ⌈n p / k⌉ slots, and a random permutation fills them with images. Each image still gets each
-operation with probability p / k exactly; only the independence between the images of a chunk is given up (the shares
-are stratified), and with it a source of variance.
+Independent random choices would make the number of images per operation random: the host would have to wait for that
+number, or every operation would have to run on every image. Instead every operation has ⌈n p / k⌉ slots, which a random
+permutation fills with images. Each image still gets each operation with probability p / k exactly; but the choices for
+the images of a chunk are not independent (the shares are stratified, which lowers the variance).
 
 Shape legend: n images, k operations, S slots (k runs of equal length, one for each operation).
 """
@@ -17,34 +16,34 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Deal", "deal", "put", "take"]
+__all__ = ["Assignment", "assign_slots", "put", "take"]
 
 
-class Deal(NamedTuple):
-    """Who stands in which slot.
+class Assignment(NamedTuple):
+    """The image in each slot.
 
     Args:
-        rows: (S,) int64, an image's row for each slot, no row twice; rows of n and above mean that nobody stands there.
-        active: (S,) bool: whether the operation acts. It evens out that n p / k is no integer.
+        rows: (S,) int64, the row of the image in each slot, no row twice; rows of n and above mean an empty slot.
+        active: (S,) bool: whether the operation is applied. Corrects for n p / k not being an integer.
     """
 
     rows: Tensor
     active: Tensor
 
 
-def deal(count: int, probability: float, generator: torch.Generator, kinds: int = 1) -> Deal:
-    """Deal `count` images into the slots of `kinds` operations, of which each image gets one with `probability`.
+def assign_slots(count: int, probability: float, generator: torch.Generator, kinds: int = 1) -> Assignment:
+    """Assign `count` images to the slots of `kinds` operations; each image gets one of them with `probability`.
 
-    P(image i gets operation j) = (S/k) / T · p T / S = p / k with T = max(n, S) places dealt from: exact for every n.
+    P(image i gets operation j) = (S/k) / T · p T / S = p / k with T = max(n, S) permuted rows: exact for every n.
 
     Args:
         count: n.
-        probability: p, that an image gets any operation at all.
-        generator: on the device where the result shall be.
+        probability: p, that an image gets any operation.
+        generator: its device is the device of the result.
         kinds: k.
 
-    >>> hand = deal(30, 0.5, torch.Generator().manual_seed(0), kinds=3)
-    >>> len(hand.rows), len(set(hand.rows.tolist())), bool(hand.active.all())
+    >>> assignment = assign_slots(30, 0.5, torch.Generator().manual_seed(0), kinds=3)
+    >>> len(assignment.rows), len(set(assignment.rows.tolist())), bool(assignment.active.all())
     (15, 15, True)
     """
     slots = kinds * math.ceil(count * probability / kinds)
@@ -52,11 +51,11 @@ def deal(count: int, probability: float, generator: torch.Generator, kinds: int 
     device = generator.device
     rows = torch.randperm(places, generator=generator, device=device)[:slots]
     gate = probability * places / slots if slots else 1.0
-    return Deal(rows, torch.rand(slots, generator=generator, device=device) < gate)
+    return Assignment(rows, torch.rand(slots, generator=generator, device=device) < gate)
 
 
 def take(images: Tensor, rows: Tensor) -> Tensor:
-    """The images in the slots, (n, …) -> (S, …); where nobody stands, any image.
+    """Returns the images in the slots, (n, …) -> (S, …); empty slots contain any image.
 
     >>> take(torch.tensor([10, 20]), torch.tensor([1, 2, 0]))
     tensor([20, 20, 10])
@@ -65,12 +64,12 @@ def take(images: Tensor, rows: Tensor) -> Tensor:
 
 
 def put(images: Tensor, rows: Tensor, changed: Tensor) -> Tensor:
-    """The images (n, …) with those in the slots replaced by (S, …); what nobody asked for falls away.
+    """Returns the images (n, …) with those in the slots replaced by (S, …); empty slots are ignored.
 
     >>> put(torch.tensor([10, 20]), torch.tensor([1, 2, 0]), torch.tensor([7, 8, 9]))
     tensor([9, 7])
     """
     spare = len(rows) - len(images)
-    if spare > 0:  # only where there are fewer images than slots: scratch rows for the empty ones
+    if spare > 0:  # fewer images than slots: extra rows for the empty slots
         images = torch.cat((images, images.new_zeros(spare, *images.shape[1:])))
     return images.index_copy(0, rows, changed)[: len(images) - max(spare, 0)]

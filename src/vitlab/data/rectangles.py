@@ -1,4 +1,4 @@
-"""Random rectangles of a given range of areas, one for each image: what random erasing and resized crops share.
+"""Random rectangles of a given range of areas, one per image, for random erasing and resized crops.
 
 Shape legend: n images, h w pixels, t tries.
 """
@@ -17,7 +17,7 @@ _TRIES = 10  # as in timm and torchvision
 
 
 class Rectangles(NamedTuple):
-    """One rectangle for each image: (n,) float32 each, whole numbers of pixels."""
+    """One rectangle per image: (n,) float32 each, whole numbers of pixels."""
 
     tops: Tensor
     lefts: Tensor
@@ -33,20 +33,20 @@ def draw_rectangles(
     largest: tuple[int, int],
     generator: torch.Generator,
 ) -> tuple[Rectangles, Tensor]:
-    """Rectangles whose area is uniform, whose aspect ratio is log-uniform, and whose place is uniform.
+    """Draw rectangles of uniform area, log-uniform aspect ratio and uniform position.
 
-    Up to ten tries for each image, as timm and torchvision make them, but all at once: the first that fits counts.
+    Up to ten tries per image, as in timm and torchvision, but drawn at once: the first that fits is used.
 
     Args:
         count: n.
         size: h, w.
         areas: smallest and largest area, as shares of h w.
         aspect: the ratio runs from `aspect` to 1 / `aspect`.
-        largest: greatest height and width that still fit.
-        generator: on the device where the result shall be.
+        largest: largest height and width that fit.
+        generator: its device is the device of the result.
 
     Returns:
-        The rectangles, and (n,) bool: whether any try fitted. Where none did, the rectangle means nothing.
+        The rectangles, and (n,) bool: whether any try fits; otherwise the rectangle is undefined.
 
     >>> boxes, fits = draw_rectangles(1, (8, 8), (0.25, 0.25), 1.0, (8, 8), torch.Generator().manual_seed(0))
     >>> boxes.heights.item(), boxes.widths.item(), fits.item()
@@ -65,7 +65,7 @@ def draw_rectangles(
 
 
 def cover(boxes: Rectangles, size: tuple[int, int]) -> Tensor:
-    """Which pixels the rectangles cover, (n, 1, h, w) bool.
+    """Returns which pixels the rectangles cover, (n, 1, h, w) bool.
 
     >>> box = Rectangles(*(torch.tensor([float(side)]) for side in (0, 1, 1, 2)))
     >>> cover(box, (2, 3)).int().tolist()
@@ -77,10 +77,10 @@ def cover(boxes: Rectangles, size: tuple[int, int]) -> Tensor:
 
 
 def _place(uniform: Tensor, room: Tensor) -> Tensor:
-    """A whole number from 0 to `room`, both included."""
+    """Returns an integer from 0 to `room`, inclusive."""
     return torch.minimum((uniform * (room + 1)).floor(), room)
 
 
 def _between(starts: Tensor, lengths: Tensor, side: int) -> Tensor:
-    places = torch.arange(side, device=starts.device)
-    return (places >= starts[:, None]) & (places < (starts + lengths)[:, None])
+    positions = torch.arange(side, device=starts.device)
+    return (positions >= starts[:, None]) & (positions < (starts + lengths)[:, None])

@@ -1,6 +1,6 @@
-"""A small data set that lives on the device, and the batches of an epoch, augmented there.
+"""Training batches of a small data set that is stored and augmented on the device.
 
-Shape legend: N images of the set, K batches of a chunk, B batch, b = B / world share of a process, C channels, h w
+Shape legend: N images of the set, K batches of a chunk, B batch, b = B / world batch of a process, C channels, h w
 pixels.
 """
 
@@ -24,11 +24,11 @@ from vitlab.data.seeding import seeded_generator
 
 __all__ = ["Resident", "TrainingBatch", "prepare"]
 
-_CHUNK = 16384  # images augmented at once on CUDA: few launches, and memory that does not grow with the set
+_CHUNK = 16384  # images augmented at once on CUDA: few kernel launches, bounded memory
 
 
 class TrainingBatch(NamedTuple):
-    """What a step eats: images (b, C, h, w), labels (b,), the partners' labels (b,), and λ (b,) of the own labels."""
+    """The inputs of a training step: images (b, C, h, w), labels (b,), the partners' labels (b,), and λ (b,)."""
 
     images: Tensor
     labels: Tensor
@@ -40,21 +40,21 @@ class TrainingBatch(NamedTuple):
 class Resident:
     """Training batches of a data set on the device.
 
-    Everything is a function of (seed, epoch, batch): an epoch can be entered at any batch, whatever ran before. On the
-    CPU a chunk is one batch; on CUDA several batches are augmented together, and the numbers also depend on `chunk`.
-    Every process augments whole batches and keeps its share, rows rank, rank + world, …: together they hold exactly the
-    batch of one process, mixing partners included, at the price of augmenting a batch `world` times.
+    All random numbers are a function of (seed, epoch, batch), so that an epoch can start at any batch. On the CPU a
+    chunk is one batch; on CUDA several batches are augmented together, and the numbers also depend on `chunk`. Every
+    process augments whole batches and keeps rows rank, rank + world, …: together they equal the batch of a single
+    process, including mixing partners, but each batch is augmented `world` times.
 
     Args:
         images: (N, C, h, w) uint8, on the device.
         labels: (N,) int64, on the device.
-        mean, std: of the pixels in [0, 1], by channel.
-        settings: the augmentation; `patches` is left to the loop, which needs both versions (see `patch_augment`).
-        batch_size: B, the global one.
+        mean, std: of the pixels in [0, 1], per channel.
+        settings: the augmentation; the training loop applies `patches`: it needs both versions (`patch_augment`).
+        batch_size: B, over all processes.
         seed: of the run.
-        rank, world: which process of how many.
-        dtype: of the images that come out.
-        compiled: whether the chain goes through torch.compile.
+        rank, world: rank of this process and number of processes.
+        dtype: of the returned images.
+        compiled: whether augmentation uses torch.compile.
         chunk: images augmented at once; None means one batch on the CPU and about 16384 elsewhere.
 
     >>> images = torch.zeros(10, 3, 8, 8, dtype=torch.uint8)
@@ -79,7 +79,7 @@ class Resident:
     chunk: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
+        """Validate images, labels and the batch size."""
         if self.images.dtype != torch.uint8 or self.images.dim() != 4 or len(self.images) != len(self.labels):
             raise VitlabError(
                 f"got {self.images.dtype} images {tuple(self.images.shape)} and {len(self.labels)} labels;"
@@ -87,35 +87,35 @@ class Resident:
             )
         if self.batch_size % self.world or not 0 <= self.rank < self.world:
             raise VitlabError(
-                f"batch_size={self.batch_size}, rank={self.rank}, world={self.world}:"
-                " the batch must divide among the processes, and 0 <= rank < world"
+                f"invalid batch_size={self.batch_size}, rank={self.rank}, world={self.world};"
+                " expected a batch size divisible by world, and 0 <= rank < world"
             )
 
     def __len__(self) -> int:
-        """Full batches of an epoch."""
+        """Returns the number of full batches in an epoch."""
         return len(epoch_order(len(self.images), 0, self.seed, self.settings.repeats)) // self.batch_size
 
     def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[TrainingBatch]:
-        """The batches of an epoch from `start_batch` on; the last, short one is dropped."""
+        """Yields the batches of an epoch from `start_batch` on; an incomplete last batch is dropped."""
         order = epoch_order(len(self.images), epoch, self.seed, self.settings.repeats)
         batches = len(order) // self.batch_size
         if not batches:
             raise VitlabError(
-                f"batch_size={self.batch_size}, but an epoch has {len(order)} images; take a smaller batch"
+                f"invalid batch_size={self.batch_size}; an epoch has {len(order)} images; use a smaller batch"
             )
-        together = self._together(batches)
-        # The last chunk runs into the start of the order: one shape for all, so that nothing is compiled twice.
+        per_chunk = self._batches_per_chunk(batches)
+        # The last chunk is filled up from the start of the order: one shape for all chunks avoids recompilation.
         order = to_device(order[: batches * self.batch_size].repeat(2), self.images.device)
-        for chunk in range(start_batch // together, -(-batches // together)):
-            first = chunk * together
+        for chunk in range(start_batch // per_chunk, -(-batches // per_chunk)):
+            first = chunk * per_chunk
             prepared = self._chunk(
-                order[first * self.batch_size :][: together * self.batch_size], epoch, chunk, together
+                order[first * self.batch_size :][: per_chunk * self.batch_size], epoch, chunk, per_chunk
             )
-            for k in range(max(start_batch - first, 0), min(together, batches - first)):
+            for k in range(max(start_batch - first, 0), min(per_chunk, batches - first)):
                 yield TrainingBatch(*(part[k, self.rank :: self.world] for part in prepared))
 
     def evaluation(self, batch_size: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
-        """All images once and in order, normalised only: (images, labels); a process takes every world-th one."""
+        """Yields (images, labels) of all images in order, normalised only; a process takes every world-th one."""
         mine = slice(self.rank, None, self.world)
         step = (batch_size or self.batch_size) * self.world
         for start in range(0, len(self.images), step):
@@ -123,20 +123,20 @@ class Resident:
             if len(labels):
                 yield normalise(images, *self._constants).to(self.dtype), labels
 
-    def _chunk(self, rows: Tensor, epoch: int, chunk: int, together: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """K batches, augmented and mixed: images (K, B, C, h, w); labels, partners and weights (K, B)."""
+    def _chunk(self, rows: Tensor, epoch: int, chunk: int, per_chunk: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Returns K batches, augmented and mixed: images (K, B, C, h, w); labels, partners and weights (K, B)."""
         generator = seeded_generator(self.images.device, "augment", self.seed, epoch, chunk)
         channels, height, width = self.images.shape[1:]
         draws = draw_augment(len(rows), (channels, height, width), self.settings, generator)
-        batches = range(chunk * together, (chunk + 1) * together)
+        batches = range(chunk * per_chunk, (chunk + 1) * per_chunk)
         mixes = draw_mixes(self.settings, (height, width), self.seed, epoch, batches)
         mixes = Mixes(*(to_device(part, self.images.device) for part in mixes))
-        labels = self.labels[rows].view(together, -1)
+        labels = self.labels[rows].view(per_chunk, -1)
         images = self._prepare(self.images[rows], draws, mixes, *self._constants, self.dtype)
         return images, labels, *mix_labels(labels, mixes)
 
-    def _together(self, batches: int) -> int:
-        """K: how many batches make a chunk, chunks as even as possible."""
+    def _batches_per_chunk(self, batches: int) -> int:
+        """Returns K, the number of batches per chunk, for chunks of nearly equal size."""
         size = self.chunk or (self.batch_size if self.images.device.type == "cpu" else _CHUNK)
         most = max(size // self.batch_size, 1)
         return -(-batches // -(-batches // most))
@@ -151,6 +151,6 @@ class Resident:
 
 
 def prepare(images: Tensor, draws: Draws, mixes: Mixes, mean: Tensor, std: Tensor, dtype: torch.dtype) -> Tensor:
-    """A chunk from pixels to what the model eats: uint8 (K B, C, h, w) -> (K, B, C, h, w) of `dtype`; one graph."""
+    """Augment and mix a chunk: uint8 (K B, C, h, w) -> (K, B, C, h, w) of `dtype`; compiles as one graph."""
     augmented = apply_draws(images, draws, mean, std).unflatten(0, (len(mixes.weights), -1))
     return mix_images(augmented, mixes).to(dtype)

@@ -1,4 +1,4 @@
-"""What stands where in a scene, and how it looks, from counter-based random numbers; no pixel is touched here.
+"""Positions and appearance of the objects of a scene, from counter-based random numbers; draws no pixels.
 
 Shape legend: B scenes, K objects of a scene (object 0 is the main one), S strokes of clutter.
 """
@@ -29,7 +29,7 @@ _PALETTE = {
 }
 COLOURS = tuple(_PALETTE)
 
-_TRIES = 6  # places that are drawn for an object, of which one is taken
+_TRIES = 6  # candidate positions per object
 _STROKES = 6  # strokes of clutter behind the objects
 _SCENE, _CLUTTER, _OBJECT, QUESTION = 0, 1, 100, 1000  # streams of random numbers
 
@@ -39,17 +39,17 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Objects:
-    """What stands in each scene, as it was drawn. Lengths are in pixels, x to the right, y downwards.
+    """The objects of each scene. Lengths are in pixels, x to the right, y downwards.
 
     Args:
-        present: (B, K) whether the place is taken; where not, the other fields mean nothing. Object 0 always is.
+        present: (B, K) whether the object exists; if not, its other fields are undefined. Object 0 always exists.
         shapes: (B, K) index into `SHAPES`.
         textures: (B, K) index into `TEXTURES`.
         colours: (B, K) index into `COLOURS`.
         centres: (B, K, 2) x and y.
         radii: (B, K) radius of the disc of equal area: every shape covers π·radius² pixels.
         angles: (B, K) rotation in radians, within ±0.3.
-        depths: (B, K) 0 is the nearest; nearer objects hide farther ones.
+        depths: (B, K) 0 is the nearest; nearer objects occlude farther ones.
     """
 
     present: Tensor
@@ -69,7 +69,7 @@ class Objects:
 
 @dataclass(frozen=True)
 class Surface:
-    """A texture laid out in two tones: anchors (…, 2) and periods (…) in pixels, tones (…, 2, 3) in 0–255."""
+    """A texture in two tones: anchors (…, 2) and periods (…) in pixels, tones (…, 2, 3) in 0–255."""
 
     textures: Tensor
     anchors: Tensor
@@ -79,11 +79,11 @@ class Surface:
 
 
 @dataclass(frozen=True)
-class Look:
-    """Everything but the objects: their surfaces (B, K), the ground's (B), strokes (B, S) and the light (B, 2).
+class Appearance:
+    """Surfaces of the objects (B, K) and of the background (B), strokes (B, S) and light (B, 2).
 
-    A stroke is a bar of half `lengths` by half `widths` that adds `shades` to the ground; `light` is the gain of
-    brightness from one side of the picture to the other.
+    A stroke is a bar of half `lengths` by half `widths` that adds `shades` to the background; `light` is the gradient
+    of brightness over the image.
     """
 
     surfaces: Surface
@@ -100,12 +100,12 @@ Record = TypeVar("Record", Objects, Surface)
 
 
 def take(record: Record, rows: slice | Tensor | tuple[Tensor, ...]) -> Record:
-    """The same record of some rows: every field indexed alike."""
+    """Index every field of a record by the same rows."""
     return type(record)(*(getattr(record, field.name)[rows] for field in fields(record)))
 
 
 def uniform(seed: int, index: NDArray[np.uint64], streams: Sequence[int], count: int) -> Floats:
-    """Random numbers that are a pure function of (seed, index, stream, position): SplitMix64 as a hash.
+    """Returns random numbers that are a pure function of (seed, index, stream, position): SplitMix64 as a hash.
 
     Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014 (the mixing function).
 
@@ -141,11 +141,11 @@ def lay_out(
     main_shapes: Tensor | None = None,
     main_textures: Tensor | None = None,
     cues: Cues = "free",
-) -> tuple[Objects, Look]:
-    """The objects of scenes `index` (B,), and the look of everything; at most `objects` in each.
+) -> tuple[Objects, Appearance]:
+    """Returns the objects of scenes `index` (B,), at most `objects` in each, and their appearance.
 
-    `main_shapes` and `main_textures` (B,) override what the main object draws, and change nothing else. Object k draws
-    from its own stream, so that its numbers do not depend on how many there are.
+    `main_shapes` and `main_textures` (B,) override those of the main object and change nothing else. Object k has its
+    own stream of random numbers, so that they do not depend on the number of objects.
     """
     unit = min(size)
     numbers = uniform(seed, index, range(_OBJECT, _OBJECT + objects), 16 + 2 * _TRIES)
@@ -153,16 +153,16 @@ def lay_out(
     jitter, tries = numbers[..., 12:15], numbers[..., 16:].reshape(*numbers.shape[:2], _TRIES, 2)
     scene = uniform(seed, index, [_SCENE], 20)[:, 0]
 
-    # The ranges of size, place, rotation and ground are set by trial, so that a ViT of 3 blocks leaves chance within
-    # some hundred steps at 32 pixels. Dimming the ground took shape alone (5-way, one object, 500 steps of 64, one
-    # run each) from 24 % to 41 %.
-    # In units of the shorter side. The others are at most 0.65 of the main object, so that it is the largest.
+    # The ranges of size, position, rotation and background are chosen so that a ViT of 3 blocks exceeds chance within
+    # a few hundred steps at 32 pixels. A darker background raised the accuracy for shape alone (5-way, one object,
+    # 500 steps of 64, one run each) from 24 % to 41 %.
+    # In units of the shorter side. The main object is the largest: the others are at most 0.65 of it.
     radii = 0.26 + 0.08 * scale.T
     radii[:, 1:] = radii[:, :1] * (0.4 + 0.25 * scale.T[:, 1:])
-    wanted = np.arange(objects) < 1 + np.floor(scene[:, :1] * objects)
-    centres, present = _settle(tries, radii, gap.T, wanted, (size[1] / unit, size[0] / unit))
+    requested = np.arange(objects) < 1 + np.floor(scene[:, :1] * objects)
+    centres, present = _place_objects(tries, radii, gap.T, requested, (size[1] / unit, size[0] / unit))
 
-    # Coarse enough to be told apart at 32 pixels: never below 0.11 of the side, 3.5 pixels.
+    # Coarse enough to be distinguished at 32 pixels: at least 0.11 of the side, 3.5 pixels.
     periods = np.maximum(radii * (0.6 + 0.25 * period.T), 0.11)
     anchors = centres + (np.stack([phase_x.T, phase_y.T], axis=2) - 0.5) * periods[..., None]
     colours = np.floor(colour.T * len(COLOURS)).astype(np.int64)
@@ -186,11 +186,11 @@ def lay_out(
     surfaces = Surface(
         textures, _single(anchors * unit), _single(turn.T * np.pi), _single(periods * unit), _single(tones)
     )
-    return placed, _look(seed, index, scene, surfaces, size)
+    return placed, _appearance(seed, index, scene, surfaces, size)
 
 
 def main_labels(seed: int, index: NDArray[np.uint64], cues: Cues = "free") -> Tensor:
-    """The labels of scenes `index` (B,), as `lay_out` gives them to the main objects; nothing else is computed.
+    """Returns the labels of scenes `index` (B,), those of the main objects of `lay_out`, without the rest.
 
     >>> index = np.arange(9, dtype=np.uint64)
     >>> bool((main_labels(3, index) == lay_out(3, index, (32, 32), 4)[0].labels[:, 0]).all())
@@ -202,7 +202,7 @@ def main_labels(seed: int, index: NDArray[np.uint64], cues: Cues = "free") -> Te
 
 
 def _main_textures(shapes: Tensor, numbers: Floats, cues: Cues) -> Tensor:
-    """The main objects' textures (B,), from their shapes (B,) and the random numbers (B,) of their textures."""
+    """Returns the main objects' textures (B,), from their shapes (B,) and the random numbers (B,) of their textures."""
     if cues == "agree":
         return shapes
     if cues == "conflict":
@@ -210,32 +210,32 @@ def _main_textures(shapes: Tensor, numbers: Floats, cues: Cues) -> Tensor:
     return _kinds(numbers, TEXTURES)
 
 
-def _settle(
-    tries: Floats, radii: Floats, gap: Floats, wanted: NDArray[np.bool_], frame: tuple[float, float]
+def _place_objects(
+    tries: Floats, radii: Floats, gap: Floats, requested: NDArray[np.bool_], frame: tuple[float, float]
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    """Centres (B, K, 2), and who found room (B, K).
+    """Returns centres (B, K, 2), and which objects are placed (B, K).
 
-    Each object takes the place among its `_TRIES` whose distance to the nearest neighbour, over the sum of the radii,
-    is closest to the one that it drew in [0.7, 1.7]: some overlap, most do not. Below 0.62 it is left out: what is in
-    the scene can be seen.
+    Each object uses the candidate of `_TRIES` whose distance to the nearest neighbour, relative to the sum of the
+    radii, is closest to a random number in [0.7, 1.7]: some overlap, most do not. Below 0.62 the object is omitted, so
+    that all objects of a scene are visible.
     """
     margin = 0.85 * radii[..., None, None]
-    margin[:, 0] *= 1.6  # the main object stands nearer to the middle
-    places = margin + tries * (np.array(frame) - 2 * margin)  # (B, K, tries, 2)
-    centres, present = places[:, :, 0].copy(), wanted.copy()
+    margin[:, 0] *= 1.6  # the main object is nearer to the centre
+    candidates = margin + tries * (np.array(frame) - 2 * margin)  # (B, K, tries, 2)
+    centres, present = candidates[:, :, 0].copy(), requested.copy()
     rows = np.arange(len(radii))
     for k in range(1, radii.shape[1]):
-        apart = np.linalg.norm(places[:, k, :, None] - centres[:, None, :k], axis=3)  # (B, tries, k)
-        apart /= radii[:, None, k : k + 1] + radii[:, None, :k]
-        nearest = np.where(present[:, None, :k], apart, np.inf).min(axis=2)
+        distances = np.linalg.norm(candidates[:, k, :, None] - centres[:, None, :k], axis=3)  # (B, tries, k)
+        distances /= radii[:, None, k : k + 1] + radii[:, None, :k]
+        nearest = np.where(present[:, None, :k], distances, np.inf).min(axis=2)
         best = np.abs(nearest - (0.7 + gap[:, k, None])).argmin(axis=1)
-        centres[:, k] = places[rows, k, best]
+        centres[:, k] = candidates[rows, k, best]
         present[:, k] &= nearest[rows, best] >= 0.62
     return centres, present
 
 
 def _tones(colours: NDArray[np.int64], jitter: Floats, contrast: Floats) -> Floats:
-    """The two tones of objects (B, K, 2, 3): the named colour with jitter, and a darker or lighter one on it."""
+    """Returns the tones of objects (B, K, 2, 3): the named colour with jitter, and a darker or lighter one on it."""
     paint = np.array(list(_PALETTE.values()), dtype=np.float64)[colours] + (jitter - 0.5) * 36
     amount = (contrast * 2 % 1)[..., None]
     darker, lighter = paint * (0.6 - 0.2 * amount), paint + (255 - paint) * (0.55 + 0.3 * amount)
@@ -243,8 +243,10 @@ def _tones(colours: NDArray[np.int64], jitter: Floats, contrast: Floats) -> Floa
     return np.stack([paint, ink], axis=2)
 
 
-def _look(seed: int, index: NDArray[np.uint64], scene: Floats, surfaces: Surface, size: tuple[int, int]) -> Look:
-    """The ground (dim, muted, any texture, little contrast), strokes of clutter on it, and the light."""
+def _appearance(
+    seed: int, index: NDArray[np.uint64], scene: Floats, surfaces: Surface, size: tuple[int, int]
+) -> Appearance:
+    """Returns the background (dark, muted, any texture, low contrast), strokes of clutter on it, and the light."""
     unit, sides = min(size), np.array(size[::-1], dtype=np.float64)
     grey = 30 + 70 * scene[:, 1:2] + 40 * (scene[:, 2:5] - 0.5)
     other = grey + np.where(scene[:, 5:6] < 0.5, -1, 1) * (10 + 25 * scene[:, 6:7]) + 20 * (scene[:, 7:10] - 0.5)
@@ -256,7 +258,7 @@ def _look(seed: int, index: NDArray[np.uint64], scene: Floats, surfaces: Surface
         _single(np.stack([grey, other], axis=1)),
     )
     strokes = uniform(seed, index, [_CLUTTER], _STROKES * 6).reshape(-1, _STROKES, 6)
-    return Look(
+    return Appearance(
         surfaces,
         ground,
         centres=_single(strokes[..., :2] * sides),

@@ -1,7 +1,7 @@
-"""Pixels of a scene: shapes and textures as signed distances, painted back to front in batched operations.
+"""Draw the pixels of scenes: shapes and textures as signed distances, painted back to front in batched operations.
 
-No pixel goes through anything but +, −, ×, max, min, floor and √, which IEEE 754 rounds in one way only: vectorised or
-not, on one thread or many, the bits are the same.
+Pixels use only +, −, ×, max, min, floor and √, whose rounding IEEE 754 defines exactly: results are bit-identical with
+any vector width and any number of threads.
 
 Shape legend: B scenes, K objects of a scene, P drawn objects of the batch (all scenes together), h w pixels.
 """
@@ -15,7 +15,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from vitlab.data.scene_layout import Look, Objects, Surface, take
+from vitlab.data.scene_layout import Appearance, Objects, Surface, take
 
 Distance = Callable[[Tensor, Tensor], Tensor]
 
@@ -34,14 +34,14 @@ def _triangle(u: Tensor, v: Tensor) -> Tensor:
 
 
 def _star(u: Tensor, v: Tensor) -> Tensor:
-    # Five points: two reflections fold the plane into the wedge of half a point, where one line is the outline.
+    # Five points: two reflections map the plane to the wedge of half a point, where the outline is one line.
     c, s = math.cos(math.pi / 5), math.sin(math.pi / 5)
     u = u.abs()
     fold = (u * c).sub_(v * s).clamp_(min=0).mul_(2)
     u, v = u - fold * c, v + fold * s
     fold = (u * -c).sub_(v * s).clamp_(min=0).mul_(2)
     u, v = (u + fold * c).abs_(), v + fold * s
-    tip = math.sqrt(math.pi / (5 * 0.45 * s))  # the notches are 0.45 as far out as the tips
+    tip = math.sqrt(math.pi / (5 * 0.45 * s))  # the inner radius is 0.45 of the outer
     edge = (0.45 * s * tip, (0.45 * c - 1) * tip)
     length = math.hypot(*edge)
     return (u * (-edge[1] / length)).add_((v - tip) * (edge[0] / length))
@@ -89,10 +89,10 @@ def _pixels(side: int, like: Tensor) -> Tensor:
 
 
 def _axes(centres: Tensor, angles: Tensor, scales: Tensor, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """Coordinates (P, h, w) of every pixel centre in each object's own frame, rotated and in units of its scale."""
+    """Returns the coordinates (P, h, w) of the pixel centres in each object's rotated and scaled frame."""
     x = _pixels(size[1], centres) - centres[:, :1]
     y = _pixels(size[0], centres) - centres[:, 1:]
-    # In double, so that a last bit of cos that depends on the vector width is rounded away.
+    # In float64, so that differences of cos in the last bit between vector widths are rounded away.
     cos = (angles.double().cos() / scales).float()[:, None]
     sin = (angles.double().sin() / scales).float()[:, None]
     return (x * cos)[:, None] + (y * sin)[..., None], (x * -sin)[:, None] + (y * cos)[..., None]
@@ -106,7 +106,7 @@ def _distances(
     scales: Tensor,
     size: tuple[int, int],
 ) -> Tensor:
-    """(P, h, w) signed distances in pixels, each row by the function of its kind."""
+    """Returns signed distances (P, h, w) in pixels, each row by the function of its kind."""
     out = scales.new_empty(len(kinds), *size)
     for kind, function in enumerate(functions):
         rows = (kinds == kind).nonzero()[:, 0]
@@ -116,7 +116,7 @@ def _distances(
 
 
 def _coverage(distances: Tensor) -> Tensor:
-    """The part of a pixel that is inside, to first order; above ½ where its centre is. In place."""
+    """Returns the share of a pixel that is inside, to first order; above ½ if its centre is inside. In place."""
     return distances.neg_().add_(0.5).clamp_(0, 1)
 
 
@@ -129,14 +129,14 @@ def _ink(surface: Surface, size: tuple[int, int]) -> Tensor:
     return _coverage(inks)
 
 
-def _dye(ink: Tensor, tones: Tensor) -> Tensor:
-    """(P, 3, h, w): the first tone where there is no ink, the second where there is."""
+def _colourise(ink: Tensor, tones: Tensor) -> Tensor:
+    """Returns colours (P, 3, h, w): the first tone without ink, the second with ink."""
     tones = tones[..., None, None]
     return (ink[:, None] * (tones[:, 1] - tones[:, 0])).add_(tones[:, 0])
 
 
 def _back_to_front(objects: Objects) -> tuple[tuple[Tensor, Tensor], list[slice]]:
-    """(scene, object) of the P drawn ones, farthest first, and the rows of each depth: no scene twice in one."""
+    """Returns (scene, object) of the P objects, farthest first, and the rows of each depth (a scene once at most)."""
     order = objects.depths.argsort(dim=1, descending=True)
     rank, scene = objects.present.gather(1, order).T.nonzero(as_tuple=True)
     ends = torch.searchsorted(rank, torch.arange(order.shape[1] + 1, device=rank.device)).tolist()
@@ -144,35 +144,37 @@ def _back_to_front(objects: Objects) -> tuple[tuple[Tensor, Tensor], list[slice]
     return (scene, order[scene, rank]), rows
 
 
-def paint(objects: Objects, look: Look, size: tuple[int, int]) -> Tensor:
-    """The pictures (B, 3, h, w) uint8."""
-    canvas = _dye(_ink(look.ground, size), look.ground.tones).add_(_clutter(look, size)[:, None])
+def paint(objects: Objects, appearance: Appearance, size: tuple[int, int]) -> Tensor:
+    """Returns the images (B, 3, h, w) uint8."""
+    canvas = _colourise(_ink(appearance.ground, size), appearance.ground.tones).add_(
+        _clutter(appearance, size)[:, None]
+    )
     where, depths = _back_to_front(objects)
-    surfaces = take(look.surfaces, where)
+    surfaces = take(appearance.surfaces, where)
     cover, ink = _coverage(_outlines(take(objects, where), size)), _ink(surfaces, size)
     for rows in depths:
         scenes = where[0][rows]
         below = canvas[scenes]
-        above = _dye(ink[rows], surfaces.tones[rows])
+        above = _colourise(ink[rows], surfaces.tones[rows])
         canvas[scenes] = above.sub_(below).mul_(cover[rows, None]).add_(below)
-    x, y = (_pixels(side, look.light) - side / 2 for side in size[::-1])
-    light = (x * look.light[:, :1])[:, None] + (y * look.light[:, 1:] + 1)[..., None]
+    x, y = (_pixels(side, appearance.light) - side / 2 for side in size[::-1])
+    light = (x * appearance.light[:, :1])[:, None] + (y * appearance.light[:, 1:] + 1)[..., None]
     return canvas.mul_(light[:, None]).add_(0.5).clamp_(0, 255).to(torch.uint8)
 
 
-def _clutter(look: Look, size: tuple[int, int]) -> Tensor:
-    """(B, h, w): what the strokes add to the ground."""
-    shade = look.light.new_zeros(len(look.light), *size)
-    for k in range(look.lengths.shape[1]):
-        u, v = _axes(look.centres[:, k], look.angles[:, k], torch.ones_like(look.angles[:, k]), size)
-        u.abs_().sub_(look.lengths[:, k, None, None])
-        v.abs_().sub_(look.widths[:, k, None, None])
-        shade += _coverage(torch.maximum(u, v)).mul_(look.shades[:, k, None, None])
+def _clutter(appearance: Appearance, size: tuple[int, int]) -> Tensor:
+    """Returns what the strokes add to the background, (B, h, w)."""
+    shade = appearance.light.new_zeros(len(appearance.light), *size)
+    for k in range(appearance.lengths.shape[1]):
+        u, v = _axes(appearance.centres[:, k], appearance.angles[:, k], torch.ones_like(appearance.angles[:, k]), size)
+        u.abs_().sub_(appearance.lengths[:, k, None, None])
+        v.abs_().sub_(appearance.widths[:, k, None, None])
+        shade += _coverage(torch.maximum(u, v)).mul_(appearance.shades[:, k, None, None])
     return shade
 
 
 def silhouettes(objects: Objects, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """Seen pixels of each object (B, K, h, w), and how many it covers in the frame, hidden or not (B, K)."""
+    """Returns the visible pixels of each object (B, K, h, w), and how many it covers, occluded or not (B, K)."""
     where, depths = _back_to_front(objects)
     inside = _outlines(take(objects, where), size) < 0
     covered = torch.zeros_like(objects.depths)

@@ -1,7 +1,7 @@
-"""Questions about scenes with one answer each, from a closed vocabulary: visual question answering with no download.
+"""Questions about scenes with one answer each, from a closed vocabulary, for visual question answering.
 
-A question is asked only where a careful viewer would give its answer: "the circle" only where one circle is seen, "the
-largest" only where it is so by a clear margin. An object counts as seen when a quarter of it is.
+A question is used only if its answer is unambiguous: "the circle" only if one circle is visible, "the largest" only by
+a clear margin. An object counts as visible if at least a quarter of it is.
 
 Shape legend: B scenes, K objects of a scene, n questions of each, L words.
 """
@@ -32,9 +32,9 @@ _NOUNS = ("shape", "shapes", "texture", "colour")
 WORDS = ("", *_GRAMMAR, *_NOUNS, *SHAPES, *TEXTURES, *_SIDES, *_EXTREMES)
 
 _LENGTH = 7  # words of the longest question
-_SEEN = 0.25  # of an object, for it to count
-_MARGIN = 1.25  # of the areas, for the largest and the smallest
-_APART = 1 / 12  # of the shorter side, for left of and above
+_SEEN = 0.25  # visible share of an object for it to count
+_MARGIN = 1.25  # ratio of areas, for the largest and the smallest
+_APART = 1 / 12  # distance over the shorter side, for left of and above
 
 
 @dataclass(frozen=True)
@@ -52,18 +52,18 @@ class Questions:
     kinds: Tensor
 
     def text(self, i: int) -> list[tuple[str, str]]:
-        """The questions about scene i in words, each with its answer."""
+        """Returns the questions about scene i in words, each with its answer."""
         asked = [" ".join(WORDS[token] for token in row if token) for row in self.tokens[i].tolist()]
         return list(zip(asked, (ANSWERS[answer] for answer in self.answers[i].tolist()), strict=True))
 
 
 def questions(scenes: Scenes, count: int = 4) -> Questions:
-    """`count` questions about each scene, which depend on its (seed, index) and size only.
+    """Returns `count` questions about each scene, which depend on its (seed, index) and size only.
 
-    The kind is drawn first; where the scene leaves no unambiguous question of that kind, it is "is there a …".
+    The kind is drawn first; if the scene has no unambiguous question of that kind, it becomes "is there a …".
 
     Args:
-        scenes: as drawn by `draw_scenes`. Their instances, boxes and visibility are computed if they are not yet.
+        scenes: from `draw_scenes`; their instances, boxes and visibility are computed if necessary.
         count: questions about each scene, n.
 
     >>> from vitlab.data.scenes import draw_scenes
@@ -84,21 +84,21 @@ def questions(scenes: Scenes, count: int = 4) -> Questions:
     True
     """
     if not isinstance(count, int) or not 1 <= count <= 1000:
-        raise VitlabError(f"count={count!r}: give an integer from 1 to 1000, the questions about each scene")
-    view = _look_at(scenes, count)
+        raise VitlabError(f"invalid count={count!r}; expected an integer from 1 to 1000, the questions per scene")
+    view = _view_of(scenes, count)
     tokens, answers, _ = _exists(view)
-    kinds = (view.dice[..., 0] * len(KINDS)).long()
-    for kind, ask in enumerate(_ASK.values()):
-        other_tokens, other_answers, sound = ask(view)
-        here = (kinds == kind) & sound
+    kinds = (view.randoms[..., 0] * len(KINDS)).long()
+    for kind, ask in enumerate(_GENERATORS.values()):
+        other_tokens, other_answers, valid = ask(view)
+        here = (kinds == kind) & valid
         tokens[here], answers[here] = other_tokens[here], other_answers[here]
-        kinds[(kinds == kind) & ~sound] = 0
+        kinds[(kinds == kind) & ~valid] = 0
     return Questions(tokens, answers, kinds)
 
 
 @dataclass(frozen=True)
 class _View:
-    """What is seen, (B, 1, K) to meet the n questions, and their random numbers `dice` (B, n, 8 + 2K)."""
+    """The visible objects, (B, 1, K), and the random numbers of n questions, (B, n, 8 + 2K)."""
 
     seen: Tensor
     shapes: Tensor
@@ -107,17 +107,17 @@ class _View:
     areas: Tensor
     radii: Tensor
     middles: Tensor
-    dice: Tensor
+    randoms: Tensor
     unit: int
 
 
-Asked = tuple[Tensor, Tensor, Tensor]  # tokens (B, n, L), answers (B, n), whether the question is sound (B, n)
+Candidates = tuple[Tensor, Tensor, Tensor]  # tokens (B, n, L), answers (B, n), whether the question is valid (B, n)
 
 
-def _look_at(scenes: Scenes, count: int) -> _View:
+def _view_of(scenes: Scenes, count: int) -> _View:
     objects = scenes.objects
     index = np.arange(scenes.start, scenes.start + len(scenes), dtype=np.uint64)
-    dice = uniform(scenes.seed, index, range(QUESTION, QUESTION + count), 8 + 2 * _MOST_OBJECTS)
+    randoms = uniform(scenes.seed, index, range(QUESTION, QUESTION + count), 8 + 2 * _MOST_OBJECTS)
     return _View(
         (scenes.visibility >= _SEEN)[:, None],
         objects.shapes[:, None],
@@ -126,15 +126,15 @@ def _look_at(scenes: Scenes, count: int) -> _View:
         scenes.instances.flatten(2).sum(2)[:, None],
         objects.radii[:, None],
         ((scenes.boxes[..., :2] + scenes.boxes[..., 2:]) / 2)[:, None],
-        torch.from_numpy(dice),
+        torch.from_numpy(randoms),
         min(scenes.size),
     )
 
 
-def _exists(view: _View) -> Asked:
-    # Both words from one object, or one word from it and the other from anywhere: hard to guess, about half are yes.
+def _exists(view: _View) -> Candidates:
+    # Both words from one object, or one of them random: about half of the answers are yes.
     target, _ = _pick(view, view.seen)
-    how = view.dice[..., 1]
+    how = view.randoms[..., 1]
     shapes = torch.where(how < 0.7, _at(view.shapes, target), _any_of(view, SHAPES))
     textures = torch.where((how >= 0.4) & (how < 0.7), _any_of(view, TEXTURES), _at(view.textures, target))
     match = (view.shapes == shapes[..., None]) & (view.textures == textures[..., None]) & view.seen
@@ -142,9 +142,9 @@ def _exists(view: _View) -> Asked:
     return tokens, match.any(2).long(), torch.ones_like(match[..., 0])
 
 
-def _count(view: _View) -> Asked:
+def _count(view: _View) -> Candidates:
     target, _ = _pick(view, view.seen)
-    how, known = view.dice[..., 1] * 3, view.dice[..., 3] < 0.5
+    how, known = view.randoms[..., 1] * 3, view.randoms[..., 3] < 0.5
     shapes = torch.where(known, _at(view.shapes, target), _any_of(view, SHAPES))
     textures = torch.where(known, _at(view.textures, target), _any_of(view, TEXTURES))
     by_shape, by_texture = how < 1, how >= 2  # else all are counted
@@ -157,27 +157,27 @@ def _count(view: _View) -> Asked:
     return tokens, ANSWERS.index("0") + (match & view.seen).sum(2), torch.ones_like(known)
 
 
-def _colour(view: _View) -> Asked:
-    target, sound = _pick(view, _unique(view, view.shapes))
+def _colour(view: _View) -> Candidates:
+    target, valid = _pick(view, _unique(view, view.shapes))
     tokens = _sentence(view, "what colour is the", _word(SHAPES) + _at(view.shapes, target))
-    return tokens, ANSWERS.index(COLOURS[0]) + _at(view.colours, target), sound
+    return tokens, ANSWERS.index(COLOURS[0]) + _at(view.colours, target), valid
 
 
-def _texture(view: _View) -> Asked:
-    target, sound = _pick(view, _unique(view, view.shapes))
+def _texture(view: _View) -> Candidates:
+    target, valid = _pick(view, _unique(view, view.shapes))
     tokens = _sentence(view, "what texture does the", _word(SHAPES) + _at(view.shapes, target), "have")
-    return tokens, ANSWERS.index(TEXTURES[0]) + _at(view.textures, target), sound
+    return tokens, ANSWERS.index(TEXTURES[0]) + _at(view.textures, target), valid
 
 
-def _shape(view: _View) -> Asked:
-    target, sound = _pick(view, _unique(view, view.textures))
+def _shape(view: _View) -> Candidates:
+    target, valid = _pick(view, _unique(view, view.textures))
     tokens = _sentence(view, "what shape is the", _word(TEXTURES) + _at(view.textures, target), "one")
-    return tokens, ANSWERS.index(SHAPES[0]) + _at(view.shapes, target), sound
+    return tokens, ANSWERS.index(SHAPES[0]) + _at(view.shapes, target), valid
 
 
-def _extreme(view: _View) -> Asked:
-    # By the pixels that are seen; sound where the whole object, hidden parts included, is the extreme one too.
-    smallest = view.dice[..., 1] < 0.5
+def _extreme(view: _View) -> Candidates:
+    # By visible pixels; valid if the whole object, including occluded parts, is the extreme one too.
+    smallest = view.randoms[..., 1] < 0.5
     sign = torch.where(smallest, -1.0, 1.0)[..., None]
     areas = torch.where(view.seen, view.areas * sign, -torch.inf)
     first = areas.argmax(2)
@@ -189,13 +189,13 @@ def _extreme(view: _View) -> Asked:
     return tokens, ANSWERS.index(SHAPES[0]) + _at(view.shapes, first), clear & agree
 
 
-def _side(view: _View) -> Asked:
+def _side(view: _View) -> Candidates:
     unique = _unique(view, view.shapes)
     one, some = _pick(view, unique)
     other, more = _pick(
         view, unique & (torch.arange(unique.shape[2], device=one.device) != one[..., None]), second=True
     )
-    side = (view.dice[..., 1] * len(_SIDES)).long()
+    side = (view.randoms[..., 1] * len(_SIDES)).long()
     ahead = torch.stack([_at(view.middles[..., axis], other) - _at(view.middles[..., axis], one) for axis in (0, 1)])
     ahead = torch.where(side < 2, ahead[0], ahead[1])
     subject, rest = _word(SHAPES) + _at(view.shapes, one), _word(SHAPES) + _at(view.shapes, other)
@@ -205,7 +205,7 @@ def _side(view: _View) -> Asked:
     return torch.where(side[..., None] < 2, beside, over), answers, some & more & (ahead.abs() >= _APART * view.unit)
 
 
-_ASK: dict[str, Callable[[_View], Asked]] = {
+_GENERATORS: dict[str, Callable[[_View], Candidates]] = {
     "exists": _exists,
     "count": _count,
     "colour": _colour,
@@ -214,40 +214,40 @@ _ASK: dict[str, Callable[[_View], Asked]] = {
     "extreme": _extreme,
     "side": _side,
 }
-KINDS = tuple(_ASK)
+KINDS = tuple(_GENERATORS)
 
 
 def _pick(view: _View, allowed: Tensor, second: bool = False) -> tuple[Tensor, Tensor]:
-    """(B, n) a random object among the allowed ones, and whether there is any."""
+    """Returns a random object among the allowed ones (B, n), and whether there is any."""
     first = 8 + _MOST_OBJECTS * second
-    dice = view.dice[..., first : first + allowed.shape[2]]
-    best = torch.where(allowed, dice, -1.0).max(2)
+    randoms = view.randoms[..., first : first + allowed.shape[2]]
+    best = torch.where(allowed, randoms, -1.0).max(2)
     return best.indices, best.values >= 0
 
 
 def _at(values: Tensor, which: Tensor) -> Tensor:
-    """(B, n) the value (B, 1, K) of one object for each question."""
+    """Returns the value of one object for each question: (B, 1, K) -> (B, n)."""
     return values.expand(-1, which.shape[1], -1).gather(2, which[..., None])[..., 0]
 
 
 def _unique(view: _View, kinds: Tensor) -> Tensor:
-    """(B, 1, K) the seen objects that no other seen one shares its kind with."""
+    """Returns the visible objects whose kind no other visible object has, (B, 1, K)."""
     alike = (kinds[..., None, :] == kinds[..., None]) & view.seen[..., None, :]
     return (alike.sum(3) == 1) & view.seen
 
 
 def _any_of(view: _View, names: tuple[str, ...]) -> Tensor:
-    return (view.dice[..., 2] * len(names)).long()
+    return (view.randoms[..., 2] * len(names)).long()
 
 
 def _word(names: tuple[str, ...]) -> int:
-    """The token of the first name; the others follow it."""
+    """Returns the token of the first name; the others follow it."""
     return WORDS.index(names[0])
 
 
 def _sentence(view: _View, *parts: str | Tensor) -> Tensor:
-    """(B, n, L) tokens of words that are fixed (a string) or differ by question (B, n)."""
-    tokens = view.shapes.new_zeros(*view.dice.shape[:2], _LENGTH)
+    """Returns tokens (B, n, L) of words that are fixed (a string) or differ by question (B, n)."""
+    tokens = view.shapes.new_zeros(*view.randoms.shape[:2], _LENGTH)
     words = [word for part in parts for word in (part.split() if isinstance(part, str) else [part])]
     for position, word in enumerate(words):
         tokens[..., position] = WORDS.index(word) if isinstance(word, str) else word

@@ -1,4 +1,4 @@
-"""Scenes as a data set of two splits; nothing is drawn until an image is asked for."""
+"""Scenes as a data set of two splits; images are drawn on access."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import numpy as np
 import torch
 
 from vitlab.data.drawn import DrawnImages
-from vitlab.data.images import DataSet, join
+from vitlab.data.images import DataSet, from_splits
 from vitlab.data.scene_layout import Cues, main_labels
 from vitlab.data.scenes import CLASSES, MEAN, STD, VERSION, check_scenes, draw_images
 
-#: Test scenes start here, whatever the number of training scenes: the two never overlap.
+#: Index of the first test scene, for any number of training scenes: the splits never overlap.
 TEST_SCENES = 2**40
 
-#: Scenes of a split. A set keeps 16 bytes of each, before anything is drawn.
+#: Largest number of scenes of a split. A set stores 16 bytes per scene before drawing.
 MOST = 10_000_000
 
-_LABELS = 1 << 20  # labels computed at once, which bounds the memory of temporaries
-_SPEED = 1.5e7  # pixels that one core draws in a second, for estimates
+_LABELS = 1 << 20  # labels computed at once, to bound temporary memory
+_SPEED = 1.5e7  # pixels per second on one core, for estimates
 
 
 def open_scenes(
@@ -42,11 +42,11 @@ def open_scenes(
         labels = [main_labels(seed, numbers[low : low + _LABELS], cues) for low in range(0, count, _LABELS)]
         return DrawnImages(draw, generator, frame, indices, torch.cat(labels), CLASSES, MEAN, STD)
 
-    return join("scenes", split(train, 0), split(test, TEST_SCENES))
+    return from_splits("scenes", split(train, 0), split(test, TEST_SCENES))
 
 
 def cost(count: int) -> str:
-    """What drawing so many scenes takes, in words.
+    """Describe the cost of drawing `count` scenes.
 
     >>> cost(10**9)
     '1,000,000,000 scenes of 224x224 take about 151 TB of memory and 929 hours on one core'

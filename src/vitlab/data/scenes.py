@@ -1,8 +1,8 @@
-"""Scenes, the embedded data set: procedural pictures of textured shapes on clutter, with everything known about them.
+"""Scenes, the generated data set: images of textured shapes on a cluttered background, with full annotations.
 
 One generator serves classification (`labels`), shape against texture (`shapes`, `textures`), segmentation (`masks`),
 detection (`boxes`, `instances`, `visibility`) and, in `scene_questions`, visual question answering. Nothing is
-downloaded and nothing is kept: picture i is a pure function of (seed, i), at any resolution, in any batch.
+downloaded or stored: image i is a pure function of (seed, i), at any resolution, in any batch.
 
 Shape legend: B scenes, K objects of a scene (object 0 is the main one), P drawn objects of a chunk, h w pixels.
 """
@@ -56,18 +56,18 @@ VERSION = 1
 
 MOST_OBJECTS = 8
 SMALLEST, LARGEST = 8, 8192  # sides of an image, in pixels
-_CHUNK = 1 << 17  # pixels drawn at once: temporaries stay near the cache, memory does not grow with the batch
+_CHUNK = 1 << 17  # pixels drawn at once: temporaries fit the CPU cache, memory is bounded
 
 
 @dataclass(frozen=True)
 class Scenes:
-    """A batch of scenes. What is not in the constructor is computed when it is first asked for, then kept.
+    """A batch of scenes. Masks, boxes and instances are computed at first access and cached.
 
     Args:
         images: (B, 3, h, w) uint8 RGB.
-        objects: what stands in them, the main object first.
-        seed: the seed that they were drawn with.
-        start: the index of the first; scene i of the batch is scene start + i of the data set.
+        objects: the objects in them, the main object first.
+        seed: the seed of the scenes.
+        start: index of the first scene; scene i of the batch is scene start + i of the data set.
     """
 
     images: Tensor
@@ -76,7 +76,7 @@ class Scenes:
     start: int
 
     def __len__(self) -> int:
-        """How many, B."""
+        """Returns the number of scenes, B."""
         return len(self.images)
 
     @property
@@ -101,18 +101,18 @@ class Scenes:
 
     @cached_property
     def instances(self) -> Tensor:
-        """(B, K, h, w) bool: the pixels at which each object is seen, those hidden by nearer objects left out."""
+        """(B, K, h, w) bool: the visible pixels of each object, without those occluded by nearer objects."""
         return self._silhouettes[0]
 
     @cached_property
     def visibility(self) -> Tensor:
-        """(B, K) float32 in [0, 1]: seen pixels over those that the object covers in the frame; 0 where not present."""
+        """(B, K) float32 in [0, 1]: visible share of the object's pixels; 0 if absent."""
         seen = self.instances.flatten(2).sum(2).float()
         return seen / self._silhouettes[1].clamp(min=1)
 
     @cached_property
     def masks(self) -> Tensor:
-        """(B, h, w) uint8: 0 background, else 1 + class of the object that is seen there."""
+        """(B, h, w) uint8: 0 background, else 1 + class of the visible object."""
         masks = self.images.new_zeros(len(self), *self.size)
         labels = (self.objects.labels + 1).to(torch.uint8)
         for k in range(labels.shape[1]):
@@ -121,20 +121,20 @@ class Scenes:
 
     @cached_property
     def boxes(self) -> Tensor:
-        """(B, K, 4) float32 x0 y0 x1 y1, tight around the seen pixels, the end exclusive; zeros where none is seen."""
+        """(B, K, 4) float32 x0 y0 x1 y1, tight around the visible pixels, end exclusive; zeros if there are none."""
         x0, x1 = _extent(self.instances.any(2))
         y0, y1 = _extent(self.instances.any(3))
         return torch.stack([x0, y0, x1, y1], dim=2).float()
 
     def detections(self, i: int) -> dict[str, Tensor]:
-        """The seen objects of scene i as torchvision's detectors take them: boxes, labels (1 + class), masks."""
+        """Returns the visible objects of scene i in torchvision's format: boxes, labels (1 + class), masks."""
         seen = self.visibility[i] > 0
-        found = {"boxes": self.boxes, "labels": self.objects.labels + 1, "masks": self.instances.to(torch.uint8)}
-        return {name: values[i][seen] for name, values in found.items()}
+        targets = {"boxes": self.boxes, "labels": self.objects.labels + 1, "masks": self.instances.to(torch.uint8)}
+        return {name: values[i][seen] for name, values in targets.items()}
 
     @cached_property
     def _silhouettes(self) -> tuple[Tensor, Tensor]:
-        """Seen pixels (B, K, h, w), and how many each object covers in the frame, hidden or not (B, K)."""
+        """Visible pixels (B, K, h, w), and how many each object covers in the image, occluded or not (B, K)."""
         parts = [silhouettes(take(self.objects, rows), self.size) for rows in _chunks(len(self), self.size)]
         seen, covered = zip(*parts, strict=True)
         return torch.cat(seen), torch.cat(covered)
@@ -150,22 +150,22 @@ def draw_scenes(
     texture: Kinds | None = None,
     cues: Cues = "free",
 ) -> Scenes:
-    """Draw scenes `start` … `start + count - 1` of the endless data set that `seed` names.
+    """Draw scenes `start` … `start + count - 1` of the infinite data set of `seed`.
 
-    A scene does not depend on the batch that it is drawn in: 0…9 and then 10…19 are the bits of 0…19. Nor does its
-    structure depend on `size`: a square scene is the same scene at 32 and at 224 pixels.
+    A scene does not depend on the batch that it is drawn in: 0…9 and 10…19 equal 0…19 bit for bit. Its structure does
+    not depend on `size`: a square scene is the same at 32 and at 224 pixels.
 
     Args:
-        count: how many, B.
+        count: number of scenes, B.
         size: side, or (height, width).
         seed: any integer.
         start: index of the first scene. Training and test sets are two ranges, or two seeds.
-        objects: at most so many objects in a scene, 1 to 8; the number is uniform, less those that find no room.
-        shape: the main object's shape: a name or index for all, or one for each scene. The rest of the scene stays.
+        objects: most objects per scene, 1 to 8; uniform, less those that cannot be placed.
+        shape: the main object's shape: a name or index for all, or one per scene. The rest of the scene is unchanged.
         texture: the main object's texture, likewise: the same silhouette with another interior.
-        cues: how the main object's texture goes with its shape where `texture` is not given: `free`, any with any;
-            `agree`, texture i on shape i (five classes that both cues tell apart); `conflict`, never texture i on
-            shape i. Train on the second and test on the third, and `shapes` and `textures` tell which cue is followed.
+        cues: how the main object's texture depends on its shape if `texture` is not given: `free`, independent;
+            `agree`, texture i on shape i (five classes that both cues distinguish); `conflict`, never texture i on
+            shape i. Train with `agree` and test with `conflict` to see whether a model follows `shapes` or `textures`.
 
     >>> scenes = draw_scenes(3, size=(32, 48), seed=1)
     >>> scenes.images.shape, scenes.masks.shape, scenes.boxes.shape
@@ -177,7 +177,7 @@ def draw_scenes(
     """
     frame = check_scenes(count, size, seed, start, objects, cues)
     if texture is not None and cues != "free":
-        raise VitlabError(f"texture= and cues={cues!r} both decide the main object's texture; give one of them")
+        raise VitlabError(f"invalid texture= with cues={cues!r}; both set the main object's texture; omit one of them")
     chosen = _choose("shape", shape, SHAPES, count), _choose("texture", texture, TEXTURES, count)
     index = np.arange(start, start + count, dtype=np.uint64)
     images, placed = _draw(index, frame, seed, objects, chosen, cues)
@@ -186,7 +186,7 @@ def draw_scenes(
 
 
 def draw_images(index: Tensor, size: tuple[int, int], seed: int = 0, objects: int = 4, cues: Cues = "free") -> Tensor:
-    """The images (B, 3, h, w) of the scenes of any indices (B,), in any order; settings as in `draw_scenes`.
+    """Returns the images (B, 3, h, w) of scenes of any indices (B,), in any order; settings as in `draw_scenes`.
 
     >>> few = draw_images(torch.tensor([7, 2]), (16, 16))
     >>> bool((few == draw_scenes(8, 16).images[[7, 2]]).all())
@@ -203,15 +203,15 @@ def _draw(
     chosen: tuple[Tensor | None, Tensor | None],
     cues: Cues,
 ) -> tuple[Tensor, list[Objects]]:
-    """Images (B, 3, h, w) and the objects in them, chunk by chunk."""
+    """Returns images (B, 3, h, w) and the objects in them, by chunk."""
     images = torch.empty(len(index), 3, *size, dtype=torch.uint8, device="cpu")
     placed: dict[int, Objects] = {}
 
     def draw(rows: slice) -> None:
         main_shapes, main_textures = (None if kinds is None else kinds[rows] for kinds in chosen)
-        there, look = lay_out(seed, index[rows], size, objects, main_shapes, main_textures, cues)
-        images[rows] = paint(there, look, size)
-        placed[rows.start] = there
+        laid_out, appearance = lay_out(seed, index[rows], size, objects, main_shapes, main_textures, cues)
+        images[rows] = paint(laid_out, appearance, size)
+        placed[rows.start] = laid_out
 
     share_out(draw, len(index), _step(size))
     return images, [placed[start] for start in sorted(placed)]
@@ -220,23 +220,23 @@ def _draw(
 def check_scenes(
     count: int, size: int | tuple[int, int], seed: int, start: int, objects: int, cues: str
 ) -> tuple[int, int]:
-    """Raise where a setting of `draw_scenes` is wrong; returns the height and width."""
+    """Raise if a setting of `draw_scenes` is invalid; returns the height and width."""
     sides = (size, size) if isinstance(size, int) else size if isinstance(size, tuple | list) else ()
     if len(sides) != 2 or not all(isinstance(side, int) and SMALLEST <= side <= LARGEST for side in sides):
-        raise VitlabError(f"size={size!r}: give a side or (height, width), integers from {SMALLEST} to {LARGEST}")
+        raise VitlabError(f"invalid size={size!r}; expected a side or (height, width) of {SMALLEST} to {LARGEST}")
     limits = {"count": (count, 1, 2**31), "start": (start, 0, 2**62), "objects": (objects, 1, MOST_OBJECTS)}
     for name, (value, low, high) in limits.items():
         if not isinstance(value, int) or not low <= value <= high:
-            raise VitlabError(f"{name}={value!r}: give an integer from {low} to {high}")
+            raise VitlabError(f"invalid {name}={value!r}; expected an integer from {low} to {high}")
     if not isinstance(seed, int):
-        raise VitlabError(f"seed={seed!r}: give an integer")
+        raise VitlabError(f"invalid seed={seed!r}; expected an integer")
     if cues not in get_args(Cues):
         raise unknown("cues", cues, get_args(Cues))
     return sides[0], sides[1]
 
 
 def _choose(what: str, given: Kinds | None, names: Sequence[str], count: int) -> Tensor | None:
-    """One index into `names` for each scene (B,), from a name, an index, or one of these for each scene."""
+    """Returns one index into `names` per scene (B,), from a name, an index, or one of these per scene."""
     if given is None:
         return None
     if isinstance(given, Tensor):
@@ -246,24 +246,24 @@ def _choose(what: str, given: Kinds | None, names: Sequence[str], count: int) ->
         if kind not in names and kind not in range(len(names)):
             raise unknown(what, kind, names)
     if len(each) not in (1, count):
-        raise VitlabError(f"{len(each)} {what}s for {count} scenes; give one for all, or one for each")
+        raise VitlabError(f"got {len(each)} {what}s for {count} scenes; expected one for all, or one per scene")
     numbers = [names.index(kind) if isinstance(kind, str) else int(kind) for kind in each]
     return torch.tensor(numbers, device="cpu").expand(count)
 
 
 def _step(size: tuple[int, int]) -> int:
-    """How many scenes are drawn at once."""
+    """Returns the number of scenes drawn at once."""
     return max(1, _CHUNK // (size[0] * size[1]))
 
 
 def _chunks(count: int, size: tuple[int, int]) -> Iterator[slice]:
-    """Rows that are drawn at once."""
+    """Yields the rows that are drawn at once."""
     for low in range(0, count, _step(size)):
         yield slice(low, min(low + _step(size), count))
 
 
 def _extent(hits: Tensor) -> tuple[Tensor, Tensor]:
-    """First index and one past the last where (…, n) holds; 0 and 0 where it never does."""
+    """Returns the first true index of (…, n) and one past the last; 0 and 0 if there is none."""
     hits = hits.to(torch.uint8)
     last = (hits.shape[-1] - hits.flip(-1).argmax(-1)) * hits.any(-1)
     return hits.argmax(-1), last

@@ -1,4 +1,4 @@
-"""Random numbers by name: a key such as (seed, epoch, batch) names a stream, whatever ran before."""
+"""Random generators that depend only on a key such as (seed, epoch, batch)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["host_random", "seeded_generator"]
 
 
 def host_random(purpose: str, seed: int, epoch: int = 0, index: int = 0) -> np.random.Generator:
-    """numpy's generator at the start of a stream, for the few numbers that are drawn on the host.
+    """Returns a numpy generator for a key, for the few numbers that are drawn on the host.
 
     Args:
-        purpose: what the numbers are for; two purposes never share a stream.
+        purpose: the use of the numbers; different purposes give independent streams.
         seed: of the run, any integer.
-        epoch, index: which epoch, and which batch or chunk of it; not negative.
+        epoch, index: epoch, and index of the batch or chunk in it; not negative.
 
     >>> host_random("mix", 0, 3).random() == host_random("mix", 0, 3).random() != host_random("mix", 0, 4).random()
     True
@@ -27,9 +27,9 @@ def host_random(purpose: str, seed: int, epoch: int = 0, index: int = 0) -> np.r
 def seeded_generator(
     device: torch.device | str, purpose: str, seed: int, epoch: int = 0, index: int = 0
 ) -> torch.Generator:
-    """torch's generator on a device at the start of a stream; the arguments are those of `host_random`.
+    """Returns a torch generator for a key on a device; the arguments are those of `host_random`.
 
-    The CPU and CUDA draw different numbers from one key: runs repeat on the same kind of device.
+    CPU and CUDA generators give different numbers for the same key: runs are reproducible on the same type of device.
 
     >>> torch.rand(1, generator=seeded_generator("cpu", "augment", 0)).shape
     torch.Size([1])
@@ -39,5 +39,5 @@ def seeded_generator(
 
 
 def _sequence(purpose: str, seed: int, epoch: int, index: int) -> np.random.SeedSequence:
-    # The seed, the only part that may fill two words, stands last: keys of different parts cannot run into each other.
+    # The seed, the only part that may take two words, comes last, so that different keys give different sequences.
     return np.random.SeedSequence([zlib.crc32(purpose.encode()), epoch, index, seed % 2**64])

@@ -1,4 +1,4 @@
-"""Short videos in folders of classes, as ImageNet-P has them: files, or folders of frames.
+"""Reader for short videos in class folders, as in ImageNet-P: video files, or folders of frames.
 
     ROOT/<class>/<video>.mp4
     ROOT/<class>/<video>/<frame>.jpg     frames in natural order: 9 before 10
@@ -31,12 +31,12 @@ VIDEOS = frozenset([".mp4", ".avi", ".mov", ".mkv", ".webm"])
 
 @dataclass(frozen=True, eq=False)
 class Sequences(Dataset[Tensor]):
-    """Videos, decoded when they are asked for.
+    """Videos, decoded on access.
 
     Args:
-        root: the folder that holds them.
-        names: paths below `root`, of files or of folders of frames.
-        transform: from a frame to its pixels, (3, h, w) uint8.
+        root: the folder of the videos.
+        names: paths relative to `root`, of files or of folders of frames.
+        transform: maps a frame to pixels, (3, h, w) uint8.
     """
 
     root: Path
@@ -44,30 +44,30 @@ class Sequences(Dataset[Tensor]):
     transform: Callable[[Image.Image], Tensor]
 
     def __len__(self) -> int:
-        """How many videos, broken ones included."""
+        """Returns the number of videos, including unreadable ones."""
         return len(self.names)
 
     def __getitem__(self, i: int) -> Tensor:
-        """Video i, (T, 3, h, w) uint8; without any frame where it is broken."""
+        """Returns video i, (T, 3, h, w) uint8; T is 0 if it cannot be read."""
         try:
-            shown = [self.transform(frame) for frame in frames(self.path(i))]
-            if not shown:
-                raise VitlabError("no frame in it")
-            return torch.stack(shown)
-        except Exception as error:  # decoders raise nearly anything on damaged bytes
+            pixels = [self.transform(frame) for frame in frames(self.path(i))]
+            if not pixels:
+                raise VitlabError("no frames")
+            return torch.stack(pixels)
+        except Exception as error:  # decoders raise many types of exceptions on damaged files
             warnings.warn(f"cannot read the video {self.path(i)} ({error}); it is skipped", stacklevel=2)
             return torch.zeros(0, 3, 1, 1, dtype=torch.uint8)
 
     def path(self, i: int) -> Path:
-        """Where video i lies."""
+        """Returns the path of video i."""
         return self.root / self.names[i]
 
     def spread(self, count: int | None) -> Sequences:
-        """So many videos at even distances; all with None."""
+        """Returns `count` evenly spaced videos; all with None."""
         if count is None:
             return self
         if not isinstance(count, int) or not 2 <= count <= len(self):
-            raise VitlabError(f"videos={count!r}: {self.root} holds {len(self)}; ask for 2 or more, or None for all")
+            raise VitlabError(f"invalid videos={count!r}; expected 2 to {len(self)}, or None for all")
         return replace(self, names=tuple(self.names[i * len(self) // count] for i in range(count)))
 
     @cached_property
@@ -77,22 +77,22 @@ class Sequences(Dataset[Tensor]):
 
 
 def open_sequences(root: Path, transform: Callable[[Image.Image], Tensor]) -> Sequences:
-    """The videos of a folder of classes, class after class, in natural order; asks for OpenCV where it is needed.
+    """Open the videos of class folders, sorted by class, in natural order; video files require OpenCV.
 
     Args:
-        root: holds `<class>/<video>`.
-        transform: what is done to each frame.
+        root: contains `<class>/<video>`.
+        transform: applied to each frame.
     """
     names = [f"{group}/{name}" for group in class_folders(root) for name in _videos(root / group)]
     if not names:
-        raise VitlabError(f"{root} holds no videos: expected <class>/<video>.mp4, or <class>/<video>/<frame>.jpg")
+        raise VitlabError(f"{root} contains no videos; expected <class>/<video>.mp4 or <class>/<video>/<frame>.jpg")
     if any(Path(name).suffix.lower() in VIDEOS for name in names):
         _decoder()
     return Sequences(root, tuple(names), transform)
 
 
 def frames(path: Path) -> Iterator[Image.Image]:
-    """The frames of a video, of a file or of a folder of images."""
+    """Yields the frames of a video file or of a folder of images."""
     if path.is_dir():
         for name in sorted(filter(is_image, os.listdir(path)), key=natural):
             yield open_rgb(path / name)
@@ -107,24 +107,24 @@ def frames(path: Path) -> Iterator[Image.Image]:
 
 
 def _videos(folder: Path) -> list[str]:
-    """Files of videos and folders of frames, in natural order."""
+    """Returns the names of video files and folders of frames, in natural order."""
     with os.scandir(folder) as entries:
-        found = [
+        names = [
             entry.name
             for entry in entries
             if not entry.name.startswith(".") and (entry.is_dir() or Path(entry.name).suffix.lower() in VIDEOS)
         ]
-    return sorted(found, key=natural)
+    return sorted(names, key=natural)
 
 
 def _decoder() -> ModuleType:
-    """OpenCV, which the benchmark's own loader reads its files with: others may round colours otherwise."""
+    """Returns OpenCV, which the benchmark's own loader uses; other decoders may round colours differently."""
     try:
         import cv2
     except ImportError:
         raise VitlabError(
-            "video files are read with OpenCV: pip install 'vitlab[video]'; or unpack each video to a folder of "
-            "frames, <class>/<video>/<frame>.png, with ffmpeg"
+            "video files require OpenCV: pip install 'vitlab[video]'; or convert each video to a folder of frames, "
+            "<class>/<video>/<frame>.png, with ffmpeg"
         ) from None
     module: ModuleType = cv2
     return module

@@ -1,4 +1,4 @@
-"""Settings of data expressions, checked against the annotations of the function that takes them.
+"""Validate the settings of data expressions against the annotations of the function that takes them.
 
 An annotation is `int`, `float`, `bool`, `str`, `None`, a `Literal`, a `list` or `tuple` of these, a union, or
 `Annotated[int, Between(1, 5)]` for a range.
@@ -21,9 +21,9 @@ class Between:
     """A range of numbers.
 
     Args:
-        low, high: its ends.
-        open_low, open_high: whether that end is excluded.
-        cost: what a value that is too large would take, for the error.
+        low, high: its limits.
+        open_low, open_high: whether that limit is excluded.
+        cost: describes the cost of a value that is too large, for the error.
     """
 
     low: float
@@ -42,37 +42,40 @@ class Between:
         return f"{low} {high} {self.high:,}"
 
 
-def check_settings(name: str, settings: Mapping[str, Any], takes: Callable[..., Any], also: Mapping[str, Any]) -> None:
-    """Raise where a setting is unknown, missing, of the wrong type or out of range.
+def check_settings(
+    name: str, settings: Mapping[str, Any], function: Callable[..., Any], shared: Mapping[str, Any]
+) -> None:
+    """Raise if a setting is unknown, missing, of the wrong type or out of range.
 
     Args:
-        name: of the data set, for the error.
-        settings: by name.
-        takes: the function that takes them, after one positional argument.
-        also: annotations of further settings.
+        name: name of the data set, for the error.
+        settings: values by name.
+        function: takes the settings, after one positional argument.
+        shared: annotations of settings that every data set takes.
 
-    >>> def opener(place, severity: Annotated[int, Between(1, 5)] | None = None): ...
+    >>> def opener(location, severity: Annotated[int, Between(1, 5)] | None = None): ...
     >>> check_settings("fog", {"severity": 9}, opener, {})
     Traceback (most recent call last):
     vitlab.core.errors.VitlabError: fog(severity=9): expected an integer from 1 to 5, or None
     """
-    hints = get_type_hints(takes, include_extras=True)
-    _, *parameters = inspect.signature(takes).parameters.values()
-    kinds = {**also, **{parameter.name: hints[parameter.name] for parameter in parameters}}
-    ordered = dict.fromkeys([*(parameter.name for parameter in parameters), *also])
+    hints = get_type_hints(function, include_extras=True)
+    _, *parameters = inspect.signature(function).parameters.values()
+    annotations = {**shared, **{parameter.name: hints[parameter.name] for parameter in parameters}}
+    ordered = dict.fromkeys([*(parameter.name for parameter in parameters), *shared])
     for key, value in settings.items():
-        if key not in kinds:
+        if key not in annotations:
             raise unknown(f"setting of {name}", key, ordered)
-        if not _fits(value, kinds[key]):
-            raise VitlabError(f"{name}({key}={value!r}): expected {_words(kinds[key])}{_cost(value, kinds[key])}")
+        if not _fits(value, annotations[key]):
+            expected = f"{_words(annotations[key])}{_cost(value, annotations[key])}"
+            raise VitlabError(f"{name}({key}={value!r}): expected {expected}")
     for parameter in parameters:
         if parameter.default is parameter.empty and parameter.name not in settings:
-            raise VitlabError(f"{name} needs {parameter.name}; write {name}({parameter.name}='…')")
+            raise VitlabError(f"{name} requires {parameter.name}; write {name}({parameter.name}='…')")
 
 
-def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value is what an annotation says; lists count as tuples, and integers as floats."""
-    origin, arguments = get_origin(kind), get_args(kind)
+def _fits(value: Any, annotation: Any) -> bool:
+    """Returns whether a value matches an annotation; lists are accepted as tuples, and integers as floats."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _fits(value, arguments[0]) and all(value in limit for limit in arguments[1:])
     if origin in (Union, UnionType):
@@ -84,14 +87,14 @@ def _fits(value: Any, kind: Any) -> bool:
         return same_length and all(map(_fits, value, arguments))
     if origin is list:
         return isinstance(value, list | tuple) and len(value) > 0 and all(_fits(each, arguments[0]) for each in value)
-    if kind is float:
+    if annotation is float:
         return type(value) in (int, float) and math.isfinite(value)
-    return type(value) is kind  # True is no integer here
+    return type(value) is annotation  # True is not accepted as an integer
 
 
-def _words(kind: Any) -> str:
-    """An annotation in words."""
-    origin, arguments = get_origin(kind), get_args(kind)
+def _words(annotation: Any) -> str:
+    """Describe an annotation in words."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return " ".join([_words(arguments[0]), *map(str, arguments[1:])])
     if origin in (Union, UnionType):
@@ -103,12 +106,12 @@ def _words(kind: Any) -> str:
     if origin is list:
         return f"a list, each {_words(arguments[0])}"
     words = {int: "an integer", float: "a number", bool: "True or False", str: "text in quotes", NoneType: "None"}
-    return words[kind]
+    return words[annotation]
 
 
-def _cost(value: Any, kind: Any) -> str:
-    """What a value that is too large would take, where its range says."""
-    for limit in get_args(kind)[1:] if get_origin(kind) is Annotated else ():
+def _cost(value: Any, annotation: Any) -> str:
+    """Describe the cost of a value that is too large, if its range defines it."""
+    for limit in get_args(annotation)[1:] if get_origin(annotation) is Annotated else ():
         if limit.cost is not None and type(value) is int and value > limit.high:
             return f"; {limit.cost(value)}"
     return ""

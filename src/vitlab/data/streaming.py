@@ -1,4 +1,4 @@
-"""Evaluation batches of an image set: decoded by worker processes as they are needed, in constant memory.
+"""Evaluation batches of an image set, decoded on demand by worker processes in constant memory.
 
 Shape legend: B batch, h w pixels, n images of this process.
 """
@@ -22,29 +22,29 @@ from vitlab.data.images import UNLABELLED, ImageArray, ImageSet, drop_broken
 
 __all__ = ["ImageStream", "worker_count"]
 
-#: Decoded pixels of at most this many bytes are kept for the next pass (3,500 images of 224 × 224).
-_KEPT_BYTES = 512 * 2**20
+#: Decoded pixels of at most this many bytes are cached for the next pass (3,500 images of 224 × 224).
+_CACHE_BYTES = 512 * 2**20
 
-#: Fewer images than this are decoded without worker processes: starting them takes longer.
-_FEW = 128
+#: Fewer images than this are decoded without worker processes, whose start would take longer.
+_FEW_IMAGES = 128
 
 
 @dataclass(frozen=True, eq=False)
 class ImageStream:
     """Batches of (images, labels) that can be iterated more than once, always in the same order.
 
-    Images that cannot be read are left out. Small sets are decoded once; of others no more than the batches in flight
-    are in memory.
+    Images that cannot be read are skipped. Small sets are decoded once and cached; for others only the prefetched
+    batches are in memory.
 
     Args:
-        images: the set.
-        transform: from an RGB image to its pixels, (3, h, w) uint8, all of one size.
-        mean, std: of the normalisation, for pixels in [0, 1].
+        images: the image set.
+        transform: maps an RGB image to pixels, (3, h, w) uint8, all of one size.
+        mean, std: normalisation constants, for pixels in [0, 1].
         batch_size: B.
         outputs: for each class of the set, the label to return; None returns `UNLABELLED` for every image.
         rank, world: this process takes images rank, rank + world, ….
-        device: where batches go.
-        processes: worker processes; 0 decodes in this one, -1 chooses by the number of images and cores.
+        device: device of the batches.
+        processes: number of worker processes; 0 decodes in this process, -1 chooses by the number of images and cores.
 
     >>> red = ImageArray(torch.zeros(3, 3, 2, 2, dtype=torch.uint8), torch.tensor([0, 1, 0]), ("cat", "dog"))
     >>> from torchvision.transforms.functional import pil_to_tensor
@@ -63,10 +63,10 @@ class ImageStream:
     world: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     processes: int = -1
-    _kept: list[tuple[Tensor, Tensor]] = field(default_factory=list, init=False)
+    _cached: list[tuple[Tensor, Tensor]] = field(default_factory=list, init=False)
 
     def __len__(self) -> int:
-        """Batches of this process, those included that turn out to be unreadable."""
+        """Returns the number of batches of this process, including batches of unreadable images only."""
         return -(-len(self._mine) // self.batch_size)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
@@ -81,11 +81,11 @@ class ImageStream:
         return range(self.rank, len(self.images), self.world)
 
     def _pixels(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Batches of uint8 pixels and labels, from memory where a whole pass was kept."""
-        if self._kept:
-            yield from self._kept
+        """Yields batches of uint8 pixels and labels, from the cache after a complete pass."""
+        if self._cached:
+            yield from self._cached
             return
-        kept: list[tuple[Tensor, Tensor]] | None = []
+        cached: list[tuple[Tensor, Tensor]] | None = []
         size = 0
         for pixels, labels in self._decoded():
             pixels, labels = drop_broken(pixels, labels)
@@ -93,9 +93,9 @@ class ImageStream:
                 continue
             size += pixels.nbytes
             batch = pixels, self._mapped(labels)
-            kept = [*kept, batch] if kept is not None and size <= _KEPT_BYTES else None
+            cached = [*cached, batch] if cached is not None and size <= _CACHE_BYTES else None
             yield batch
-        self._kept.extend(kept or [])
+        self._cached.extend(cached or [])
 
     def _mapped(self, labels: Tensor) -> Tensor:
         if self.outputs is None:
@@ -103,27 +103,29 @@ class ImageStream:
         return torch.tensor(self.outputs, dtype=torch.int64)[labels]
 
     def _decoded(self) -> Iterator[tuple[Tensor, Tensor]]:
-        shown = _Transformed(self.images, self.transform)
+        transformed = _Transformed(self.images, self.transform)
         mine = list(self._mine)
         plan = [mine[start : start + self.batch_size] for start in range(0, len(mine), self.batch_size)]
         in_memory = isinstance(self.images, ImageArray)
-        few = len(mine) < _FEW or (in_memory and len(mine) < 8 * _FEW)
+        few = len(mine) < _FEW_IMAGES or (in_memory and len(mine) < 8 * _FEW_IMAGES)
         processes = worker_count(self.processes, few)
-        own = torch.Generator()  # else the loader draws a seed from the caller's generator
+        seeds = torch.Generator()  # otherwise the loader draws a seed from the global generator
         pinned = self.device.type == "cuda"
-        yield from DataLoader(shown, batch_sampler=plan, num_workers=processes, pin_memory=pinned, generator=own)
+        yield from DataLoader(
+            transformed, batch_sampler=plan, num_workers=processes, pin_memory=pinned, generator=seeds
+        )
 
 
-def worker_count(asked: int, few: bool = False) -> int:
-    """How many worker processes to start: as many as asked for, or, with -1, one per core up to 8, none for few images.
+def worker_count(requested: int, few: bool = False) -> int:
+    """Returns the number of worker processes: as requested; with -1 one per core up to 8, or 0 for few images.
 
     >>> worker_count(3), worker_count(-1, few=True)
     (3, 0)
     """
-    if asked < -1:
-        raise VitlabError(f"processes={asked}; expected 0 or more, or -1 for one per core")
-    if asked >= 0:
-        return asked
+    if requested < -1:
+        raise VitlabError(f"invalid processes={requested}; expected 0 or more, or -1 for one per core")
+    if requested >= 0:
+        return requested
     return 0 if few else min(os.cpu_count() or 1, 8)
 
 

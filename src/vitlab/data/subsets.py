@@ -1,4 +1,4 @@
-"""Parts of a data set: some of its classes, and a fraction of its training images.
+"""Subsets of a data set: some of its classes, and a fraction of its training images.
 
 Shape legend: N images, C classes.
 """
@@ -13,36 +13,36 @@ import torch
 from torch import Tensor
 
 from vitlab.core.errors import VitlabError, unknown
-from vitlab.data.images import DataSet, ImageSet, join
+from vitlab.data.images import DataSet, ImageSet, from_splits
 from vitlab.data.scene_layout import uniform
 
-_STREAM = 10_000  # of random numbers: none that scenes are drawn from, or a fraction of them would be a biased one
+_STREAM = 10_000  # of random numbers, not used by scenes: otherwise a fraction of scenes would be biased
 
 
 def narrow(
     data: DataSet, classes: int | Sequence[str] | None = None, fraction: float | None = None, seed: int = 0
 ) -> DataSet:
-    """The same data set with some classes only, and a fraction of the training images; all test images stay.
+    """Returns the data set restricted to some classes and a fraction of the training images; all test images are kept.
 
     Args:
-        data: what to take from.
-        classes: the first so many, or these, in this order; labels are numbered anew from 0.
+        data: the data set.
+        classes: the first N, or a list of names in this order; labels are renumbered from 0.
         fraction: of the training images, in (0, 1].
-        seed: which images the fraction holds.
+        seed: selects the images of the fraction.
     """
     if not isinstance(seed, int):
-        raise VitlabError(f"seed={seed!r}: give an integer")
+        raise VitlabError(f"invalid seed={seed!r}; expected an integer")
     train, test = data.train, data.test
     if classes is not None:
         names = _choose(data.classes, classes)
         train, test = None if train is None else take_classes(train, names), take_classes(test, names)
     if fraction is not None:
         train = take_fraction(data.to_train_on() if train is None else train, fraction, seed)
-    return join(data.name, train, test)
+    return from_splits(data.name, train, test)
 
 
 def take_classes(images: ImageSet, names: Sequence[str]) -> ImageSet:
-    """The images of these classes, in the order of the set, with labels 0 … C − 1 in the order of `names`.
+    """Returns the images of these classes, in the order of the set, with labels 0 … C − 1 in the order of `names`.
 
     >>> from vitlab.data.images import ImageArray
     >>> three = ImageArray(torch.zeros(3, 3, 1, 1, dtype=torch.uint8), torch.tensor([0, 1, 2]), ("ant", "bee", "cow"))
@@ -57,17 +57,16 @@ def take_classes(images: ImageSet, names: Sequence[str]) -> ImageSet:
 
 
 def take_fraction(images: ImageSet, fraction: float, seed: int = 0) -> ImageSet:
-    """That fraction of each class, in the order of the set."""
+    """Returns a fraction of each class, in the order of the set."""
     if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 < fraction <= 1:
-        raise VitlabError(f"fraction={fraction!r}: give a number above 0 and up to 1, for example 0.02 for 2 %")
+        raise VitlabError(f"invalid fraction={fraction!r}; expected a number above 0 and up to 1, such as 0.02")
     return images.subset(fraction_of_each_class(images.labels, fraction, seed))
 
 
 def fraction_of_each_class(labels: Tensor, fraction: float, seed: int = 0) -> Tensor:
-    """Which images make up a fraction of each class (at least one image); the 2 % lie within the 4 %.
+    """Select a fraction of each class (at least one image); a smaller fraction is a subset of a larger one.
 
-    Image i draws a number that is a function of (seed, i) alone, and each class keeps its lowest: those of a smaller
-    fraction are always among those of a larger one.
+    Image i has a random number that is a function of (seed, i) alone, and each class keeps the lowest numbers.
 
     Args:
         labels: (N,) int64.
@@ -84,24 +83,24 @@ def fraction_of_each_class(labels: Tensor, fraction: float, seed: int = 0) -> Te
     kinds = labels.numpy()
     numbers = uniform(seed, np.arange(len(kinds), dtype=np.uint64), [_STREAM], 1)[:, 0, 0]
     counts = np.bincount(kinds)
-    order = np.lexsort((numbers, kinds))  # class after class, each from its lowest number on
+    order = np.lexsort((numbers, kinds))  # by class, then by number
     rank = np.empty(len(kinds), dtype=np.int64)
     rank[order] = np.arange(len(kinds)) - np.repeat(np.cumsum(counts) - counts, counts)
-    wanted = np.maximum(1, np.floor(fraction * counts + 0.5))
-    return torch.from_numpy(rank < wanted[kinds])
+    kept_counts = np.maximum(1, np.floor(fraction * counts + 0.5))
+    return torch.from_numpy(rank < kept_counts[kinds])
 
 
-def _choose(names: tuple[str, ...], wanted: int | Sequence[str]) -> Sequence[str]:
-    """The names of the classes that are wanted, once they are as they must be."""
-    if isinstance(wanted, int) and not isinstance(wanted, bool):
-        if not 1 <= wanted <= len(names):
-            raise VitlabError(f"classes={wanted}: give a number from 1 to {len(names)}, or a list of names")
-        return names[:wanted]
-    if not isinstance(wanted, list | tuple) or not wanted:
-        raise VitlabError(f"classes={wanted!r}: give a number from 1 to {len(names)}, or a list of names")
-    for name in wanted:
+def _choose(names: tuple[str, ...], requested: int | Sequence[str]) -> Sequence[str]:
+    """Returns the names of the requested classes, after validation."""
+    if isinstance(requested, int) and not isinstance(requested, bool):
+        if not 1 <= requested <= len(names):
+            raise VitlabError(f"invalid classes={requested}; expected 1 to {len(names)}, or a list of names")
+        return names[:requested]
+    if not isinstance(requested, list | tuple) or not requested:
+        raise VitlabError(f"invalid classes={requested!r}; expected 1 to {len(names)}, or a list of names")
+    for name in requested:
         if name not in names:
             raise unknown("class", name, names if len(names) <= 100 else (*names[:5], "…", names[-1]))
-    if len(set(wanted)) < len(wanted):
-        raise VitlabError(f"classes={wanted!r} names a class twice")
-    return wanted
+    if len(set(requested)) < len(requested):
+        raise VitlabError(f"invalid classes={requested!r}; expected each class once")
+    return requested

@@ -1,4 +1,4 @@
-"""Warps of a batch, each image by its own map, with bilinear sampling as Pillow does it.
+"""Affine warps of a batch, one map per image, with Pillow's bilinear sampling.
 
 Shape legend: n images, C channels, h w pixels.
 """
@@ -15,15 +15,15 @@ __all__ = ["warp", "zoom"]
 
 
 def warp(images: Tensor, matrices: Tensor, fill: Tensor | None = None) -> Tensor:
-    """Each pixel at (X, Y) takes what the image shows at (X', Y') = M · (X, Y, 1), bilinearly.
+    """Warp images: the output at (X, Y) is the input at (X', Y') = M · (X, Y, 1), bilinearly.
 
-    Coordinates run from -1 to 1 between the outer edges of the outer pixels. A point outside the image takes the fill
-    colour; one inside, but nearer to the edge than half a pixel, takes the edge's pixel: Pillow's rules, both.
+    Coordinates run from -1 to 1 between the outer edges of the outer pixels. A point outside the image gets the fill
+    colour; a point inside within half a pixel of the edge gets the edge pixel, both as in Pillow.
 
     Args:
         images: (n, C, h, w) float.
         matrices: (n, 2, 3), the inverse maps M.
-        fill: (C,) colour of what lies outside; None repeats the edge.
+        fill: (C,) fill colour; None repeats the edge.
 
     Returns:
         (n, C, h, w).
@@ -35,7 +35,7 @@ def warp(images: Tensor, matrices: Tensor, fill: Tensor | None = None) -> Tensor
     """
     height, width = images.shape[2:]
     y, x = _centres(height, images)[:, None], _centres(width, images)
-    # Written out, not as a matrix product: CUDA might round that to TF32, and this fuses.
+    # Not a matrix product, which CUDA might compute in TF32 and which does not fuse.
     across, down = (m[:, 0, None, None] * x + m[:, 1, None, None] * y + m[:, 2, None, None] for m in matrices.unbind(1))
     sampled = _sample(images, across, down)
     if fill is None:
@@ -45,11 +45,11 @@ def warp(images: Tensor, matrices: Tensor, fill: Tensor | None = None) -> Tensor
 
 
 def zoom(images: Tensor, windows: Rectangles) -> Tensor:
-    """Blow a window of each image up to the whole frame, bilinearly; what lies beside the window is not looked at.
+    """Resize a window of each image to the whole image, bilinearly; pixels outside the window are not used.
 
     Args:
         images: (n, C, h, w) float.
-        windows: one for each image, no larger than it.
+        windows: one per image, no larger than the image.
 
     Returns:
         (n, C, h, w).
@@ -70,13 +70,13 @@ def _sample(images: Tensor, across: Tensor, down: Tensor) -> Tensor:
 
 
 def _stretch(starts: Tensor, lengths: Tensor, side: int) -> Tensor:
-    """Where in [-1, 1] the pixels of a window stretched to `side` come from, (n, side), its half-pixel rim left out."""
+    """Returns the source coordinates in [-1, 1] of a window resized to `side`, (n, side), less its half-pixel rim."""
     middle, reach = (2 * starts + lengths) / side - 1, lengths / side
-    places = middle[:, None] + reach[:, None] * _centres(side, starts)
+    positions = middle[:, None] + reach[:, None] * _centres(side, starts)
     rim = (reach - 1 / side)[:, None]
-    return torch.minimum(torch.maximum(places, middle[:, None] - rim), middle[:, None] + rim)
+    return torch.minimum(torch.maximum(positions, middle[:, None] - rim), middle[:, None] + rim)
 
 
 def _centres(side: int, like: Tensor) -> Tensor:
-    """Where the pixel centres lie in [-1, 1]."""
+    """Returns the coordinates of the pixel centres in [-1, 1]."""
     return (2 * torch.arange(side, device=like.device, dtype=like.dtype) + 1) / side - 1

@@ -1,9 +1,9 @@
-"""Large images: decoded and augmented by worker processes with timm's pieces, mixed on the device.
+"""Training batches of large images: timm's transforms in worker processes, mixing on the device.
 
-As in `resident`, everything is a function of (seed, epoch, place in the epoch): each image's transform is seeded by its
-place, so that neither the number of workers nor where an epoch is entered changes a bit.
+As in `resident`, all random numbers are a function of (seed, epoch, position in the epoch), so that the results depend
+neither on the number of workers nor on the batch at which an epoch starts.
 
-Shape legend: B batch, b share of a process, C channels, h w pixels.
+Shape legend: B batch, b batch of a process, C channels, h w pixels.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ _BICUBIC = transforms.InterpolationMode.BICUBIC
 
 @dataclass(frozen=True, eq=False)
 class Workers:
-    """Batches of a set that is too large to live on the device.
+    """Training batches of a set that does not fit on the device.
 
-    Processes share a batch image by image; each mixes its share with itself, so that no image travels between them.
+    The images of a batch are distributed over the processes; each mixes its own images only, without communication.
 
     Args:
-        train: what `epoch` walks through.
-        size: h, w of the images that come out.
+        train: the training images.
+        size: h, w of the returned images.
         settings: the augmentation.
         batch_size: B, over all processes.
         seed: of the run.
-        rank, world: which process of how many.
-        device: where batches go.
-        processes: workers of each process; 0 decodes in the process itself.
+        rank, world: rank of this process and number of processes.
+        device: device of the batches.
+        processes: worker processes per rank; 0 decodes in the main process, -1 starts one per core up to 8.
     """
 
     train: ImageArray | ImageFiles
@@ -66,23 +66,23 @@ class Workers:
     processes: int = -1
 
     def __post_init__(self) -> None:
-        """Refuse a batch that does not divide among the processes."""
+        """Validate the batch size."""
         if self.batch_size % self.world:
             raise VitlabError(
-                f"batch_size={self.batch_size} does not divide among {self.world} processes; change one of them"
+                f"invalid batch_size={self.batch_size}; expected a multiple of the {self.world} processes"
             )
 
     def __len__(self) -> int:
-        """Full batches of an epoch."""
+        """Returns the number of full batches in an epoch."""
         return len(epoch_order(len(self.train), 0, self.seed, self.settings.repeats)) // self.batch_size
 
     def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[TrainingBatch]:
-        """The batches of an epoch from `start_batch` on; the last, short one is dropped."""
+        """Yields the batches of an epoch from `start_batch` on; an incomplete last batch is dropped."""
         order = epoch_order(len(self.train), epoch, self.seed, self.settings.repeats).tolist()
         plan = [
             [
-                (place, order[place])
-                for place in range(b * self.batch_size + self.rank, (b + 1) * self.batch_size, self.world)
+                (position, order[position])
+                for position in range(b * self.batch_size + self.rank, (b + 1) * self.batch_size, self.world)
             ]
             for b in range(start_batch, len(self))
         ]
@@ -97,9 +97,9 @@ class Workers:
     def _loader(self, images: _Seeded, plan: list[list[tuple[int, int]]]) -> Iterator[tuple[Tensor, Tensor]]:
         processes = min(os.cpu_count() or 1, 8) if self.processes < 0 else self.processes
         on_cuda = self.device.type == "cuda"
-        own = torch.Generator()  # else the loader draws from the caller's
+        generator = torch.Generator()  # otherwise the loader draws from the global generator
         loader: DataLoader[Any] = DataLoader(
-            images, batch_sampler=plan, num_workers=processes, pin_memory=on_cuda, generator=own
+            images, batch_sampler=plan, num_workers=processes, pin_memory=on_cuda, generator=generator
         )
         for pixels, labels in loader:
             yield pixels.to(self.device, non_blocking=on_cuda), labels.to(self.device, non_blocking=on_cuda)
@@ -107,7 +107,7 @@ class Workers:
 
 @dataclass(frozen=True)
 class _Seeded(Dataset[tuple[Tensor, int]]):
-    """A set under a transform whose random numbers depend on the place in the epoch alone."""
+    """A set with a transform whose random numbers depend on the position in the epoch only."""
 
     images: ImageArray | ImageFiles
     transform: Callable[[Image.Image], Tensor]
@@ -115,32 +115,32 @@ class _Seeded(Dataset[tuple[Tensor, int]]):
     epoch: int
 
     def __getitem__(self, item: tuple[int, int]) -> tuple[Tensor, int]:
-        place, index = item
-        stream = host_random("transform", self.seed, self.epoch, place)
-        with _drawing(*stream.integers(2**31, size=3).tolist()):
+        position, index = item
+        stream = host_random("transform", self.seed, self.epoch, position)
+        with _seeded_global_generators(*stream.integers(2**31, size=3).tolist()):
             image, label = self.images[index]
             return self.transform(image), label
 
 
 @contextmanager
-def _drawing(*seeds: int) -> Iterator[None]:
-    """Random numbers from these seeds, and then from where they were: timm draws from all three generators."""
-    python, numpy, torchs = random.getstate(), np.random.get_state(), torch.get_rng_state()
+def _seeded_global_generators(*seeds: int) -> Iterator[None]:
+    """Temporarily seed the three global generators that timm uses; their state is restored on exit."""
+    python_state, numpy_state, torch_state = random.getstate(), np.random.get_state(), torch.get_rng_state()
     random.seed(seeds[0])
     np.random.seed(seeds[1])
     torch.default_generator.manual_seed(seeds[2])
     try:
         yield
     finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        torch.set_rng_state(torchs)
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)
+        torch.set_rng_state(torch_state)
 
 
 def training_transform(
     settings: Augment, size: tuple[int, int], mean: tuple[float, ...], std: tuple[float, ...]
 ) -> Callable[[Image.Image], Tensor]:
-    """What a recipe's augmentation does to one image, up to mixing."""
+    """Returns the transform of a recipe's augmentation for one image, without mixing."""
     steps: list[Any] = []
     if settings.crop == "resized":
         steps.append(RandomResizedCropAndInterpolation(size, interpolation="bicubic"))

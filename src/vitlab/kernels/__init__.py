@@ -1,5 +1,5 @@
-"""Fused operators for GPUs, each in one file beside the plain torch that says what it computes.
+"""Fused GPU operators, each in one file with its reference implementation in plain PyTorch.
 
-An operator here changes how fast a number comes and how much memory it takes, never which number. Callers ask
-`supports` and otherwise take the plain road, which every device can go.
+A fused operator changes speed and memory, not the result. Callers check `supports` and otherwise use the reference
+implementation, which runs on every device.
 """

@@ -1,13 +1,13 @@
-"""Inner products between the rows of twin attention maps, from queries and keys: neither map is ever made.
+"""Inner products between the rows of two attention maps, computed from queries and keys without storing the maps.
 
-The twins are the two halves of a batch, such as images and their corrupted copies. With logits l and l' of a row,
-running maxima m and m', and e = exp(l − m):
+The two maps (twins) belong to the two halves of a batch, such as images and their corrupted copies. With logits l and
+l' of a row, running maxima m and m', and e = exp(l − m):
 
     A·A' = Σ e e' / (Σ e Σ e'),   A·A = Σ e² / (Σ e)²,   A'·A' = Σ e'² / (Σ e')²
 
-Five sums a row, which are carried over blocks of keys and rescaled whenever a maximum grows, as in FlashAttention. The
-products q·k run on tensor cores as three of TF32, which come out as exact as one of float32 (2.6e-6 against 3.2e-6 at
-most, relative to float64, on DeiT-Ti's shapes).
+Five sums per row are accumulated over blocks of keys and rescaled when a maximum grows, as in FlashAttention. The
+products q·k run on tensor cores as three TF32 products, which are as accurate as one in float32 (maximum relative error
+to float64 2.6e-6 against 3.2e-6, on DeiT-Ti's shapes).
 
 Shape legend: B pairs, H heads, N query tokens, M key tokens, d head channels.
 """
@@ -23,19 +23,19 @@ from torch import Tensor
 try:
     import triton
     import triton.language as tl
-except ImportError:  # it comes with torch's builds for CUDA, and with no others
+except ImportError:  # only CUDA builds of torch include it
     triton = None
 
 
 _FAILED: set[tuple[torch.device, int]] = set()
-_TILES = ((128, 128, 8), (64, 64, 4), (32, 64, 2), (16, 32, 2))  # queries, keys, warps: the fastest first
+_TILES = ((128, 128, 8), (64, 64, 4), (32, 64, 2), (16, 32, 2))  # queries, keys, warps; fastest first
 
 
 def plain(weights: Tensor) -> Tensor:
-    """The same from maps, or from some of their rows.
+    """Reference implementation: the products from the maps, or from some of their rows.
 
     Args:
-        weights: (2B, H, n, M), the twins one half after the other.
+        weights: (2B, H, n, M), the two halves of the batch concatenated.
 
     Returns:
         (3, B, H, n): A·A', A·A and A'·A'.
@@ -50,7 +50,7 @@ def plain(weights: Tensor) -> Tensor:
 
 
 def supports(q: Tensor) -> bool:
-    """Whether `fused` takes these queries: float32 or less, on an NVIDIA GPU with TF32, if it never failed."""
+    """Returns whether `fused` supports these queries: at most float32, NVIDIA GPU with TF32, no earlier failure."""
     return (
         triton is not None
         and q.is_cuda
@@ -64,7 +64,7 @@ def supports(q: Tensor) -> bool:
 
 
 def fused(q: Tensor, k: Tensor, scale: float, bias: Tensor | None = None) -> Tensor | None:
-    """`plain(softmax(q kᵀ · scale + bias))` without the map; None where Triton cannot run here.
+    """`plain(softmax(q kᵀ · scale + bias))` without storing the map; None if Triton fails.
 
     Args:
         q: (2B, H, N, d).
@@ -77,28 +77,28 @@ def fused(q: Tensor, k: Tensor, scale: float, bias: Tensor | None = None) -> Ten
     """
     twice, heads, rows, channels = q.shape
     columns = k.shape[-2]
-    found = torch.empty(3, twice // 2, heads, rows, device=q.device)
+    output = torch.empty(3, twice // 2, heads, rows, device=q.device)
     if bias is not None:
         bias = bias.expand(twice, heads, rows, columns)
     deep = max(16, triton.next_power_of_2(channels))
-    why: Exception | None = None
+    failure: Exception | None = None
     for tall, wide, warps in _TILES[0 if rows > 64 else 1 :]:
         grid = (twice // 2 * heads * triton.cdiv(rows, tall),)
         try:
             with torch.cuda.device(q.device) if q.is_cuda else nullcontext():
                 _products[grid](
-                    q, k, q if bias is None else bias, found,
+                    q, k, q if bias is None else bias, output,
                     *q.stride(), *k.stride(), *((0, 0, 0, 0) if bias is None else bias.stride()),
-                    found.stride(0), twice // 2, heads, heads // k.shape[1], rows, columns, channels, scale,
+                    output.stride(0), twice // 2, heads, heads // k.shape[1], rows, columns, channels, scale,
                     BIASED=bias is not None, TALL=tall, WIDE=wide, DEEP=deep, num_warps=warps, num_stages=1,
                 )  # fmt: skip
-            return found
-        except triton.runtime.errors.OutOfResources as error:  # a GPU with less shared memory, or more channels
-            why = error
-        except Exception as error:  # Triton needs a C compiler, for one, and many machines have none
-            why = error
+            return output
+        except triton.runtime.errors.OutOfResources as error:  # less shared memory, or more channels
+            failure = error
+        except Exception as error:  # for example, Triton needs a C compiler
+            failure = error
             break
-    warnings.warn(f"attention is compared without the fused kernel, since Triton fails here: {why}", stacklevel=2)
+    warnings.warn(f"attention is compared without the fused kernel, since Triton failed: {failure}", stacklevel=2)
     _FAILED.add((q.device, channels))
     return None
 
@@ -112,7 +112,7 @@ if triton is not None:
         apart, pairs, heads, group, N, M, d, scale,
         BIASED: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr, DEEP: tl.constexpr,
     ) -> None:  # fmt: skip
-        """Some rows of one head of one pair."""
+        """Compute some rows of one head of one pair."""
         blocks = tl.cdiv(N, TALL)
         map = tl.program_id(0) // blocks
         first, h = (map // heads).to(tl.int64), (map % heads).to(tl.int64)
@@ -144,7 +144,7 @@ if triton is not None:
             logits = tl.where(real, logits, -float("inf"))
             logits_ = tl.where(real, logits_, -float("inf"))
             new, new_ = tl.maximum(top, tl.max(logits, 1)), tl.maximum(top_, tl.max(logits_, 1))
-            # Where every key so far is masked the maximum is minus infinity, and infinity less itself is no number.
+            # If every key so far is masked the maximum is -inf, and -inf - (-inf) would be NaN.
             safe, safe_ = tl.where(new == -float("inf"), 0.0, new), tl.where(new_ == -float("inf"), 0.0, new_)
             shrink, shrink_ = tl.exp(top - safe), tl.exp(top_ - safe_)
             e, e_ = tl.exp(logits - safe[:, None]), tl.exp(logits_ - safe_[:, None])

@@ -1,1 +1,1 @@
-"""Losses: pure functions of tensors that steer training."""
+"""Auxiliary training losses: pure functions of tensors."""

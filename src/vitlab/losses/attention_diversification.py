@@ -1,4 +1,4 @@
-"""Attention diversification: different queries should look at different keys.
+"""Attention diversification: encourages different queries to attend to different keys.
 
 ADL, from "Robustifying Token Attention for Vision Transformers" (TAPADL), Sec. 3.3.
 
@@ -29,25 +29,25 @@ def attention_diversification(
 
     L = (1/L) Σ_l (1/N) Σ_i cos(Â_i, Ā), Â_i = 1(A_i >= τ/M) · A_i, Ā = (1/N) Σ_i Â_i (TAPADL, Eqs. 1 and 2).
 
-    The released code differs: there Ā is the mean of the rows as they are and is cut afterwards like the rows, an entry
-    passes only if it is larger than τ/M, and the sum is divided by L + 1e-6. `form` chooses.
+    The released code differs: there Ā is the mean of the unmasked rows and is masked afterwards like the rows, an entry
+    is kept only if it is larger than τ/M, and the sum is divided by L + 1e-6. `form` selects one.
 
     The models of the released code have no class token in their self-attention. Where there is one, as in DeiT, its row
-    counts among the N rows and its column among the M keys: our choice; cut the maps before to leave them out.
+    is one of the N rows and its column one of the M keys: our choice; slice the maps to exclude them.
 
-    Both operands carry gradient, the mask is a constant. A row in which nothing passes counts as 0: near-uniform maps,
-    as at random initialisation, have no entry of 2/M, so the loss is exactly 0 there, with zero gradient, until
+    Both operands have gradients; the mask is a constant. A row without kept entries counts as 0: near-uniform maps,
+    as at random initialisation, have no entry of 2/M, so the loss and its gradient are exactly 0 until
     attention sharpens. Always computed in float32 (or float64), also under autocast: τ/M falls to 5e-4 on large images.
 
     Args:
         maps: post-softmax attention, one (B, H, N, M) per layer; windows belong in the batch. Sizes may differ.
         tau: τ, the threshold as a multiple of uniform attention 1/M.
         form: `"paper"` or `"released"`.
-        heads: `"mean"` averages the heads of a layer first, as the released code does; `"each"` takes every head as a
-            map of its own.
+        heads: `"mean"` averages the heads of a layer first, as the released code does; `"each"` treats every head as a
+            separate map.
 
     Returns:
-        A scalar: 1 where all rows are alike, towards 1/√N where they are disjoint.
+        A scalar: 1 if all rows are equal, about 1/√N if they are disjoint.
 
     >>> alike = torch.tensor([[1.0, 0.0], [1.0, 0.0]]).reshape(1, 1, 2, 2)
     >>> disjoint = torch.eye(2).reshape(1, 1, 2, 2)
@@ -81,7 +81,7 @@ def _check(maps: Sequence[Tensor], tau: float, form: str, heads: str) -> None:
     if heads not in get_args(Heads):
         raise unknown("heads of attention_diversification", heads, get_args(Heads))
     if tau < 0:
-        raise VitlabError(f"attention_diversification got tau={tau}; expected a threshold of at least 0")
+        raise VitlabError(f"invalid tau={tau} of attention_diversification; expected a threshold of at least 0")
     if len(maps) == 0:
         raise VitlabError("attention_diversification got no maps; record the attention of at least one layer")
     for attention in maps:

@@ -1,4 +1,4 @@
-"""Distillation: learn from a teacher's predictions (DeiT, Sec. 4).
+"""Distillation from a teacher's predictions (DeiT, Sec. 4).
 
 Shape legend: B batch, C classes.
 """
@@ -18,14 +18,14 @@ __all__ = ["distillation"]
 def distillation(
     student: Tensor, teacher: Tensor, *, kind: Literal["hard", "soft"] = "hard", temperature: float = 3.0
 ) -> Tensor:
-    """How far a student's logits are from a teacher's.
+    """Distillation loss between a student's and a teacher's logits.
 
-    hard: CE(student, argmax teacher); soft: T² KL(softmax(teacher / T) ‖ softmax(student / T)), over the batch's mean.
+    hard: CE(student, argmax teacher); soft: T² KL(softmax(teacher / T) ‖ softmax(student / T)); batch mean.
 
     Args:
         student: (B, C) logits.
-        teacher: (B, C) logits; no gradient goes there.
-        kind: which of the two.
+        teacher: (B, C) logits; detached.
+        kind: `"hard"` or `"soft"`.
         temperature: T of the soft form.
 
     Returns:
@@ -38,14 +38,14 @@ def distillation(
     """
     if student.shape != teacher.shape:
         shapes = f"the teacher's are {tuple(teacher.shape)}, the student's {tuple(student.shape)}"
-        raise VitlabError(f"logits must agree: {shapes}; give both the same classes")
+        raise VitlabError(f"the shapes of the logits differ: {shapes}; expected the same classes")
     teacher = teacher.detach()
     if kind == "hard":
         return F.cross_entropy(student, teacher.argmax(1))
     if kind == "soft":
         if temperature <= 0:
-            raise VitlabError(f"temperature={temperature!r} must be above 0")
+            raise VitlabError(f"invalid temperature={temperature!r}; expected a number above 0")
         target = F.log_softmax(teacher / temperature, 1)
-        given = F.log_softmax(student / temperature, 1)
-        return F.kl_div(given, target, reduction="batchmean", log_target=True) * temperature**2
+        predicted = F.log_softmax(student / temperature, 1)
+        return F.kl_div(predicted, target, reduction="batchmean", log_target=True) * temperature**2
     raise unknown("distillation", kind, ["hard", "soft"])

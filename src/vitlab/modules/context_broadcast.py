@@ -1,4 +1,4 @@
-"""Context broadcasting: every token receives the mean of all tokens, an interaction that softmax hardly learns.
+"""Context broadcasting: every token receives the mean of all tokens, which softmax attention hardly learns.
 
 CB and its variants, from "Scratching Visual Transformer's Back with Uniform Attention" (CB), Sec. 3.2.
 
@@ -20,13 +20,13 @@ __all__ = ["ContextBroadcast", "GatedContextBroadcast", "HybridContextBroadcast"
 
 
 class ContextBroadcast(nn.Module):
-    """CB: the mean of all tokens, added to each of them in equal parts.
+    """CB: the average of each token and the mean of all tokens.
 
-    CB(x_i) = x_i / 2 + (1 / 2N) Σ_j x_j (CB, Sec. 3.2). The mean covers prefix tokens, and they receive it too: the
+    CB(x_i) = x_i / 2 + (1 / 2N) Σ_j x_j (CB, Sec. 3.2). The mean includes prefix tokens, which also receive it: the
     paper's one line of code averages the whole sequence, and its "+0.9 M" FLOPs are 12 · 197 · 384.
 
     Args:
-        tokens: positions `(start, stop)`, stop excluded, to which the mean and the broadcast are confined: the
+        tokens: positions `(start, stop)`, stop excluded, to which the mean and the broadcast are restricted: the
             image-only and text-only rows of the paper's ViLT table (Table 10). None means all tokens.
 
     Returns:
@@ -57,7 +57,7 @@ class ScaledContextBroadcast(nn.Module):
 
     Args:
         dim: D.
-        init: value at which Λ starts. The paper does not give it; 0 is our choice, so that the model starts as it was.
+        init: initial value of Λ. The paper does not give it; 0 is our choice, so that the model is initially unchanged.
         tokens: as in `ContextBroadcast`.
 
     Returns:
@@ -76,7 +76,7 @@ class ScaledContextBroadcast(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, N, D) -> (B, N, D)."""
-        # Under autocast x may be bfloat16 beside a float32 Λ: cast the D weights rather than promote all N · D tokens.
+        # Under autocast x may be bfloat16 while Λ is float32: cast the D weights rather than promote all N · D tokens.
         scale = self.scale.to(x.dtype)
         return _within(self.tokens, lambda chosen: chosen + scale * chosen.mean(dim=1, keepdim=True), x)
 
@@ -87,7 +87,7 @@ class GatedContextBroadcast(nn.Module):
     CB_gate(x_i) = x_i ⊙ (x_0 + 1), x_0 the class token (CB, supplement, Table S5). The class token is gated by itself.
 
     Args:
-        layout: must have a prefix; its first token is taken as the class token.
+        layout: must have a prefix; its first token is the class token.
 
     Returns:
         (B, N, D) for an input of (B, N, D).
@@ -111,10 +111,10 @@ class HybridContextBroadcast(nn.Module):
     """CB_hybrid: tokens multiplied by the class token, plus CB.
 
     CB_hybrid(x_i) = x_i ⊙ x_0 + CB(x_i), x_0 the class token (CB, supplement, Table S5). The paper reports that it
-    diverges when put behind both MLP and attention.
+    diverges when inserted after both MLP and attention.
 
     Args:
-        layout: must have a prefix; its first token is taken as the class token.
+        layout: must have a prefix; its first token is the class token.
 
     Returns:
         (B, N, D) for an input of (B, N, D).
@@ -139,28 +139,28 @@ def _broadcast(x: Tensor) -> Tensor:
 
 
 def _within(tokens: tuple[int, int] | None, mix: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Mix the tokens of a range among themselves; the others pass through."""
+    """Apply `mix` to the tokens of a range; the others are unchanged."""
     if tokens is None:
         return mix(x)
     start, stop = tokens
     if stop > x.shape[1]:
-        raise VitlabError(f"tokens=({start}, {stop}) reaches past the end of a sequence of {x.shape[1]} tokens")
+        raise VitlabError(f"invalid tokens=({start}, {stop}); past the end of a sequence of {x.shape[1]} tokens")
     return torch.cat((x[:, :start], mix(x[:, start:stop]), x[:, stop:]), dim=1)
 
 
-def _range(tokens: tuple[int, int] | None, who: str) -> tuple[int, int] | None:
+def _range(tokens: tuple[int, int] | None, part: str) -> tuple[int, int] | None:
     if tokens is None:
         return None
     whole = len(tokens) == 2 and all(isinstance(position, int) for position in tokens)
     if not whole or not 0 <= tokens[0] < tokens[1]:
         raise VitlabError(
-            f"{who} got tokens={tokens!r}; expected (start, stop) with 0 <= start < stop, or None for all"
+            f"invalid tokens={tokens!r} of {part}; expected (start, stop) with 0 <= start < stop, or None for all"
         )
     return (tokens[0], tokens[1])
 
 
-def _need_class_token(layout: TokenLayout, who: str) -> None:
+def _need_class_token(layout: TokenLayout, part: str) -> None:
     if layout.prefix == 0:
         raise VitlabError(
-            f"{who} multiplies by the class token, but this place has no prefix token; use ContextBroadcast here"
+            f"{part} multiplies by the class token, but there is no prefix token here; use ContextBroadcast"
         )

@@ -1,4 +1,4 @@
-"""Local attention: every query attends only to the neighbourhood of its place on the map.
+"""Local attention: every query attends only to its neighbourhood on the map.
 
 The convolutional multi-head attention of "How Do Vision Transformers Work?" (HDVW), Sec. 2 and Fig. 7.
 
@@ -21,19 +21,18 @@ __all__ = ["LocalAttention"]
 class LocalAttention(PackedAttention):
     """Attention inside a k×k window around each query.
 
-    y_p = Σ_{o in window} softmax_o(q_p · k_{p+o} / √d) v_{p+o} (HDVW, Sec. 2, Fig. 7). Places outside the map are not
-    attended, and no N×N map is made: keys and values are shifted, and the map is (B, H, h·w, P + k²). The weights are
-    those of the attention that it replaces.
+    y_p = Σ_{o in window} softmax_o(q_p · k_{p+o} / √d) v_{p+o} (HDVW, Sec. 2, Fig. 7). Positions outside the map are
+    not attended, and no N×N map is computed: keys and values are shifted, and the map is (B, H, h·w, P + k²). The
+    weights are those of the attention that it replaces.
 
-    The paper's k = 8 on its 8×8 map stands for global attention, though a window of 8 has no centre. So an even k that
-    covers the map (k >= max(h, w)) means global attention, other even numbers are refused, and an odd k is taken at
-    its word: its windows hold the whole map from k = 2 max(h, w) - 1 on, where global attention is computed as such.
-
-    Prefix tokens attend to everything and are attended by everything: our choice, for the paper's model has none.
+    The paper's k = 8 on its 8×8 map means global attention, though a window of 8 has no centre. So an even k that
+    covers the map (k >= max(h, w)) means global attention, and other even numbers are invalid. An odd k means a k×k
+    window; from k = 2 max(h, w) - 1 on every window covers the map, and global attention is computed. Prefix tokens
+    attend to all tokens and are attended by all: our choice, since the paper's model has none.
 
     Args:
-        attention: the attention module that is being replaced, of timm's form; all its modules are shared.
-        layout: grid and prefix of the tokens, which must lie in (B, N, D) and in the order of the rows.
+        attention: the attention module to replace, of timm's form; all its modules are shared.
+        layout: grid and prefix of the tokens, which must be (B, N, D) in row-major order.
         kernel: k.
 
     Returns:
@@ -43,7 +42,7 @@ class LocalAttention(PackedAttention):
     >>> attention.qkv, attention.proj, attention.num_heads = nn.Linear(2, 6), nn.Linear(2, 2), 1
     >>> part = LocalAttention(attention, TokenLayout((1, 3)), kernel=1)
     >>> x = torch.randn(1, 3, 2)
-    >>> torch.allclose(part(x), part.proj(part.qkv(x)[..., 4:]))  # alone in its window, a token takes its own value
+    >>> torch.allclose(part(x), part.proj(part.qkv(x)[..., 4:]))  # each token attends only to itself
     True
     """
 
@@ -52,18 +51,16 @@ class LocalAttention(PackedAttention):
     def __init__(self, attention: nn.Module, layout: TokenLayout, *, kernel: int = 3) -> None:
         super().__init__(attention)
         if layout.order != "BND" or layout.windows > 1 or layout.permutation is not None:
-            raise VitlabError(
-                f"LocalAttention needs one row-major sequence (B, N, D) per image, but tokens lie as {layout}"
-            )
+            raise VitlabError(f"LocalAttention requires one row-major sequence (B, N, D) per image; got {layout}")
         widest = max(layout.grid)
         if not isinstance(kernel, int) or kernel < 1 or (kernel % 2 == 0 and kernel < widest):
             raise VitlabError(
-                f"LocalAttention got kernel={kernel}; expected an odd number, or at least {widest} for global attention"
+                f"invalid kernel={kernel} of LocalAttention; expected odd, or at least {widest} for global attention"
             )
         self.layout = layout
         self.kernel = kernel
         self.is_global = kernel % 2 == 0 or kernel >= 2 * widest - 1
-        #: Why the recorder finds no token-token map here: the softmax runs over the offsets of a window.
+        #: Why the recorder has no token-token map here: the softmax is over the offsets of a window.
         self.why_no_map = None if self.is_global else f"each token attends to its own {kernel}x{kernel} window only"
         inside = torch.ones(1, 1, *layout.grid, 1, device=self.qkv.weight.device)
         outside = None if self.is_global else torch.cat(self._neighbours(inside), dim=-1).flatten(0, 3) == 0
@@ -77,26 +74,26 @@ class LocalAttention(PackedAttention):
         return self.project(self.merge(heads))
 
     def _local(self, q: Tensor, k: Tensor, v: Tensor, outside: Tensor) -> Tensor:
-        """Prefix queries look at all N keys, grid queries at the prefix and their window; (B, H, N, d)."""
+        """Prefix queries attend to all N keys, grid queries to the prefix and their window; (B, H, N, d)."""
         prefix, (h, w) = self.layout.prefix, self.layout.grid
         query, key, value = (part[:, :, prefix:].reshape(*q.shape[:2], h, w, -1) for part in (q, k, v))
         far = q[:, :, prefix:] @ k[:, :, :prefix].transpose(-2, -1)
         near = torch.stack([(query * shifted).sum(dim=-1) for shifted in self._neighbours(key)], dim=-1).flatten(2, 3)
         scores = self.scale * torch.cat((far, near.masked_fill(outside, float("-inf"))), dim=-1)
-        weights = self.attn_drop(scores.softmax(dim=-1)).to(v.dtype)  # (B, H, h·w, P + k²); autocast made it float32
+        weights = self.attn_drop(scores.softmax(dim=-1)).to(v.dtype)  # (B, H, h·w, P + k²); float32 under autocast
         to_prefix, to_window = weights[..., :prefix], weights[..., prefix:].reshape(*q.shape[:2], h, w, -1)
         mixed = torch.zeros_like(value)
-        for place, shifted in enumerate(self._neighbours(value)):
-            mixed = mixed + to_window[..., place : place + 1] * shifted
+        for offset, shifted in enumerate(self._neighbours(value)):
+            mixed = mixed + to_window[..., offset : offset + 1] * shifted
         if prefix == 0:
             return mixed.flatten(2, 3)
         local = mixed.flatten(2, 3) + to_prefix @ v[:, :, :prefix]
         return torch.cat((self.attend(q[:, :, :prefix], k, v), local), dim=2)
 
     def _neighbours(self, x: Tensor) -> list[Tensor]:
-        """For each of the k² places of a window, what every token finds there: k² times (B, H, h, w, d), zeros outside.
+        """Returns the k² neighbours of every token: k² tensors of (B, H, h, w, d), zeros outside.
 
-        They are shifted views of one padded map; unfolding takes k² times the memory and three times as long on a CPU.
+        They are shifted views of one padded map; unfold takes k² times the memory and three times as long on a CPU.
         """
         (h, w), reach = self.layout.grid, self.kernel // 2
         padded = F.pad(x, (0, 0, reach, reach, reach, reach))

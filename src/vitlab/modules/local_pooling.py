@@ -1,4 +1,4 @@
-"""Fixed local aggregation before attention: the plain rivals of token-aware pooling.
+"""Fixed local aggregation before attention: the baselines of token-aware pooling.
 
 Average pooling and dense convolutions, from "Robustifying Token Attention for Vision Transformers" (TAPADL), Table 1.
 
@@ -23,10 +23,10 @@ __all__ = ["AveragePooling", "ConvolutionPooling"]
 
 
 def neighbourhood_mean(x: Tensor, offsets: Sequence[int]) -> Tensor:
-    """The mean over neighbours at the given row and column offsets, zeros outside the map counted as neighbours.
+    """Returns the mean over neighbours at the given row and column offsets; zeros outside the map are included.
 
-    A box is separable: shifted rows are added, then shifted columns. With channels last that is a quarter faster than a
-    depthwise convolution, forward and backward on a CPU, and eight times faster than unfolding.
+    A box is separable: shifted rows are added, then shifted columns. With channels last this is a quarter faster than a
+    depthwise convolution, forward and backward on a CPU, and eight times faster than unfold.
 
     Args:
         x: maps, (B, h, w, D).
@@ -49,7 +49,7 @@ def neighbourhood_mean(x: Tensor, offsets: Sequence[int]) -> Tensor:
 
 
 def box(kernel: int) -> tuple[int, ...]:
-    """The offsets of a dense k×k neighbourhood.
+    """Returns the offsets of a dense k×k neighbourhood.
 
     >>> box(5)
     (-2, -1, 0, 1, 2)
@@ -63,7 +63,7 @@ class AveragePooling(MapPart):
     y_p = (1/k²) Σ_{|o|∞ <= k/2} x_{p+o} (TAPADL, Table 1). Stride 1; zeros outside the map are counted, as in TAP.
 
     Args:
-        layout: grid and prefix; prefix tokens pass through.
+        layout: grid and prefix; prefix tokens are unchanged.
         kernel: k, odd.
 
     Returns:
@@ -92,7 +92,7 @@ class ConvolutionPooling(MapPart):
 
     Args:
         dim: D.
-        layout: grid and prefix; prefix tokens pass through.
+        layout: grid and prefix; prefix tokens are unchanged.
         kernel: k, odd.
 
     Returns:
@@ -115,7 +115,7 @@ class ConvolutionPooling(MapPart):
         return mixed.permute(0, 2, 3, 1)
 
 
-def _odd(kernel: int, who: str) -> int:
+def _odd(kernel: int, part: str) -> int:
     if not isinstance(kernel, int) or kernel < 1 or kernel % 2 == 0:
-        raise VitlabError(f"{who} got kernel={kernel!r}; expected an odd number, for example 3 or 5")
+        raise VitlabError(f"invalid kernel={kernel!r} of {part}; expected an odd number, for example 3 or 5")
     return kernel

@@ -1,4 +1,4 @@
-"""The base of parts that see the tokens as a map.
+"""Base class of parts that process the tokens as a map.
 
 Shape legend: B batch, N tokens, D channels, h w grid.
 """
@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 
 class MapPart(nn.Module):
-    """A part that acts on the grid only: subclasses write `on_map`, prefix tokens pass through untouched.
+    """A part that changes grid tokens only: subclasses implement `on_map`; prefix tokens are unchanged.
 
     Args:
         layout: grid and prefix of the tokens.
@@ -31,7 +31,7 @@ class MapPart(nn.Module):
         self.layout = layout
 
     def on_map(self, x: Tensor) -> Tensor:
-        """(B, h, w, D) -> (B, h, w, D). Channels stay last: such a map is a view of the tokens, not a copy."""
+        """(B, h, w, D) -> (B, h, w, D). Channels last: the map is a view of the tokens, not a copy."""
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""How a part that replaces an attention module reads it: one packed linear layer for queries, keys and values.
+"""Base class of parts that replace an attention module with packed queries, keys and values.
 
 Shape legend: B batch, H heads, N tokens, D channels, d channels of a head.
 """
@@ -18,15 +18,15 @@ _CHILDREN = ("qkv", "q_norm", "k_norm", "attn_drop", "norm", "proj", "proj_drop"
 
 
 class PackedAttention(nn.Module):
-    """The base of parts at the `attn` seam: takes over the modules of an attention of timm's form.
+    """Base class of parts at the `attn` seam: uses the modules of a timm attention.
 
-    That form is Linear `qkv` (D -> 3·H·d), `num_heads`, Linear `proj` (H·d -> D), and where they exist `q_norm`,
+    A timm attention has Linear `qkv` (D -> 3·H·d), `num_heads`, Linear `proj` (H·d -> D), and optionally `q_norm`,
     `k_norm`, `norm` (before proj), `attn_drop`, `proj_drop`. The modules are shared, not copied, and keep their names:
-    weights and state-dict keys stay. An attention that has anything else (a gate, a position bias, …) is refused, for
-    leaving it out would change the model.
+    weights and state-dict keys stay. An attention with anything else (a gate, a position bias, …) is an error, since
+    omitting it would change the model.
 
     Args:
-        attention: the attention module that is being replaced.
+        attention: the attention module to replace.
     """
 
     default_seam: ClassVar[str] = "attn"
@@ -49,13 +49,13 @@ class PackedAttention(nn.Module):
         self.scale = float(getattr(attention, "scale", self.head_dim**-0.5))
 
     def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
-        """(B, N, D) -> (B, N, D). timm's blocks pass the two keywords on; only their defaults are accepted."""
+        """(B, N, D) -> (B, N, D). timm's blocks pass the two keywords; only their defaults are supported."""
         if attn_mask is not None or is_causal:
-            raise VitlabError(f"{type(self).__name__} takes no attention mask; got attn_mask or is_causal=True")
+            raise VitlabError(f"{type(self).__name__} supports no attention mask; got attn_mask or is_causal=True")
         return self.mix(x)
 
     def mix(self, x: Tensor) -> Tensor:
-        """What the part does, (B, N, D) -> (B, N, D)."""
+        """The computation of the part, (B, N, D) -> (B, N, D)."""
         raise NotImplementedError
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -69,31 +69,29 @@ class PackedAttention(nn.Module):
         return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=self.scale)
 
     def merge(self, heads: Tensor) -> Tensor:
-        """The heads side by side, before the projection: (B, H, N, d) -> (B, N, H·d)."""
+        """Concatenate the heads before the projection: (B, H, N, d) -> (B, N, H·d)."""
         return heads.transpose(1, 2).flatten(2)
 
     def project(self, merged: Tensor) -> Tensor:
-        """The last steps: norm, projection, dropout: (B, N, H·d) -> (B, N, D)."""
+        """Apply norm, projection and dropout: (B, N, H·d) -> (B, N, D)."""
         projected: Tensor = self.proj_drop(self.proj(self.norm(merged)))
         return projected
 
 
-def _check_form(attention: nn.Module, who: str) -> None:
-    """Refuse an attention module whose forward pass we would not reproduce."""
+def _check_form(attention: nn.Module, part: str) -> None:
+    """Raise if the forward pass of an attention module cannot be reproduced."""
     given = type(attention).__name__
     qkv, proj, heads = (getattr(attention, name, None) for name in ("qkv", "proj", "num_heads"))
     if not (isinstance(qkv, nn.Linear) and isinstance(proj, nn.Linear) and isinstance(heads, int)):
-        raise VitlabError(
-            f"{who} needs an attention with linear qkv and proj and with num_heads; {given} is not of this form"
-        )
+        raise VitlabError(f"{part} requires an attention with linear qkv and proj and with num_heads; {given} differs")
     if qkv.out_features != 3 * proj.in_features or proj.in_features % heads:
         raise VitlabError(
-            f"{who} needs qkv to pack three times {heads} equal heads, as many as proj reads; {given} has "
+            f"{part} requires qkv to pack three times {heads} equal heads, as many as proj takes; {given} has "
             f"qkv {qkv.in_features} -> {qkv.out_features} and proj {proj.in_features} -> {proj.out_features}"
         )
-    strange = [name for name, child in attention.named_children() if name not in _CHILDREN]
-    strange += [
+    unsupported = [name for name, child in attention.named_children() if name not in _CHILDREN]
+    unsupported += [
         name for name, _ in (*attention.named_parameters(recurse=False), *attention.named_buffers(recurse=False))
     ]
-    if strange:
-        raise VitlabError(f"{who} cannot carry over {', '.join(strange)} of {given}; it knows {', '.join(_CHILDREN)}")
+    if unsupported:
+        raise VitlabError(f"{part} does not support {', '.join(unsupported)} of {given}; only {', '.join(_CHILDREN)}")

@@ -1,4 +1,4 @@
-"""Spatial smoothing: a small blur at the end of a stage, which ensembles neighbouring points of a feature map.
+"""Spatial smoothing: a small blur at the end of a stage, which averages neighbouring points of a feature map.
 
 Shape legend: B batch, N tokens, D channels, h w grid.
 """
@@ -19,10 +19,10 @@ class SpatialSmoothing(MapPart):
     """A 2×2 box blur with stride 1.
 
     y_{i,j} = (x_{i,j} + x_{i+1,j} + x_{i,j+1} + x_{i+1,j+1}) / 4 ("How Do Vision Transformers Work?", Fig. 3a, App. B).
-    The padding is not published. Repeating the last row and column is our choice: the size stays, and so do constants.
+    The padding is not published. Repeating the last row and column is our choice: size and constant maps are unchanged.
 
     Args:
-        layout: grid and prefix; prefix tokens pass through.
+        layout: grid and prefix; prefix tokens are unchanged.
 
     Returns:
         (B, N, D) for an input of (B, N, D).

@@ -16,15 +16,15 @@ __all__ = ["SqueezeExcite"]
 
 
 class SqueezeExcite(nn.Module):
-    """SE: channels are gated by what the mean of all tokens says about them.
+    """SE: channels are gated by a function of the mean of all tokens.
 
     SE(x_i) = x_i ⊙ σ(W_2 ReLU(W_1 (1/N) Σ_j x_j + b_1) + b_2) (Hu et al. 2018, as a baseline in "Scratching Visual
-    Transformer's Back with Uniform Attention"). Where it stood there and with which ratio is not published: `mlp.out`,
+    Transformer's Back with Uniform Attention"). Its position there and the ratio are not published: `mlp.out`,
     the mean over all tokens and a ratio of 1/4 are our choice.
 
     Args:
         dim: D.
-        ratio: width of the hidden layer as a share of D, above 0 and at most 1; at least one channel is kept.
+        ratio: width of the hidden layer as a share of D, above 0 and at most 1; at least one channel.
 
     Returns:
         (B, N, D) for an input of (B, N, D).
@@ -42,7 +42,7 @@ class SqueezeExcite(nn.Module):
         super().__init__()
         if not 0 < ratio <= 1:
             raise VitlabError(
-                f"SqueezeExcite got ratio={ratio}; expected a share of the channels, above 0 and at most 1"
+                f"invalid ratio={ratio} of SqueezeExcite; expected a share of the channels, above 0 and at most 1"
             )
         hidden = max(1, round(dim * ratio))
         self.squeeze = nn.Linear(dim, hidden)

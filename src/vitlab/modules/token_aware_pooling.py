@@ -1,4 +1,4 @@
-"""Token-aware average pooling: every token chooses how wide a neighbourhood it averages before attention.
+"""Token-aware average pooling: averages a neighbourhood of learned size for each token before attention.
 
 TAP and its multi-kernel variant, from "Robustifying Token Attention for Vision Transformers" (TAPADL), Sec. 3.2.
 
@@ -20,17 +20,17 @@ __all__ = ["MultiKernelPooling", "TokenAwarePooling"]
 
 
 class TokenAwarePooling(MapPart):
-    """TAP: a weighted sum of average poolings of growing dilation, the weights predicted for each token.
+    """TAP: a weighted sum of average poolings of increasing dilation, with weights predicted per token.
 
     TAP(x)_p = Σ_{d=0}^{K-1} s_d(x)_p · pool_d(x)_p, s = softmax_d of Conv3×3(BN(Conv3×3(x))) / T (TAPADL, Sec. 3.2 and
     Fig. 2). pool_0 is the identity, pool_d the mean of the 3×3 neighbours at dilation d. As in the released code, zeros
-    outside the map are counted (border tokens shrink), the convolutions have no bias and no activation stands between
-    them. 9DK + 2K + 9K² parameters. The released code takes the grid for a square; this takes any.
+    outside the map are counted (border tokens shrink), the convolutions have no bias and no activation between
+    them. 9DK + 2K + 9K² parameters. The released code assumes a square grid; this supports any grid.
 
     Args:
         dim: D.
-        layout: grid and prefix. Prefix tokens pass through: our choice, for the paper's models have none here.
-        branches: K. With K = 1 only the identity is left, exactly and without parameters: the paper's baseline.
+        layout: grid and prefix. Prefix tokens are unchanged: our choice, since the paper's models have none here.
+        branches: K. K = 1 is exactly the identity, without parameters: the paper's baseline.
         temperature: T.
 
     Returns:
@@ -38,7 +38,7 @@ class TokenAwarePooling(MapPart):
 
     >>> import torch
     >>> part = TokenAwarePooling(1, TokenLayout((3, 3)), branches=2)
-    >>> _ = torch.nn.init.zeros_(part.predictor[-1].weight)  # both branches then weigh one half
+    >>> _ = torch.nn.init.zeros_(part.predictor[-1].weight)  # both branches then have weight one half
     >>> part(torch.full((1, 9, 1), 9.0)).detach().reshape(3, 3)
     tensor([[6.5000, 7.5000, 6.5000],
             [7.5000, 9.0000, 7.5000],
@@ -51,7 +51,7 @@ class TokenAwarePooling(MapPart):
         super().__init__(layout)
         if not isinstance(branches, int) or not 1 <= branches <= 64 or temperature <= 0:
             raise VitlabError(
-                f"{type(self).__name__} got branches={branches}, temperature={temperature}; "
+                f"invalid branches={branches}, temperature={temperature} of {type(self).__name__}; "
                 "expected 1 to 64 branches and a temperature above 0"
             )
         self.branches = branches
@@ -68,13 +68,13 @@ class TokenAwarePooling(MapPart):
 
     @staticmethod
     def neighbourhood(branch: int) -> tuple[int, ...]:
-        """The row and column offsets that a branch averages over."""
+        """Returns the row and column offsets that a branch averages over."""
         return (-branch, 0, branch) if branch else (0,)
 
     def weigh(self, x: Tensor) -> Tensor:
-        """How much each token takes from each branch: (B, h, w, D) -> (B, h, w, K), summing to one over K."""
+        """Returns the weight of each branch per token: (B, h, w, D) -> (B, h, w, K), with sum one over K."""
         logits: Tensor = self.predictor(x.permute(0, 3, 1, 2))
-        # Autocast takes softmax to float32; the weights go back to the tokens' own type.
+        # Autocast computes softmax in float32; convert the weights back to the dtype of the tokens.
         return (logits / self.temperature).softmax(dim=1).permute(0, 2, 3, 1).to(x.dtype)
 
     def on_map(self, x: Tensor) -> Tensor:
@@ -92,7 +92,7 @@ class MultiKernelPooling(TokenAwarePooling):
     """TAP (multi-kernel): as TAP, but the branches differ in kernel size instead of dilation.
 
     Branch j is the mean over (2j+1)×(2j+1) neighbours (TAPADL, Table 1). The paper does not give the sizes: 1, 3, 5, 7
-    are our choice, so that each branch reaches as far as TAP's.
+    are our choice, so that each branch covers the same extent as in TAP.
 
     Args:
         dim, layout, branches, temperature: as in `TokenAwarePooling`.
@@ -106,5 +106,5 @@ class MultiKernelPooling(TokenAwarePooling):
 
     @staticmethod
     def neighbourhood(branch: int) -> tuple[int, ...]:
-        """The row and column offsets that a branch averages over."""
+        """Returns the row and column offsets that a branch averages over."""
         return box(2 * branch + 1)

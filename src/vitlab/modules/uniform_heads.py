@@ -1,4 +1,4 @@
-"""Uniform heads: attention in which one head averages all tokens instead of learning where to look.
+"""Uniform heads: attention in which one head averages all tokens.
 
 Variants (A), (B) and (C) of "Scratching Visual Transformer's Back with Uniform Attention" (CB), Sec. 3.3, Table 1.
 
@@ -22,27 +22,27 @@ Form = Literal["A", "B", "C"]
 
 
 class UniformHead(PackedAttention):
-    """One head of uniform attention, in the place of a learned head or beside them.
+    """One head of uniform attention, instead of a learned head or in addition to them.
 
     A uniform head weighs every token by 1/N, so its output is head(x)_i = (1/N) Σ_j v_j for every i: its queries and
     keys have no effect (CB, Sec. 3.3, Table 1). The paper describes the three forms in one sentence each and gives
     rounded sizes; the counts here are for ViT-S (D = 384, H = 6, 12 layers, 22,050,664 parameters without them).
 
     - `A`: the last head becomes uniform and loses its queries and keys: -2d(D+1) a layer, 21,459,304 (paper: 21 M).
-    - `B`: A, brought back to the size of the original: 22,049,896 (paper: 22 M). How is not published. Our choice is to
-      make the uniform head twice as wide, with d more values and d more columns of the projection: +d(2D+1) a layer,
-      which is d short of what A took away. They stand apart as `extra_value` and `extra_proj`.
-    - `C`: a uniform head as wide as the model, beside the learned ones: +4D² a layer, 29,128,552 (paper: 29 M). Not
-      published either; the natural readings other than this one do not give 29 M. It counts queries, keys, values and
-      projection without bias, so two thirds of `extra_qkv` are dead weights: they are held to match the paper's size,
-      and their gradient is exactly zero.
+    - `B`: A, with the size of the original: 22,049,896 (paper: 22 M). How is not published. Our choice is a uniform
+      head of twice the width, with d more values and d more columns of the projection: +d(2D+1) a layer, which is d
+      less than A removes. They are separate layers `extra_value` and `extra_proj`.
+    - `C`: a uniform head as wide as the model, in addition to the learned ones: +4D² a layer, 29,128,552 (paper: 29 M).
+      Not published either; other natural interpretations do not give 29 M. It has queries, keys, values and projection
+      without bias, so two thirds of `extra_qkv` are unused: they exist to match the paper's size, and their gradient is
+      exactly zero.
 
-    The extra projections start at zero, so that B starts as A, and C as the model that it goes into.
+    The extra projections are initialised to zero, so that B initially equals A, and C the original model.
 
     Args:
-        attention: the attention module that is being replaced, of timm's form. Its modules are shared, but for the
-            sliced `qkv` of A and B. A plain checkpoint loads: its full `qkv` is sliced on the way in, and extra weights
-            stay as they are.
+        attention: the attention module to replace, of timm's form. Its modules are shared, except for the sliced `qkv`
+            of A and B. A checkpoint of the plain model can be loaded: its full `qkv` is sliced, and extra weights keep
+            their values.
         form: `"A"`, `"B"` or `"C"`.
 
     Returns:
@@ -60,7 +60,7 @@ class UniformHead(PackedAttention):
             raise unknown("form of UniformHead", form, get_args(Form))
         if form != "C" and self.num_heads < 2:
             raise VitlabError(
-                f"UniformHead form {form!r} replaces one of several heads; this attention has {self.num_heads}"
+                f"invalid form={form!r} of UniformHead; expected several heads; this attention has {self.num_heads}"
             )
         self.form = form
         dim, weight, biased = self.qkv.in_features, self.qkv.weight, self.qkv.bias is not None
@@ -84,7 +84,7 @@ class UniformHead(PackedAttention):
         return output
 
     def _replaced(self, x: Tensor) -> Tensor:
-        """H - 1 learned heads and a uniform one, (B, H, N, d)."""
+        """Returns H - 1 learned heads and a uniform head, (B, H, N, d)."""
         learned = (self.num_heads - 1) * self.head_dim
         packed = self.qkv(x).split((learned, learned, learned + self.head_dim), dim=-1)
         q, k, v = (part.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for part in packed)
@@ -93,31 +93,32 @@ class UniformHead(PackedAttention):
         return torch.cat((attended, last.mean(dim=2, keepdim=True).expand_as(last)), dim=1)
 
     def _extra(self, x: Tensor) -> Tensor:
-        """What the extra uniform head adds to every token, (B, 1, D). The mean goes first: one token instead of N."""
+        """Returns what the extra uniform head adds to every token, (B, 1, D); averages first, to project one token."""
         context = x.mean(dim=1, keepdim=True)
         if self.form == "B":
             values: Tensor = self.extra_value(context)
-        else:  # a slice of the packed weights, so that the dead ones get zeros for a gradient: None would stop DDP
+        else:  # a slice of the packed weights: the unused ones get zero gradients; None would be an error in DDP
             values = F.linear(context, self.extra_qkv.weight.chunk(3)[2])
         added: Tensor = self.extra_proj(values)
         return added
 
     def _sliced(self, qkv: nn.Linear) -> nn.Linear:
-        """The packed layer without queries and keys of the last head, holding the same numbers."""
+        """Returns the packed layer without queries and keys of the last head, with the same weights."""
         rows = qkv.out_features - 2 * self.head_dim
         sliced = nn.Linear(qkv.in_features, rows, bias=qkv.bias is not None, device="meta")
         for name, parameter in qkv.named_parameters():
-            setattr(sliced, name, nn.Parameter(self._kept(parameter.detach()), requires_grad=parameter.requires_grad))
+            rows_kept = self._select_rows(parameter.detach())
+            setattr(sliced, name, nn.Parameter(rows_kept, requires_grad=parameter.requires_grad))
         return sliced
 
-    def _kept(self, packed: Tensor) -> Tensor:
-        """Of rows (3·H·d, …): queries and keys of all heads but the last, values of all."""
+    def _select_rows(self, packed: Tensor) -> Tensor:
+        """Select from rows (3·H·d, …) the queries and keys of all heads but the last, and the values of all."""
         q, k, v = packed.chunk(3)
         return torch.cat((q[: -self.head_dim], k[: -self.head_dim], v))
 
     @torch.no_grad()
     def give_back(self, attention: nn.Module) -> None:
-        """Return the packed weights, trained or loaded since, to the attention module that this one replaced."""
+        """Copy the packed weights, which may have changed since, to the attention module that this one replaced."""
         if self.form == "C":
             return  # shared, not copied
         learned = (self.num_heads - 1) * self.head_dim
@@ -131,9 +132,9 @@ class UniformHead(PackedAttention):
         for name in ("weight", "bias"):
             rows = state_dict.get(key := f"{prefix}qkv.{name}")
             if self.form != "C" and rows is not None and len(rows) == 3 * self.num_heads * self.head_dim:
-                state_dict[key] = self._kept(rows)
+                state_dict[key] = self._select_rows(rows)
         extra = {prefix + name: value for name, value in self.named_parameters() if name.startswith("extra_")}
-        if not extra.keys() & state_dict.keys():  # a checkpoint of the plain model: what it cannot know stays as it is
+        if not extra.keys() & state_dict.keys():  # a checkpoint of the plain model: extra weights keep their values
             state_dict.update(extra)
         super()._load_from_state_dict(state_dict, prefix, *arguments)
 
@@ -144,7 +145,7 @@ class _Like(TypedDict):
 
 
 def _normal(layer: nn.Linear) -> nn.Linear:
-    """As DeiT starts its linear layers."""
+    """Initialise a linear layer as DeiT does."""
     nn.init.trunc_normal_(layer.weight, std=0.02)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
