@@ -96,10 +96,10 @@ def test_baselines() -> None:
     ("settings", "message"),
     [
         ({"names": "fogg"}, "did you mean 'fog'"),
-        ({"severities": 3.0}, "severity=3.0: give integers from 1 to 5"),
-        ({"severities": (0,)}, "severities of 1 to 5"),
-        ({"names": ()}, "give each once"),
-        ({"names": ("fog", "fog")}, "give each once"),
+        ({"severities": 3.0}, "invalid severity=3.0; expected integers from 1 to 5"),
+        ({"severities": (0,)}, "severities from 1 to 5"),
+        ({"names": ()}, "expected each once"),
+        ({"names": ("fog", "fog")}, "expected each once"),
         ({"names": "brightness", "severities": 1, "baseline": "alexnet"}, "no baseline 'alexnet'"),
     ],
 )

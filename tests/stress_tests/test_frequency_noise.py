@@ -90,11 +90,11 @@ def test_noise_stays_in_pixels_unless_told() -> None:
         ({"noise": "signs"}, "did you mean 'sign'"),
         ({"ring": "oval"}, "no ring 'oval'"),
         ({"reading": "both"}, "no reading 'both'"),
-        ({"frequencies": (2,)}, "in units of π, 0 to 1"),
-        ({"frequencies": (0.5, 0.5)}, "each once"),
-        ({"frequencies": None}, "give a number"),
+        ({"frequencies": (2,)}, "in units of π, 0 to √2"),
+        ({"frequencies": (0.5, 0.5)}, "distinct numbers"),
+        ({"frequencies": None}, "expected a number"),
         ({"strength": -1}, "strength=-1"),
-        ({"frequencies": (0.53,), "window": 0.01}, "widen the window"),
+        ({"frequencies": (0.53,), "window": 0.01}, "increase the window"),
     ],
 )
 def test_mistakes(settings, message) -> None:

@@ -136,10 +136,10 @@ def test_another_size_is_resized_not_cropped(tmp_path) -> None:
     ("settings", "message"),
     [
         ({"names": "fogg"}, "did you mean 'fog'"),
-        ({"severities": (0,)}, "severities of 1 to 5"),
-        ({"severities": True}, "severities of 1 to 5"),
-        ({"names": ()}, "give each once"),
-        ({"names": ("fog", "fog")}, "give each once"),
+        ({"severities": (0,)}, "severities from 1 to 5"),
+        ({"severities": True}, "severities from 1 to 5"),
+        ({"names": ()}, "expected each once"),
+        ({"names": ("fog", "fog")}, "expected each once"),
         ({"baseline": "alexnet"}, "no baseline 'alexnet'"),
         ({"images": 4, "names": "fog"}, "the set holds 3"),
     ],
@@ -158,5 +158,5 @@ def test_layouts_that_are_not_right(tmp_path) -> None:
     with pytest.raises(vitlab.VitlabError, match=f"no ImageNet-C in .*{tree}"):
         stress(tmp_path)
     write(tmp_path, ("fog",), (1,))
-    with pytest.raises(vitlab.VitlabError, match=rf"none of the sets that were asked for, \('snow', 2\) first.*{tree}"):
+    with pytest.raises(vitlab.VitlabError, match=rf"none of the requested sets; the first is \('snow', 2\).*{tree}"):
         stress(tmp_path, names="snow", severities=2)

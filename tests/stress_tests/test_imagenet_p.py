@@ -183,16 +183,16 @@ def test_video_files_without_a_decoder(tmp_path, monkeypatch) -> None:
     ("told", "message"),
     [
         ({"names": "jpeg"}, "no perturbation 'jpeg'"),
-        ({"names": ("tilt", "tilt")}, "give each once"),
+        ({"names": ("tilt", "tilt")}, "expected each name once"),
         ({"difficulty": 4}, "difficulty 1, 2 or 3"),
-        ({"reference": {"tilt": 11.0}}, "as shares"),
+        ({"reference": {"tilt": 11.0}}, "expected a flip probability"),
         ({"reference": {"fog": 0.1}}, "no perturbation in reference 'fog'"),
         ({"reference": "torchvision/alexnet"}, "random weights"),
-        ({"reference": 3}, "not int"),
+        ({"reference": 3}, "model of type int"),
         ({"videos": 3}, "holds 2"),
         (
             {"names": "snow"},
-            r"none of the perturbations that were asked for, snow first; expected:\n  ROOT/gaussian",
+            r"none of the requested perturbations; the first is snow; expected:\n  ROOT/gaussian",
         ),
     ],
 )

@@ -88,8 +88,8 @@ def test_what_fills_the_centre(fill) -> None:
         ({"fill": "white"}, "no fill 'white'"),
         ({"ratios": (1.2,)}, "from 0 to 1"),
         ({"grid": 0}, "grid=0"),
-        ({"ratios": (0.5, 0.5)}, "each once"),
-        ({"centres": "half"}, "give a number"),
+        ({"ratios": (0.5, 0.5)}, "distinct numbers"),
+        ({"centres": "half"}, "expected a number"),
         ({"grid": 2.5}, "grid=2.5"),
     ],
 )

@@ -14,7 +14,13 @@ from timm.data import create_transform, resolve_data_config
 from cases.published import Colours
 from vitlab.data.images import ImageArray
 from vitlab.data.scenes import draw_scenes
-from vitlab.stress_tests.shared.file_evaluation import STORED, classifier_setup, classify_set, mean_over_sets, right
+from vitlab.stress_tests.shared.file_evaluation import (
+    STORED,
+    classifier_setup,
+    classify_set,
+    is_correct,
+    mean_over_sets,
+)
 from vitlab.stress_tests.shared.pixel_evaluation import mean_and_error
 
 
@@ -77,8 +83,8 @@ def test_who_decides_on_the_preprocessing() -> None:
         return classifier_setup(model, "test", given, 1, 0, classes=None, **others).preprocessing.crop
 
     assert crop(fallback={"crop": 0.5}) == 0.9
-    assert crop(ours=STORED, fallback={"crop": 0.5}) == 1
-    assert crop({"crop": 0.7, "size": [4, 6]}, ours=STORED) == 0.7
+    assert crop(override=STORED, fallback={"crop": 0.5}) == 1
+    assert crop({"crop": 0.7, "size": [4, 6]}, override=STORED) == 0.7
 
 
 def test_half_precision_and_wrappers() -> None:
@@ -94,9 +100,9 @@ def test_half_precision_and_wrappers() -> None:
             return self.head(images.mean((2, 3)))
 
     images = ImageArray(draw_scenes(4, 16).images, torch.zeros(4, dtype=torch.int64), ("a",) * 5)
-    who = classifier_setup(
+    setup = classifier_setup(
         torch.nn.DataParallel(Half()), "test", {"size": 16, "mean": (0.5,) * 3, "std": (0.5,) * 3}, 3, 0, classes=None
     )
-    answers, broken = classify_set(who, images, "scenes", 1)
-    assert isinstance(who.model, Half) and who.classes == 5 and answers.shape == (1, 4) and broken == []
-    assert set(right(answers, images.labels)[0]) <= {0.0, 1.0}
+    answers, broken = classify_set(setup, images, "scenes", 1)
+    assert isinstance(setup.model, Half) and setup.classes == 5 and answers.shape == (1, 4) and broken == []
+    assert set(is_correct(answers, images.labels)[0]) <= {0.0, 1.0}

@@ -1,4 +1,4 @@
-"""Pixels in and out, who was right, standard errors, and what every stress test promises."""
+"""Pixels, per-image correctness, standard errors, and the properties of every stress test."""
 
 from __future__ import annotations
 
@@ -113,18 +113,22 @@ def test_a_plain_list_takes_the_models_own_normalisation() -> None:
 @pytest.mark.parametrize(
     ("batches", "settings", "message"),
     [
-        ([(torch.zeros(2, 3, 8, 8), torch.arange(2))], {}, "does not say how images were normalised"),
+        ([(torch.zeros(2, 3, 8, 8), torch.arange(2))], {}, "does not declare one"),
         (Batches([(torch.full((2, 3, 8, 8), 2.0), torch.arange(2))], MEAN, (1.0,) * 3), {}, r"not in \[0, 1\]"),
-        (Batches([(torch.zeros(2, 3, 8, 8), torch.arange(2))], (0.1, 0.2), (1.0,) * 3), {}, "do not fit"),
+        (
+            Batches([(torch.zeros(2, 3, 8, 8), torch.arange(2))], (0.1, 0.2), (1.0,) * 3),
+            {},
+            "each of 3 channels",
+        ),
         (Batches([torch.zeros(2, 3, 8, 8)], MEAN, STD), {}, "needs labels"),
         (Batches([(torch.zeros(2, 3, 8, 8), torch.arange(3))], MEAN, STD), {}, "class indices"),
         (Batches([(torch.zeros(2, 3, 8, 8), torch.tensor([0, 4]))], MEAN, STD), {}, "4 classes"),
-        (Batches([(torch.zeros(1, 3, 8, 8), torch.arange(1))], MEAN, STD), {}, "at least two images; 1 given"),
-        (Batches([], MEAN, STD), {}, "at least two images; 0 given"),
-        (Batches([(torch.zeros(2, 3, 8, 8), torch.arange(2))], MEAN, STD), {"images": 3}, "holds only 2"),
+        (Batches([(torch.zeros(1, 3, 8, 8), torch.arange(1))], MEAN, STD), {}, "at least two images; got 1"),
+        (Batches([], MEAN, STD), {}, "at least two images; got 0"),
+        (Batches([(torch.zeros(2, 3, 8, 8), torch.arange(2))], MEAN, STD), {"images": 3}, "has only 2"),
         (Batches([(torch.zeros(2, 3, 8, 8), torch.arange(2))], MEAN, STD), {"grid": 3}, "did you mean 'grids'"),
-        (torch.zeros(2, 3, 8, 8), {}, "wrap one in a list"),
-        (None, {}, "not NoneType"),
+        (torch.zeros(2, 3, 8, 8), {}, "wrap a single batch in a list"),
+        (None, {}, "invalid batches of type NoneType"),
     ],
 )
 def test_mistakes(batches, settings, message) -> None:
