@@ -50,11 +50,11 @@ def test_both_forms_of_the_argmax(tmp_path, below) -> None:
     for name, marks in (("accuracy_200", among), ("accuracy_1000", plain)):
         assert found.values[name] == pytest.approx(np.mean(marks))
         assert found.values[f"{name}_error"] == pytest.approx(np.std(marks, ddof=1) / 3)
-    told = found.provenance
-    assert told["argmax"] == {"accuracy_200": "200-way", "accuracy_1000": "1000-way"}
-    assert told["images"] == 9 and told["partial"] is True and told["broken"] == 0
-    assert set(told["missing_classes"]) == set(labels_200("a")) - set(SAYS) and told["missing_sets"] == []
-    assert told["preprocessing"]["size"] == [8, 8] and told["preprocessing"]["crop"] == 0.875
+    provenance = found.provenance
+    assert provenance["argmax"] == {"accuracy_200": "200-way", "accuracy_1000": "1000-way"}
+    assert provenance["images"] == 9 and provenance["partial"] is True and provenance["broken"] == 0
+    assert set(provenance["missing_classes"]) == set(labels_200("a")) - set(SAYS) and provenance["missing_sets"] == []
+    assert provenance["preprocessing"]["size"] == [8, 8] and provenance["preprocessing"]["crop"] == 0.875
 
 
 def test_a_whole_set_is_not_partial(tmp_path, monkeypatch) -> None:
@@ -76,9 +76,9 @@ def test_broken_images_are_named_counted_and_skipped(tmp_path) -> None:
     among, plain = (np.delete(marks, [0, 5]) for marks in expected())
     assert found.values["accuracy_200"] == pytest.approx(among.mean())
     assert found.values["accuracy_1000"] == pytest.approx(plain.mean())
-    told = found.provenance
-    assert told["images"] == 7 and told["broken"] == 2 and told["partial"] is True
-    assert told["broken_files"] == [str(tmp_path / "n01498041/0.JPEG"), str(tmp_path / "n01531178/1.JPEG")]
+    provenance = found.provenance
+    assert provenance["images"] == 7 and provenance["broken"] == 2 and provenance["partial"] is True
+    assert provenance["broken_files"] == [str(tmp_path / "n01498041/0.JPEG"), str(tmp_path / "n01531178/1.JPEG")]
 
 
 def test_hostile_names(tmp_path) -> None:

@@ -62,9 +62,13 @@ def test_mce_and_mean_accuracy_against_loops(benchmark) -> None:
     assert found.values["mean_accuracy_error"] == pytest.approx(by_image.std(ddof=1) / np.sqrt(3))
     ratios = np.mean([(1 - table[i]).mean(0) / alex[name] for i, name in enumerate(CORRUPTIONS)], axis=0)
     assert found.values["mce_error"] == pytest.approx(ratios.std(ddof=1) / np.sqrt(3))
-    told = found.provenance
-    assert told["images"] == 3 and told["missing_sets"] == [] and told["argmax"] == "1000-way"
-    assert told["partial"] is True and len(told["missing_classes"]) == 998 and told["images_by_set"]["fog 3"] == 3
+    provenance = found.provenance
+    assert provenance["images"] == 3 and provenance["missing_sets"] == [] and provenance["argmax"] == "1000-way"
+    assert (
+        provenance["partial"] is True
+        and len(provenance["missing_classes"]) == 998
+        and provenance["images_by_set"]["fog 3"] == 3
+    )
     assert found.provenance["preprocessing"]["crop"] == 1
 
 

@@ -122,13 +122,13 @@ def test_scores_against_torchmetrics() -> None:
     _, masks = _all(batches)
     found = vitlab.stress(NAME, Colours(), batches, suite="clean")
     predicted = Colours()(torch.cat([images for images, _ in batches])).argmax(1)
-    told = {"num_classes": 26, "ignore_index": 255}
-    ours, theirs = found.values["clean_class_iou"], MulticlassJaccardIndex(average="none", **told)(predicted, masks)
+    options = {"num_classes": 26, "ignore_index": 255}
+    ours, theirs = found.values["clean_class_iou"], MulticlassJaccardIndex(average="none", **options)(predicted, masks)
     present = ~np.isnan(ours)
     assert 3 < present.sum() < 26 and (ours > 0).any()
     np.testing.assert_allclose(ours[present], theirs.numpy()[present], rtol=1e-6)
-    assert found.values["clean_miou"] == pytest.approx(float(MulticlassJaccardIndex(**told)(predicted, masks)))
-    accuracy = MulticlassAccuracy(average="micro", **told)(predicted, masks)
+    assert found.values["clean_miou"] == pytest.approx(float(MulticlassJaccardIndex(**options)(predicted, masks)))
+    accuracy = MulticlassAccuracy(average="micro", **options)(predicted, masks)
     assert found.values["clean_pixel_accuracy"] == pytest.approx(float(accuracy))
     recall = [float((predicted == k)[masks == k].float().mean()) for k in masks.unique().tolist() if k != 255]
     assert found.values["clean_mean_accuracy"] == pytest.approx(np.mean(recall))
