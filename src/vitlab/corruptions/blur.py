@@ -56,9 +56,9 @@ def defocus_blur(images: Tensor, radius: float, softness: float) -> Tensor:
     >>> defocus_blur(spot, 1, 0.01)[0, 0, 2].mul(5).tolist()  # a cross of five pixels
     [0.0, 1.0, 1.0, 1.0, 0.0]
     """
-    reach, rim = floor(radius), 2 if radius > 8 else 1
-    weights = gaussian_weights(softness, rim)
-    padded = extend(images, reach + rim, reach + rim, "mirror")
+    reach, margin = floor(radius), 2 if radius > 8 else 1
+    weights = gaussian_weights(softness, margin)
+    padded = extend(images, reach + margin, reach + margin, "mirror")
     padded = _taps(_taps(padded, weights, -2), weights, -1)
     h, w = images.shape[-2:]
     widths = [floor(sqrt(radius**2 - dy**2)) for dy in range(reach + 1)]

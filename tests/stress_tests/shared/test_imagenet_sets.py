@@ -18,7 +18,7 @@ def test_the_definition_agrees_with_the_public_file(test) -> None:
     module = import_module(f"vitlab.stress_tests.{test.name}")
     card = plugins.card(module.__name__)
     total = test.official_images * len(test.subsets)
-    assert card["paper"].startswith(test.paper) and card["cost"] == f"{total:,} forwards"
+    assert test.paper in card["paper"] and f"{total:,} " in card["cost"]
     assert test.tree == module.TREE and f"{test.official_images:,} images" in test.tree
     official = [f"ROOT/{path or test.folders[0]}/" for path in test.subsets.values()]
     assert all(any(line.strip().startswith(path) for line in test.tree.splitlines()) for path in official)

@@ -86,8 +86,8 @@ def classifier_setup(
         fallback: fields for models that declare none.
     """
     if not isinstance(model, nn.Module):
-        given = type(model).__name__
-        raise VitlabError(f"invalid model of type {given} for {test_name}; expected a torch.nn.Module, see vitlab.load")
+        kind = type(model).__name__
+        raise VitlabError(f"invalid model of type {kind} for {test_name}; expected a torch.nn.Module, see vitlab.load")
     if batch_size < 1 or processes < -1:
         raise VitlabError(
             f"invalid batch_size={batch_size}, processes={processes} for {test_name}; "
