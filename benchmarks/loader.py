@@ -26,17 +26,17 @@ from torch.utils.data import Dataset
 
 from vitlab.data.catalogue import open_data
 from vitlab.data.images import ImageFiles
-from vitlab.data.workers import Workers
+from vitlab.data.streaming import ImageStream
+from vitlab.preprocessing import Preprocessing
 
 SIZE = 224
 
 
 def vitlab_batches(images: ImageFiles, batch_size: int, workers: int, crop: float) -> Iterator[tuple[Tensor, Tensor]]:
-    """Returns batches of vitlab's evaluation loader.
-
-    Its crop is always 0.875: use `--crop 0.875` for the same work in both.
-    """
-    return Workers(images, images, (SIZE, SIZE), batch_size=batch_size, processes=workers).evaluation()
+    """Returns batches of vitlab's evaluation loader."""
+    how = Preprocessing((SIZE, SIZE), crop=crop)
+    outputs = range(len(images.classes))
+    return iter(ImageStream(images, how.transform(), how.mean, how.std, batch_size, outputs, processes=workers))
 
 
 def timm_batches(images: ImageFiles, batch_size: int, workers: int, crop: float) -> Iterator[tuple[Tensor, Tensor]]:

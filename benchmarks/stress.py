@@ -1,13 +1,13 @@
-"""Images a second of every corruption, ours against imagecorruptions-imaug, the authors' code as packaged.
+"""Images per second of every corruption, vitlab against imagecorruptions-imaug, a package of the authors' code.
 
     PYTHONPATH=src python benchmarks/stress.py [--json PATH] [--images 16] [--repeats 5] [--threads 2] [--severity 3]
-    PYTHONPATH=src python benchmarks/stress.py --device cuda      # the reference need not be installed
-    PYTHONPATH=src python benchmarks/stress.py --store-reference  # measures stress_reference.json anew
+    PYTHONPATH=src python benchmarks/stress.py --device cuda      # does not need the reference package
+    PYTHONPATH=src python benchmarks/stress.py --store-reference  # updates stress_reference.json
 
-On a CPU: the same uint8 images through both, in turn, and the median of the ratios of a round. On a GPU (chosen where
-there is one; `--device cpu` overrides): our rates on images that lie there, over the reference's of one core of
-another machine, which is in stress_reference.json with what it was measured on. `--type float` gives ours the same
-images as floats in [0, 1].
+On a CPU, both process the same uint8 images alternately; the result is the median of the ratios of the rounds. On a GPU
+(the default if available; override with `--device cpu`), the result is the ratio of the rates of vitlab, on images in
+GPU memory, to the rates of the reference on one CPU core of another machine. These are stored in stress_reference.json
+together with the processor and the package versions. With `--type float` vitlab gets the images as floats in [0, 1].
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from vitlab.corruptions import CORRUPTIONS, EXTRA, corrupt
 from vitlab.data.scenes import draw_scenes
 
 STORED = Path(__file__).with_name("stress_reference.json")
-WARM_UPS = 3  # a GPU's memory and kernels are made in the first calls
+WARM_UPS = 3  # a GPU allocates memory and loads kernels in the first calls
 
 
 def reference(name: str, severity: int, images: torch.Tensor) -> Callable[[], object]:
-    """The authors' code on every image; it takes channels last, which is not part of the time."""
+    """Returns a call of the authors' code on every image. The conversion to channels last is not timed."""
     import imagecorruptions
 
     arrays = list(images.permute(0, 2, 3, 1).contiguous().numpy())
@@ -41,7 +41,7 @@ def reference(name: str, severity: int, images: torch.Tensor) -> Callable[[], ob
 
 
 def measure(name: str, images: torch.Tensor, options: argparse.Namespace) -> dict[str, float]:
-    """Median rates, and the median and range of our rate over the reference's."""
+    """Returns the median rates, and the median and range of the ratio of vitlab's rate to the reference's."""
     pixels = images.to(options.device)
     pixels = pixels.float() / 255 if options.type == "float" else pixels
     runs: dict[str, Callable[[], object]] = {
@@ -64,14 +64,14 @@ def measure(name: str, images: torch.Tensor, options: argparse.Namespace) -> dic
 
 
 def stored_rate(name: str, options: argparse.Namespace) -> float:
-    """Images a second of the reference on one core; not a number for sizes and severities that were not measured."""
+    """Returns the images per second of the reference on one core; NaN for sizes and severities not measured."""
     stored = json.loads(STORED.read_text(encoding="utf-8"))
     same = (stored["size"], stored["severity"]) == (options.size, options.severity)
     return float(stored["rates"][name]) if same else float("nan")
 
 
 def store_reference(images: torch.Tensor, options: argparse.Namespace) -> None:
-    """Write the reference's images a second of CPU time, the median of the repeats, and what they were measured on."""
+    """Write the reference's images per second of CPU time (median of the repeats), processor and package versions."""
     import cv2
 
     cv2.setNumThreads(1)
@@ -98,7 +98,7 @@ def store_reference(images: torch.Tensor, options: argparse.Namespace) -> None:
 
 
 def chip(device: str) -> str:
-    """The name of the processor, as the machine tells it."""
+    """Returns the name of the processor."""
     if device != "cpu":
         return torch.cuda.get_device_name()
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
@@ -107,7 +107,8 @@ def chip(device: str) -> str:
 
 
 def show(rows: dict[str, dict[str, float]], geometric_mean: float, options: argparse.Namespace) -> None:
-    same = "same machine, in turn" if options.device == "cpu" else "CROSS-MACHINE: the reference on one core elsewhere"
+    cross = "CROSS-MACHINE: the reference on one CPU core of another machine"
+    same = "same machine, alternating" if options.device == "cpu" else cross
     print(f"{chip(options.device)}, {options.type}; {same}")
     print(f"{'corruption':18s} {'ours /s':>11s} {'reference /s':>13s} {'ratio':>8s}   range")
     for name, row in rows.items():
@@ -116,21 +117,21 @@ def show(rows: dict[str, dict[str, float]], geometric_mean: float, options: argp
             f"   {row['low']:.1f} to {row['high']:.1f}"
         )
     worst = min(rows, key=lambda name: rows[name]["ratio"])
-    print(f"geometric mean {geometric_mean:.2f}x, least {rows[worst]['ratio']:.2f}x ({worst})")
+    print(f"geometric mean {geometric_mean:.2f}x, minimum {rows[worst]['ratio']:.2f}x ({worst})")
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--images", type=int, help="in a batch: 16, or 256 on a GPU")
+    parser.add_argument("--images", type=int, help="batch size; default 16, on a GPU 256")
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--severity", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--type", choices=("uint8", "float"), default="uint8", help="of the images that ours takes")
+    parser.add_argument("--type", choices=("uint8", "float"), default="uint8", help="input dtype of vitlab")
     parser.add_argument("--only", nargs="*", choices=CORRUPTIONS + EXTRA, default=CORRUPTIONS + EXTRA)
-    parser.add_argument("--store-reference", action="store_true", help="write stress_reference.json and stop")
+    parser.add_argument("--store-reference", action="store_true", help="write stress_reference.json and exit")
     return parser.parse_args()
 
 

@@ -104,7 +104,10 @@ def _results() -> list[tuple[str, str]]:
 
 def _results_index() -> str:
     lines = [f"- [{title}]({name}.md)" for name, title in _results()]
-    return "# Results\n\nResults measured with vitlab, negative ones included. [The log](../log.md) lists all findings by date.\n\n" + "\n".join(lines)
+    return (
+        "# Results\n\nResults measured with vitlab, negative ones included. [The log](../log.md) lists all findings by date.\n\n"
+        + "\n".join(lines)
+    )
 
 
 def _examples() -> str:

@@ -139,22 +139,22 @@ def test_empty_batches_stay_empty():
     ("images", "settings", "message"),
     [
         (torch.rand(2, 3, 8, 8), {"name": "gausian_noise"}, "did you mean 'gaussian_noise'"),
-        (torch.rand(2, 3, 8, 8), {"severity": 0}, "severity=0: give an integer from 1 to 5"),
+        (torch.rand(2, 3, 8, 8), {"severity": 0}, "invalid severity=0; expected an integer from 1 to 5"),
         (torch.rand(2, 3, 8, 8), {"severity": True}, "severity=True"),
         (torch.rand(2, 3, 8, 8), {"parameters": "imagnet"}, "did you mean 'imagenet'"),
-        (torch.rand(2, 3, 8, 8), {"indices": [1]}, "1 indices for 2 images"),
+        (torch.rand(2, 3, 8, 8), {"indices": [1]}, "got 1 for 2 images"),
         (torch.rand(2, 3, 8, 8) * 4 - 2, {}, "corrupt before normalising"),
         (torch.full((1, 3, 8, 8), float("nan")), {}, "expected pixels in"),
-        (torch.rand(2, 8, 8, 3), {}, "1, 3 or 4 channels first"),
+        (torch.rand(2, 8, 8, 3), {}, "1, 3 or 4 channels"),
         (torch.rand(8, 8), {}, "expected (B, C, h, w)"),
         (torch.rand(2, 3, 0, 8), {}, "expected (B, C, h, w)"),
         (torch.ones(2, 3, 8, 8, dtype=torch.int64), {}, "expected uint8, or floats"),
-        ("cat.jpg", {}, "take a tensor, not str"),
-        (torch.rand(2, 3, 8, 8), {"severity": 3.0}, "severity=3.0: give an integer from 1 to 5"),
-        (torch.rand(2, 3, 8, 8), {"seed": 1.5}, "seed=1.5: give an integer"),
-        (torch.rand(2, 3, 8, 8), {"indices": [5.7, 1]}, "index=5.7: give an integer"),
+        ("cat.jpg", {}, "type str; expected a tensor"),
+        (torch.rand(2, 3, 8, 8), {"severity": 3.0}, "severity=3.0; expected an integer from 1 to 5"),
+        (torch.rand(2, 3, 8, 8), {"seed": 1.5}, "seed=1.5; expected an integer"),
+        (torch.rand(2, 3, 8, 8), {"indices": [5.7, 1]}, "index=5.7; expected an integer"),
         (torch.rand(2, 3, 8, 8), {"indices": torch.rand(2)}, "index=0"),
-        (torch.rand(2, 3, 8, 8).to(torch.float8_e4m3fn), {}, "float8_e4m3fn: expected uint8, or floats"),
+        (torch.rand(2, 3, 8, 8).to(torch.float8_e4m3fn), {}, "float8_e4m3fn; expected uint8, or floats"),
     ],
 )
 def test_mistakes_are_named(images, settings, message):
@@ -199,7 +199,7 @@ def test_integers_of_any_library_are_taken():
     fixed = Corruption("fog", np.int64(3), seed=np.int64(-1))
     assert fixed(images, indices=torch.tensor([7, 5]))[1].equal(expected[1])
     for mistake in ({"severities": 3.0}, {"seed": 1.5}):
-        with pytest.raises(VitlabError, match="give an integer"):
+        with pytest.raises(VitlabError, match="expected an integer"):
             Corruption("fog", **mistake)
 
 
@@ -220,7 +220,7 @@ def test_a_transform_takes_samples_of_any_structure_and_keeps_types():
             assert type(after) is type(clean)
             assert after.equal(expected) if isinstance(clean, tv_tensors.Image) else after is clean
     for nothing in ("cat.jpg", {"label": 3}, v2.functional.to_pil_image(pixels)):
-        with pytest.raises(VitlabError, match="take a tensor"):
+        with pytest.raises(VitlabError, match="expected a tensor"):
             fixed(nothing)
 
 

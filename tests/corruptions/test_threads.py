@@ -3,7 +3,7 @@ import threading
 import pytest
 import torch
 
-from vitlab.corruptions.threads import share_out
+from vitlab.corruptions.threads import run_in_threads
 
 
 @pytest.fixture(params=[1, 2, 3])
@@ -23,7 +23,7 @@ def test_every_index_is_worked_on_once_and_each_thread_has_one_of_torchs(threads
         done.extend(range(count)[rows])
         inside.add((threading.get_ident(), torch.get_num_threads()))
 
-    share_out(work, count, step)
+    run_in_threads(work, count, step)
     assert sorted(done) == list(range(count))
     assert {number for _, number in inside} <= {1}
     assert torch.get_num_threads() == threads
@@ -41,7 +41,7 @@ def test_a_free_thread_takes_over_what_a_busy_one_has_not_begun():
 
     try:
         torch.set_num_threads(2)
-        share_out(work, 6)
+        run_in_threads(work, 6)
     finally:
         torch.set_num_threads(before)
     assert done == [1, 2, 3, 4, 5, 0]
@@ -53,5 +53,5 @@ def test_errors_of_any_thread_come_out_and_leave_no_trace(threads):
             raise ArithmeticError("row 5")
 
     with pytest.raises(ArithmeticError, match="row 5"):
-        share_out(work, 6)
+        run_in_threads(work, 6)
     assert torch.get_num_threads() == threads

@@ -109,8 +109,8 @@ def test_gradients_of_parameters_are_not_touched() -> None:
     [
         ({"attacks": "pdg"}, "did you mean 'pgd'"),
         ({"norm": "l1"}, "no norm 'l1'"),
-        ({"epsilons": (-1,)}, "radii of 0 or more"),
-        ({"steps": 0}, "at least one step"),
+        ({"epsilons": (-1,)}, "epsilons of 0 or more"),
+        ({"steps": 0}, "steps of 1 or more"),
     ],
 )
 def test_mistakes(settings, message) -> None:

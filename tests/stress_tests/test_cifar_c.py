@@ -138,14 +138,14 @@ def test_a_model_that_says_nothing_gets_cifars_own_normalisation(tmp_path, class
 def test_files_that_are_not_right(tmp_path) -> None:
     with pytest.raises(vitlab.VitlabError, match=r"no CIFAR-10-C in .*expected:\n  ROOT/CIFAR-10-C/\{labels.npy"):
         stress(tmp_path)
-    with pytest.raises(vitlab.VitlabError, match="10 or 100 classes; this one has 1000"):
+    with pytest.raises(vitlab.VitlabError, match="10 or 100 classes; this model has 1000"):
         stress(tmp_path, Colours(1000, size=32))
     ten, hundred = tmp_path / "ten", tmp_path / "hundred"
     write(ten, 10, ("fog",))
     write(hundred, 100, ("fog",))
-    with pytest.raises(vitlab.VitlabError, match=r"none of the files that were asked for, snow\.npy first"):
+    with pytest.raises(vitlab.VitlabError, match=r"none of the requested files; the first is snow\.npy"):
         stress(ten, names="snow")
-    with pytest.raises(vitlab.VitlabError, match="labels of 0 to 9"):
+    with pytest.raises(vitlab.VitlabError, match="labels from 0 to 9"):
         stress(ten, Colours(100, size=32))
     with pytest.raises(vitlab.VitlabError, match="another data set"):
         stress(hundred)

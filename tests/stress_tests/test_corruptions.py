@@ -46,7 +46,7 @@ def test_mce_against_loops() -> None:
 
 
 @pytest.mark.parametrize(
-    ("classes", "told", "used"),
+    ("classes", "settings", "used"),
     [
         (1000, {}, ("none", "cifar")),
         (1000, {"parameters": "imagenet"}, ("imagenet", "imagenet")),
@@ -59,9 +59,9 @@ def test_mce_against_loops() -> None:
         (25, {}, ("none", "cifar")),
     ],
 )
-def test_errors_are_divided_by_those_under_the_same_strengths_only(classes, told, used) -> None:
+def test_errors_are_divided_by_those_under_the_same_strengths_only(classes, settings, used) -> None:
     model = scenes_model(classes)
-    found = vitlab.stress("corruptions", model, scene_batches(model, 4), names="fog", **told)
+    found = vitlab.stress("corruptions", model, scene_batches(model, 4), names="fog", **settings)
     assert (found.settings["baseline"], found.settings["parameters"]) == used
     assert np.isnan(found.values["ce"]).all() == (used[0] == "none")
     if used[0] != "none":
@@ -74,12 +74,12 @@ def test_a_model_that_is_always_wrong() -> None:
     model = scenes_model()
     items = [(images, (labels + 1) % 25) for images, labels in scene_batches(model, 6)]
     batches = vitlab.core.batches.Batches(items, *_normalisation())
-    told = {"names": ("brightness", "jpeg_compression"), "severities": (1,), "baseline": "imagenet"}
+    settings = {"names": ("brightness", "jpeg_compression"), "severities": (1,), "baseline": "imagenet"}
     with torch.no_grad():
         model.head.weight.zero_()
         model.head.bias.copy_(torch.arange(25) == 24)
     items[:] = [(images, labels * 0) for images, labels in items]
-    found = vitlab.stress("corruptions", model, batches, **told).values
+    found = vitlab.stress("corruptions", model, batches, **settings).values
     np.testing.assert_allclose(found["ce"], [1 / 0.4514, np.nan])
     assert found["relative_ce"][0] == 0 and found["ce_error"][0] == 0 and np.isnan(found["mce"])
 
@@ -96,10 +96,10 @@ def test_baselines() -> None:
     ("settings", "message"),
     [
         ({"names": "fogg"}, "did you mean 'fog'"),
-        ({"severities": 3.0}, "severity=3.0: give integers from 1 to 5"),
-        ({"severities": (0,)}, "severities of 1 to 5"),
-        ({"names": ()}, "give each once"),
-        ({"names": ("fog", "fog")}, "give each once"),
+        ({"severities": 3.0}, "invalid severity=3.0; expected integers from 1 to 5"),
+        ({"severities": (0,)}, "severities from 1 to 5"),
+        ({"names": ()}, "expected each once"),
+        ({"names": ("fog", "fog")}, "expected each once"),
         ({"names": "brightness", "severities": 1, "baseline": "alexnet"}, "no baseline 'alexnet'"),
     ],
 )
@@ -121,15 +121,15 @@ def test_parts_of_the_images_give_the_mce_of_all_of_them() -> None:
     batches = scene_batches(model, 9)
     images, labels = (torch.cat(each) for each in zip(*batches, strict=True))
     given = [(slice(0, 3), 0), (slice(3, 9), 1)]
-    told = {"names": ("fog", "contrast"), "severities": (5,), "baseline": "imagenet"}
+    settings = {"names": ("fog", "contrast"), "severities": (5,), "baseline": "imagenet"}
     parts = []
     for where, i in given:
-        one = vitlab.stress("corruptions", model, replace(batches, items=[(images[where], labels[where])]), **told)
+        one = vitlab.stress("corruptions", model, replace(batches, items=[(images[where], labels[where])]), **settings)
         parts.append(replace(one, provenance={**one.provenance, "part": [i, 2], "data": f"d {i}"}))
     pooled = average(parts)
     right = np.concatenate([part.values["correct"] for part in parts], -1)
     assert right.shape == (2, 1, 9) and 0 < right.mean() < 1
-    alex = [BASELINES["imagenet"].error(name, (5,)) for name in told["names"]]
+    alex = [BASELINES["imagenet"].error(name, (5,)) for name in settings["names"]]
     np.testing.assert_allclose(pooled.values["ce"], (1 - right.mean((1, 2))) / alex)
     each = (1 - right.mean(1)) / np.array(alex)[:, None]
     np.testing.assert_allclose(pooled.values["ce_error"], each.std(1, ddof=1) / 3)

@@ -58,10 +58,10 @@ class Nyquist(torch.nn.Module):
 @pytest.mark.parametrize("noise", ["gaussian", "sign"])
 def test_only_the_band_that_a_model_sees_hurts_it(noise) -> None:
     batches = Batches([(torch.full((10, 3, 16, 16), 0.5), torch.zeros(10, dtype=torch.long))], (0.0,) * 3, (1.0,) * 3)
-    told = {"frequencies": (0, 0.5, 1), "noise": noise, "clamp": False}
-    found = vitlab.stress("frequency_noise", Nyquist(), batches, **told).values
+    settings = {"frequencies": (0, 0.5, 1), "noise": noise, "clamp": False}
+    found = vitlab.stress("frequency_noise", Nyquist(), batches, **settings).values
     assert found["drop"][:2].tolist() == [0, 0] and found["drop"][2] > 0.7
-    assert vitlab.stress("frequency_noise", Nyquist(), batches, strength=0, **told).values["drop"][2] == 0
+    assert vitlab.stress("frequency_noise", Nyquist(), batches, strength=0, **settings).values["drop"][2] == 0
 
 
 def test_one_frequency_is_enough() -> None:
@@ -70,7 +70,7 @@ def test_one_frequency_is_enough() -> None:
     assert one.axes["frequency"] == (0.5,) and one.values["drop"].shape == (1,)
 
 
-def test_noise_stays_in_pixels_unless_told() -> None:
+def test_noise_stays_in_pixels_by_default() -> None:
     seen = []
 
     class Watch(torch.nn.Module):
@@ -90,11 +90,11 @@ def test_noise_stays_in_pixels_unless_told() -> None:
         ({"noise": "signs"}, "did you mean 'sign'"),
         ({"ring": "oval"}, "no ring 'oval'"),
         ({"reading": "both"}, "no reading 'both'"),
-        ({"frequencies": (2,)}, "in units of π, 0 to 1"),
-        ({"frequencies": (0.5, 0.5)}, "each once"),
-        ({"frequencies": None}, "give a number"),
+        ({"frequencies": (2,)}, "in units of π, 0 to √2"),
+        ({"frequencies": (0.5, 0.5)}, "distinct numbers"),
+        ({"frequencies": None}, "expected a number"),
         ({"strength": -1}, "strength=-1"),
-        ({"frequencies": (0.53,), "window": 0.01}, "widen the window"),
+        ({"frequencies": (0.53,), "window": 0.01}, "increase the window"),
     ],
 )
 def test_mistakes(settings, message) -> None:

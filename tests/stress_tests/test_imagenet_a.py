@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pkgutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import vitlab
 from cases.published import Colours, fill, paint
 from vitlab.core.measurement import Measurement
 from vitlab.data.robustness_sets import labels_200
+from vitlab.stress_tests.shared.imagenet_sets import IMAGENET_A
 
 INDICES = [int(line) for line in pkgutil.get_data("timm.data", "_info/imagenet_a_indices.txt").decode().split()]
 #: Label 6, 11 and 90 of ImageNet-1K; the colours say these or others.
@@ -48,15 +50,15 @@ def test_both_forms_of_the_argmax(tmp_path, below) -> None:
     for name, marks in (("accuracy_200", among), ("accuracy_1000", plain)):
         assert found.values[name] == pytest.approx(np.mean(marks))
         assert found.values[f"{name}_error"] == pytest.approx(np.std(marks, ddof=1) / 3)
-    told = found.provenance
-    assert told["argmax"] == {"accuracy_200": "200-way", "accuracy_1000": "1000-way"}
-    assert told["images"] == 9 and told["partial"] is True and told["broken"] == 0
-    assert set(told["missing_classes"]) == set(labels_200("a")) - set(SAYS) and told["missing_sets"] == []
-    assert told["preprocessing"]["size"] == [8, 8] and told["preprocessing"]["crop"] == 0.875
+    provenance = found.provenance
+    assert provenance["argmax"] == {"accuracy_200": "200-way", "accuracy_1000": "1000-way"}
+    assert provenance["images"] == 9 and provenance["partial"] is True and provenance["broken"] == 0
+    assert set(provenance["missing_classes"]) == set(labels_200("a")) - set(SAYS) and provenance["missing_sets"] == []
+    assert provenance["preprocessing"]["size"] == [8, 8] and provenance["preprocessing"]["crop"] == 0.875
 
 
 def test_a_whole_set_is_not_partial(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("vitlab.stress_tests.imagenet_a._OFFICIAL", 200)
+    monkeypatch.setattr("vitlab.stress_tests.imagenet_a.IMAGENET_A", replace(IMAGENET_A, official_images=200))
     fill(tmp_path, {name: [label] for name, label in labels_200("a").items()})
     found = stress(tmp_path, batch_size=64)
     assert found.values["accuracy_200"] == found.values["accuracy_1000"] == 1
@@ -74,9 +76,9 @@ def test_broken_images_are_named_counted_and_skipped(tmp_path) -> None:
     among, plain = (np.delete(marks, [0, 5]) for marks in expected())
     assert found.values["accuracy_200"] == pytest.approx(among.mean())
     assert found.values["accuracy_1000"] == pytest.approx(plain.mean())
-    told = found.provenance
-    assert told["images"] == 7 and told["broken"] == 2 and told["partial"] is True
-    assert told["broken_files"] == [str(tmp_path / "n01498041/0.JPEG"), str(tmp_path / "n01531178/1.JPEG")]
+    provenance = found.provenance
+    assert provenance["images"] == 7 and provenance["broken"] == 2 and provenance["partial"] is True
+    assert provenance["broken_files"] == [str(tmp_path / "n01498041/0.JPEG"), str(tmp_path / "n01531178/1.JPEG")]
 
 
 def test_hostile_names(tmp_path) -> None:
@@ -98,7 +100,10 @@ def test_a_set_that_cannot_be_read_at_all(tmp_path) -> None:
     for i in range(3):
         (tmp_path / "n01498041").mkdir(exist_ok=True)
         (tmp_path / "n01498041" / f"{i}.jpg").write_bytes(b"")
-    with pytest.warns(UserWarning), pytest.raises(vitlab.VitlabError, match="none of the 3 images of imagenet-a"):
+    with (
+        pytest.warns(UserWarning),
+        pytest.raises(vitlab.VitlabError, match="cannot read any of the 3 images of imagenet-a"),
+    ):
         stress(tmp_path)
 
 
@@ -128,9 +133,9 @@ def test_layouts_that_are_not_right(tmp_path) -> None:
         ({"images": 10}, "expected 2 to 9"),
         ({"batch_size": 0}, "batch_size=0"),
         ({"image": 3}, "did you mean 'images'"),
-        ({"model": Colours(10)}, "1000 classes of ImageNet-1K; this one has 10"),
-        ({"model": torch.nn.Linear(3, 1000)}, r"does not run on 224x224 images .*give preprocessing="),
-        ({"model": "timm/vit"}, "vitlab.load makes one"),
+        ({"model": Colours(10)}, "1000 classes of ImageNet-1K; this model has 10"),
+        ({"model": torch.nn.Linear(3, 1000)}, r"fails on 224x224 images .*set preprocessing="),
+        ({"model": "timm/vit"}, "vitlab.load"),
     ],
 )
 def test_mistakes(tmp_path, settings, message) -> None:
@@ -141,10 +146,10 @@ def test_mistakes(tmp_path, settings, message) -> None:
 
 
 def test_a_folder_is_wanted_here_and_batches_elsewhere(tmp_path) -> None:
-    with pytest.raises(vitlab.VitlabError, match="give the folder, not list"):
+    with pytest.raises(vitlab.VitlabError, match="expected the path of a folder, got list"):
         vitlab.stress("imagenet_a", Colours(), [(torch.zeros(2, 3, 8, 8), torch.arange(2))])
     for path in (tmp_path, str(tmp_path)):
-        with pytest.raises(vitlab.VitlabError, match="batches must be an iterable"):
+        with pytest.raises(vitlab.VitlabError, match="expected an iterable of"):
             vitlab.stress("occlusion", Colours(), path)
 
 

@@ -62,9 +62,13 @@ def test_mce_and_mean_accuracy_against_loops(benchmark) -> None:
     assert found.values["mean_accuracy_error"] == pytest.approx(by_image.std(ddof=1) / np.sqrt(3))
     ratios = np.mean([(1 - table[i]).mean(0) / alex[name] for i, name in enumerate(CORRUPTIONS)], axis=0)
     assert found.values["mce_error"] == pytest.approx(ratios.std(ddof=1) / np.sqrt(3))
-    told = found.provenance
-    assert told["images"] == 3 and told["missing_sets"] == [] and told["argmax"] == "1000-way"
-    assert told["partial"] is True and len(told["missing_classes"]) == 998 and told["images_by_set"]["fog 3"] == 3
+    provenance = found.provenance
+    assert provenance["images"] == 3 and provenance["missing_sets"] == [] and provenance["argmax"] == "1000-way"
+    assert (
+        provenance["partial"] is True
+        and len(provenance["missing_classes"]) == 998
+        and provenance["images_by_set"]["fog 3"] == 3
+    )
     assert found.provenance["preprocessing"]["crop"] == 1
 
 
@@ -136,10 +140,10 @@ def test_another_size_is_resized_not_cropped(tmp_path) -> None:
     ("settings", "message"),
     [
         ({"names": "fogg"}, "did you mean 'fog'"),
-        ({"severities": (0,)}, "severities of 1 to 5"),
-        ({"severities": True}, "severities of 1 to 5"),
-        ({"names": ()}, "give each once"),
-        ({"names": ("fog", "fog")}, "give each once"),
+        ({"severities": (0,)}, "severities from 1 to 5"),
+        ({"severities": True}, "severities from 1 to 5"),
+        ({"names": ()}, "expected each once"),
+        ({"names": ("fog", "fog")}, "expected each once"),
         ({"baseline": "alexnet"}, "no baseline 'alexnet'"),
         ({"images": 4, "names": "fog"}, "expected 2 to 3"),
     ],
@@ -158,5 +162,5 @@ def test_layouts_that_are_not_right(tmp_path) -> None:
     with pytest.raises(vitlab.VitlabError, match=f"no ImageNet-C in .*{tree}"):
         stress(tmp_path)
     write(tmp_path, ("fog",), (1,))
-    with pytest.raises(vitlab.VitlabError, match=rf"none of the sets that were asked for, \('snow', 2\) first.*{tree}"):
+    with pytest.raises(vitlab.VitlabError, match=rf"none of the requested sets; the first is \('snow', 2\).*{tree}"):
         stress(tmp_path, names="snow", severities=2)

@@ -29,8 +29,8 @@ def write(root, names=PERTURBATIONS, videos=None) -> None:
                 paint(root / name / video / f"{i + 8}.jpg", said)  # 8, 9, 10: not the order of letters
 
 
-def stress(root, model=None, **told) -> Measurement:
-    return vitlab.stress("imagenet_p", model or Colours(), root, **{"processes": 0, "batch_size": 3, **told})
+def stress(root, model=None, **settings) -> Measurement:
+    return vitlab.stress("imagenet_p", model or Colours(), root, **{"processes": 0, "batch_size": 3, **settings})
 
 
 @settings(deadline=None, max_examples=30)
@@ -54,8 +54,12 @@ def test_noise_is_compared_with_the_first_frame(tmp_path) -> None:
     assert found.values["flip_probability_error"][2] == pytest.approx(0.5)  # of 1 and 0
     assert np.isnan(found.values["flip_rate"]).all() and np.isnan(found.values["mfr"]), "no reference is invented"
     assert found.axes["perturbation"] == PERTURBATIONS and found.settings["reference"] is None
-    told = found.provenance
-    assert told["partial"] is True and len(told["missing_classes"]) == 998 and told["images_by_set"]["tilt"] == 2
+    provenance = found.provenance
+    assert (
+        provenance["partial"] is True
+        and len(provenance["missing_classes"]) == 998
+        and provenance["images_by_set"]["tilt"] == 2
+    )
 
 
 def test_mfr_against_numbers(tmp_path) -> None:
@@ -149,9 +153,13 @@ def test_missing_broken_and_short(tmp_path) -> None:
     with pytest.warns(UserWarning, match="cannot read the video .*torn"):
         found = stress(tmp_path, names=("tilt", "snow"))
     np.testing.assert_array_equal(found.values["flip_probability"], [0.5, np.nan])
-    told = found.provenance
-    assert told["missing_sets"] == ["snow"] and told["broken"] == 3 and told["images_by_set"] == {"tilt": 2}
-    assert {path.rpartition("/")[2] for path in told["broken_files"]} == {"short", "hollow", "torn"}
+    provenance = found.provenance
+    assert (
+        provenance["missing_sets"] == ["snow"]
+        and provenance["broken"] == 3
+        and provenance["images_by_set"] == {"tilt": 2}
+    )
+    assert {path.rpartition("/")[2] for path in provenance["broken_files"]} == {"short", "hollow", "torn"}
 
 
 def test_video_files(tmp_path) -> None:
@@ -180,25 +188,25 @@ def test_video_files_without_a_decoder(tmp_path, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "message"),
+    ("settings", "message"),
     [
         ({"names": "jpeg"}, "no perturbation 'jpeg'"),
-        ({"names": ("tilt", "tilt")}, "give each once"),
+        ({"names": ("tilt", "tilt")}, "expected each name once"),
         ({"difficulty": 4}, "difficulty 1, 2 or 3"),
-        ({"reference": {"tilt": 11.0}}, "as shares"),
+        ({"reference": {"tilt": 11.0}}, "expected a flip probability"),
         ({"reference": {"fog": 0.1}}, "no perturbation in reference 'fog'"),
         ({"reference": "torchvision/alexnet"}, "random weights"),
-        ({"reference": 3}, "not int"),
+        ({"reference": 3}, "model of type int"),
         ({"videos": 3}, "expected 2 to 2, or None"),
         (
             {"names": "snow"},
-            r"none of the perturbations that were asked for, snow first; expected:\n  ROOT/gaussian",
+            r"none of the requested perturbations; the first is snow; expected:\n  ROOT/gaussian",
         ),
     ],
 )
-def test_mistakes(tmp_path, told, message) -> None:
+def test_mistakes(tmp_path, settings, message) -> None:
     write(tmp_path, ("tilt",))
     with pytest.raises(vitlab.VitlabError, match=message):
-        stress(tmp_path, **told)
+        stress(tmp_path, **settings)
     with pytest.raises(vitlab.VitlabError, match=r"no ImageNet-P in .*expected:\n  ROOT/gaussian_noise/n01440764"):
         stress(tmp_path / "tilt")

@@ -26,8 +26,12 @@ def test_both_forms_of_the_argmax(tmp_path) -> None:
     found = vitlab.stress("imagenet_r", Colours(), tmp_path, processes=0)
     assert found.values["accuracy_200"] == pytest.approx(3 / 5)
     assert found.values["accuracy_1000"] == pytest.approx(1 / 5)
-    told = found.provenance
-    assert told["partial"] is True and len(told["missing_classes"]) == 199 and told["official_images"] == 30_000
+    provenance = found.provenance
+    assert (
+        provenance["partial"] is True
+        and len(provenance["missing_classes"]) == 199
+        and provenance["official_images"] == 30_000
+    )
 
 
 def test_imagenet_a_is_not_taken_for_it(tmp_path) -> None:

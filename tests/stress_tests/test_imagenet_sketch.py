@@ -37,5 +37,5 @@ def test_folders_of_strangers(tmp_path) -> None:
 
 def test_one_image_has_no_standard_error(tmp_path) -> None:
     fill(tmp_path, {"n01440764": [0]})
-    with pytest.raises(vitlab.VitlabError, match="at least two images"):
+    with pytest.raises(vitlab.VitlabError, match="at least two readable images"):
         vitlab.stress("imagenet_sketch", Colours(), tmp_path, processes=0)

@@ -49,10 +49,10 @@ def test_it_resumes_at_the_next_set(tmp_path) -> None:
                 raise KeyboardInterrupt
             return super().forward(images)
 
-    told = []
-    with pytest.raises(KeyboardInterrupt), step_cache(tmp_path / "steps", lambda *step: told.append(step)):
+    reported = []
+    with pytest.raises(KeyboardInterrupt), step_cache(tmp_path / "steps", lambda *step: reported.append(step)):
         stress(tmp_path / "data", Falls())
-    assert {total for _, total, *_ in told} == {3} and told[-1][0].startswith("top-images [")
+    assert {total for _, total, *_ in reported} == {3} and reported[-1][0].startswith("top-images [")
     model = Colours()
     with step_cache(tmp_path / "steps"):
         found = stress(tmp_path / "data", model)

@@ -43,20 +43,22 @@ def test_cells_need_not_be_as_many_along_both_sides_and_equal_draws_go_in_order(
     assert many[0, :10].all() and not many[0, 10:].any()
 
 
-def test_patches_are_the_models_own_unless_told() -> None:
+def test_patches_are_the_models_own_by_default() -> None:
     class Mean(torch.nn.Module):
         def forward(self, x):
             return x.mean((2, 3))
 
-    def grid(model, **told):
-        return tuple(vitlab.stress("occlusion", model, scene_batches(model), ratios=0.5, **told).settings["grid"])
+    def grid(model, **settings):
+        return tuple(vitlab.stress("occlusion", model, scene_batches(model), ratios=0.5, **settings).settings["grid"])
 
     model = scenes_model()
     own = tuple(vitlab.describe(model).blocks[0].seams[0].layout.grid)
     assert grid(model) == own != (14, 14) and grid(model, grid=(2, 4)) == (2, 4) and grid(model, grid=14) == (14, 14)
     assert grid(Mean()) == (14, 14)
     batches = scene_batches(model)
-    drops = [vitlab.stress("occlusion", model, batches, **told).values["drop"] for told in ({}, {"grid": own[0]})]
+    drops = [
+        vitlab.stress("occlusion", model, batches, **settings).values["drop"] for settings in ({}, {"grid": own[0]})
+    ]
     assert (drops[0] == drops[1]).all()
 
 
@@ -88,8 +90,8 @@ def test_what_fills_the_centre(fill) -> None:
         ({"fill": "white"}, "no fill 'white'"),
         ({"ratios": (1.2,)}, "from 0 to 1"),
         ({"grid": 0}, "grid=0"),
-        ({"ratios": (0.5, 0.5)}, "each once"),
-        ({"centres": "half"}, "give a number"),
+        ({"ratios": (0.5, 0.5)}, "distinct numbers"),
+        ({"centres": "half"}, "expected a number"),
         ({"grid": 2.5}, "grid=2.5"),
     ],
 )

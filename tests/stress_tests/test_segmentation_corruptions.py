@@ -19,7 +19,7 @@ from vitlab.corruptions.randomness import Randomness
 from vitlab.data.scenes import MEAN, STD, draw_scenes
 from vitlab.stress_tests.shared.segmentation_suites import CITYSCAPES_C, cityscapes_c, context_broadcasting
 
-WHO = "segmentation_corruptions"
+NAME = "segmentation_corruptions"
 
 
 class Bright(nn.Module):
@@ -74,7 +74,7 @@ def test_table_9_against_sets_of_pixels() -> None:
     """σ in 8-bit levels, shot noise of 255 photons at white, five seeds; the interval is scipy's."""
     batches = _scenes()
     pixels, masks = _all(batches)
-    found = vitlab.stress(WHO, Bright(), batches, seed=7)
+    found = vitlab.stress(NAME, Bright(), batches, seed=7)
     assert found.axes["condition"] == (
         *("shot_noise 255", "gaussian_noise 5", "gaussian_noise 10", "gaussian_blur 1", "gaussian_blur 2"),
     )
@@ -106,7 +106,7 @@ def test_shot_noise_is_as_strong_as_the_paper_has_it() -> None:
 
 def test_what_is_not_random_runs_once() -> None:
     model = Bright()
-    vitlab.stress(WHO, model, _scenes(4, 4), runs=3)
+    vitlab.stress(NAME, model, _scenes(4, 4), runs=3)
     assert model.seen == 1 + 3 * 3 + 2
 
 
@@ -120,15 +120,15 @@ def test_scores_against_torchmetrics() -> None:
 
     batches = _scenes(6, masks="own")
     _, masks = _all(batches)
-    found = vitlab.stress(WHO, Colours(), batches, suite="clean")
+    found = vitlab.stress(NAME, Colours(), batches, suite="clean")
     predicted = Colours()(torch.cat([images for images, _ in batches])).argmax(1)
-    told = {"num_classes": 26, "ignore_index": 255}
-    ours, theirs = found.values["clean_class_iou"], MulticlassJaccardIndex(average="none", **told)(predicted, masks)
+    options = {"num_classes": 26, "ignore_index": 255}
+    ours, theirs = found.values["clean_class_iou"], MulticlassJaccardIndex(average="none", **options)(predicted, masks)
     present = ~np.isnan(ours)
     assert 3 < present.sum() < 26 and (ours > 0).any()
     np.testing.assert_allclose(ours[present], theirs.numpy()[present], rtol=1e-6)
-    assert found.values["clean_miou"] == pytest.approx(float(MulticlassJaccardIndex(**told)(predicted, masks)))
-    accuracy = MulticlassAccuracy(average="micro", **told)(predicted, masks)
+    assert found.values["clean_miou"] == pytest.approx(float(MulticlassJaccardIndex(**options)(predicted, masks)))
+    accuracy = MulticlassAccuracy(average="micro", **options)(predicted, masks)
     assert found.values["clean_pixel_accuracy"] == pytest.approx(float(accuracy))
     recall = [float((predicted == k)[masks == k].float().mean()) for k in masks.unique().tolist() if k != 255]
     assert found.values["clean_mean_accuracy"] == pytest.approx(np.mean(recall))
@@ -139,7 +139,7 @@ def test_cityscapes_c() -> None:
     """Its numbers are means over severities, corruptions and groups of what the corrupted images give."""
     batches = _scenes(3, 3)
     pixels, masks = _all(batches)
-    found = vitlab.stress(WHO, Bright(), batches, suite="cityscapes_c", severities=(2, 4), seed=1)
+    found = vitlab.stress(NAME, Bright(), batches, suite="cityscapes_c", severities=(2, 4), seed=1)
     labels, values = found.axes["condition"], found.values
     for name in ("fog", "gaussian_blur", "speckle_noise"):
         for severity in (2, 4):
@@ -194,7 +194,7 @@ def test_models_of_other_libraries(build, shape) -> None:
     upsampled = nn.functional.interpolate(logits, (64, 96), mode="bilinear", align_corners=False)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     state = torch.get_rng_state()
-    found = vitlab.stress(WHO, model, batches, suite="clean")
+    found = vitlab.stress(NAME, model, batches, suite="clean")
     assert found.values["clean_miou"] == pytest.approx(_miou(upsampled.argmax(1), masks, 26), abs=2e-3)
     assert all(module.training for module in model.modules()) and torch.get_rng_state().equal(state)
     assert all(tensor.equal(before[name]) for name, tensor in model.state_dict().items())
@@ -203,33 +203,33 @@ def test_models_of_other_libraries(build, shape) -> None:
 def test_masks_may_be_larger_than_images() -> None:
     batches = _scenes(2, 2)
     doubled = [(images, masks.repeat_interleave(2, 1).repeat_interleave(2, 2)) for images, masks in batches]
-    found = vitlab.stress(WHO, Bright(), Batches(doubled, MEAN, STD), suite="clean")
+    found = vitlab.stress(NAME, Bright(), Batches(doubled, MEAN, STD), suite="clean")
     assert found.values["clean_miou"] == 1  # the own class of a pixel keeps 9/16 of its weight in each of its quarters
 
 
 def test_batch_size_changes_nothing_and_it_can_be_stored(tmp_path) -> None:
-    one, other = (vitlab.stress(WHO, Bright(), _scenes(5, size), runs=2) for size in (5, 2))
+    one, other = (vitlab.stress(NAME, Bright(), _scenes(5, size), runs=2) for size in (5, 2))
     for key, value in one.values.items():
         np.testing.assert_array_equal(value, other.values[key], err_msg=key)
-    again = Measurement.load(one.save(tmp_path / WHO))
+    again = Measurement.load(one.save(tmp_path / NAME))
     assert set(again.values) == set(one.values) and again.axes == dict(one.axes)
 
 
 def test_batches_that_can_be_walked_only_once() -> None:
     batches = _scenes()
     once = Batches(iter(batches.items), MEAN, STD)
-    one, other = (vitlab.stress(WHO, Bright(), each, runs=1, images=3) for each in (batches, once))
+    one, other = (vitlab.stress(NAME, Bright(), each, runs=1, images=3) for each in (batches, once))
     np.testing.assert_array_equal(one.values["miou"], other.values["miou"])
     assert one.provenance["images"] == 3
 
 
 def test_it_resumes(tmp_path) -> None:
-    whole = vitlab.stress(WHO, Bright(), _scenes(4, 4), runs=2)
+    whole = vitlab.stress(NAME, Bright(), _scenes(4, 4), runs=2)
     with step_cache(tmp_path), pytest.raises(KeyboardInterrupt):
-        vitlab.stress(WHO, Bright(stop_at=6), _scenes(4, 4), runs=2)
+        vitlab.stress(NAME, Bright(stop_at=6), _scenes(4, 4), runs=2)
     model, names = Bright(), []
     with step_cache(tmp_path, lambda name, total, *_: names.append((name, total))):
-        resumed = vitlab.stress(WHO, model, _scenes(4, 4), runs=2)
+        resumed = vitlab.stress(NAME, model, _scenes(4, 4), runs=2)
     assert model.seen == 9 - 5 and len({*names}) == 9 and {total for _, total in names} == {9}
     for key, value in whole.values.items():
         np.testing.assert_array_equal(value, resumed.values[key], err_msg=key)
@@ -239,7 +239,7 @@ def test_by_condition() -> None:
     """The mean of two sets is not what one confusion matrix over both gives; each is checked."""
     bright, own = _scenes(2, 2), _scenes(3, 2)
     inverted = Batches([(i, torch.where(m == 255, m, 1 - m)) for i, m in own], MEAN, STD, ("a", "b", "c"), "x")
-    found = vitlab.stress(WHO, Bright(), {"fog": inverted, "night": bright}, suite="by_condition")
+    found = vitlab.stress(NAME, Bright(), {"fog": inverted, "night": bright}, suite="by_condition")
     both = [torch.cat([_all(each)[side] for each in (inverted, bright)]) for side in (0, 1)]
     assert found.axes == {"condition": ("fog", "night"), "class": ("a", "b", "c")}
     assert found.values["miou"].tolist() == [0, 1] and found.values["mean_miou"] == 0.5
@@ -266,32 +266,37 @@ ZEROS = torch.zeros(2, 8, 6, dtype=torch.long)
 @pytest.mark.parametrize(
     ("model", "batches", "settings", "message"),
     [
-        (Bright(), _with(torch.zeros(2, dtype=torch.long)), {}, r"needs masks \(B, h, w\).*not torch.int64 \(2,\)"),
-        (Bright(), _with(ZEROS[:1]), {}, r"not torch.int64 \(1, 8, 6\)"),
-        (Bright(), _with(ZEROS[:, None]), {}, r"not torch.int64 \(2, 1, 8, 6\)"),
-        (Bright(), _with(ZEROS.float()), {}, "not torch.float32"),
-        (Bright(), _with(ZEROS.mT), {}, r"masks \(6, 8\) lie across images \(8, 6\)"),
+        (
+            Bright(),
+            _with(torch.zeros(2, dtype=torch.long)),
+            {},
+            r"integer masks \(B, h, w\).*got torch.int64 \(2,\)",
+        ),
+        (Bright(), _with(ZEROS[:1]), {}, r"got torch.int64 \(1, 8, 6\)"),
+        (Bright(), _with(ZEROS[:, None]), {}, r"got torch.int64 \(2, 1, 8, 6\)"),
+        (Bright(), _with(ZEROS.float()), {}, "got torch.float32"),
+        (Bright(), _with(ZEROS.mT), {}, r"masks \(6, 8\) are transposed relative to images \(8, 6\)"),
         (Bright(), _with(ZEROS + 3), {}, "labels from 3 to 3 and the model has 3 classes, ignore=255"),
         (Bright(), _with(ZEROS - 100), {}, "labels from -100 to -100"),
-        (Bright(), _with(ZEROS + 255), {}, "2 images and no pixel with another label than 255"),
+        (Bright(), _with(ZEROS + 255), {}, "all pixels of the 2 images have the ignored label 255"),
         (Bright(), _with(ZEROS + 255), {"ignore": None}, "labels from 255 to 255"),
-        (Constant(torch.zeros(10)), _with(ZEROS), {}, r"Constant gives logits \(2, 10\) for 2 images"),
+        (Constant(torch.zeros(10)), _with(ZEROS), {}, r"Constant returns logits \(2, 10\) for 2 images"),
         (Constant(torch.full((3, 8, 6), torch.nan)), _with(ZEROS), {}, "logits are not finite"),
-        (Bright(), Batches([], MEAN, STD), {}, "saw 0 images"),
-        (Bright(), [(torch.zeros(2, 3, 8, 6), ZEROS)], {}, "does not say how images were normalised"),
+        (Bright(), Batches([], MEAN, STD), {}, "all pixels of the 0 images"),
+        (Bright(), [(torch.zeros(2, 3, 8, 6), ZEROS)], {}, "does not declare one"),
         (Bright(), _with(ZEROS), {"suite": "cityscapes"}, "did you mean 'cityscapes_c'"),
-        (Bright(), _with(ZEROS), {"suite": "cityscapes_c", "severities": (0,)}, "each of 1 to 5"),
+        (Bright(), _with(ZEROS), {"suite": "cityscapes_c", "severities": (0,)}, "distinct integers from 1 to 5"),
         (Bright(), _with(ZEROS), {"severities": (1,)}, "only cityscapes_c has severities"),
         (Bright(), _with(ZEROS), {"runs": 0}, "runs=0"),
-        (Bright(), _with(ZEROS), {"images": 3}, "holds only 2"),
-        (Bright(), _with(ZEROS), {"suite": "clean", "classes": ("a",)}, "1 classes and the model has 3"),
-        (Bright(), _with(ZEROS), {"suite": "by_condition"}, "takes a dict of batches"),
-        (Bright(), {"fog": _with(ZEROS)}, {}, "takes a dict of batches"),
-        (Bright(), {}, {"suite": "by_condition"}, "got no condition"),
+        (Bright(), _with(ZEROS), {"images": 3}, "has only 2"),
+        (Bright(), _with(ZEROS), {"suite": "clean", "classes": ("a",)}, "1 names for the 3 classes"),
+        (Bright(), _with(ZEROS), {"suite": "by_condition"}, "expected a dict of batches"),
+        (Bright(), {"fog": _with(ZEROS)}, {}, "expected a dict of batches"),
+        (Bright(), {}, {"suite": "by_condition"}, "at least one condition"),
         (Bright(), {}, {"suite": "by_condition", "severities": [9]}, "only cityscapes_c has severities"),
     ],
 )
 def test_mistakes(model, batches, settings, message) -> None:
     with pytest.raises(vitlab.VitlabError, match=message) as caught:
-        vitlab.stress(WHO, model, batches, **settings)
+        vitlab.stress(NAME, model, batches, **settings)
     assert len(str(caught.value).splitlines()) == 1

@@ -75,7 +75,7 @@ def test_size_and_normalisation_come_from_model_or_batches() -> None:
 
 
 def test_mistakes() -> None:
-    with pytest.raises(vitlab.VitlabError, match="this one has 7"):
+    with pytest.raises(vitlab.VitlabError, match="this model has 7"):
         vitlab.stress("shape_texture", scenes_model(7), None, count=2)
     with pytest.raises(vitlab.VitlabError, match="count=1"):
         vitlab.stress("shape_texture", scenes_model(), None, count=1)

@@ -1,4 +1,4 @@
-"""The corruptions of ImageNet-C and CIFAR-C as batched functions on pixels: seeded, any size, any device."""
+"""The corruptions of ImageNet-C and CIFAR-C as batched, seeded functions on pixels of any size and device."""
 
 from vitlab.corruptions.apply import CORRUPTIONS, DETERMINISTIC, EXTRA, GROUPS, Corruption, corrupt
 

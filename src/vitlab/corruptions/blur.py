@@ -1,4 +1,4 @@
-"""Blur: out of focus, frosted glass, motion, zooming, and a plain Gaussian.
+"""Blur: defocus, frosted glass, motion, zoom, and Gaussian.
 
 Hendrycks and Dietterich, ICLR 2019, Sec. 3 and Appendix B; Gaussian blur is one of the four extra corruptions.
 
@@ -20,10 +20,11 @@ _DOUBLINGS = 5  # chains of up to 32 pixels; a longer one has probability 0.42^3
 
 
 def gaussian_blur(images: Tensor, sigma: float) -> Tensor:
-    """Gaussian smoothing with standard deviation σ, the image going on with its edge.
+    """Gaussian smoothing with standard deviation σ; the image is extended by its edge.
 
     Args:
-        images: (B, C, h, w). sigma: in pixels.
+        images: (B, C, h, w).
+        sigma: σ in pixels.
 
     Returns:
         (B, C, h, w).
@@ -35,27 +36,29 @@ def gaussian_blur(images: Tensor, sigma: float) -> Tensor:
 
 
 def defocus_blur(images: Tensor, radius: float, softness: float) -> Tensor:
-    """The mean over a disc of `radius` pixels, its rim softened by a Gaussian: a lens out of focus.
+    """The mean over a disc of `radius` pixels, smoothed by a Gaussian: an out-of-focus lens.
 
-    The disc is summed by rows: the run of half-width a is the run of a − 1 with two more values, and serves every row
-    of the disc that is so wide; 4 · radius additions instead of π · radius². The reference softens the disc in an array
-    that may end at its rim and is mirrored there, so that the kernel sums to 1.01 at severity 5: ours is as bright, but
-    spreads the excess over the whole disc (below 0.3/255).
+    The disc is summed by rows: the run of half-width a is the run of a − 1 plus two values, and is used for every row
+    of the disc with that width. This needs 4 · radius additions instead of π · radius². The reference smooths the disc
+    in an array that may end at the edge of the disc and is mirrored there, so its kernel sums to 1.01 at severity 5.
+    Here the sum is the same, but the excess is distributed over the whole disc (a difference below 0.3/255).
 
     Args:
-        images: (B, C, h, w). radius: of the disc. softness: σ of the Gaussian, cut at 1 pixel, 2 for a radius above 8.
+        images: (B, C, h, w).
+        radius: radius of the disc.
+        softness: σ of the Gaussian, truncated at 1 pixel, or at 2 for a radius above 8.
 
     Returns:
         (B, C, h, w).
 
     >>> spot = torch.zeros(1, 1, 5, 5)
     >>> spot[..., 2, 2] = 1
-    >>> defocus_blur(spot, 1, 0.01)[0, 0, 2].mul(5).tolist()  # a plus of five pixels
+    >>> defocus_blur(spot, 1, 0.01)[0, 0, 2].mul(5).tolist()  # a cross of five pixels
     [0.0, 1.0, 1.0, 1.0, 0.0]
     """
-    reach, rim = floor(radius), 2 if radius > 8 else 1
-    weights = gaussian_weights(softness, rim)
-    padded = extend(images, reach + rim, reach + rim, "mirror")
+    reach, margin = floor(radius), 2 if radius > 8 else 1
+    weights = gaussian_weights(softness, margin)
+    padded = extend(images, reach + margin, reach + margin, "mirror")
     padded = _taps(_taps(padded, weights, -2), weights, -1)
     h, w = images.shape[-2:]
     widths = [floor(sqrt(radius**2 - dy**2)) for dy in range(reach + 1)]
@@ -71,14 +74,18 @@ def defocus_blur(images: Tensor, radius: float, softness: float) -> Tensor:
 
 
 def glass_blur(images: Tensor, random: Randomness, sigma: float, reach: float, rounds: float) -> Tensor:
-    """Frosted glass: smooth, let every pixel take the value of a random neighbour, `rounds` times, smooth again.
+    """Frosted glass: smooth, replace every pixel by a random neighbour, `rounds` times, and smooth again.
 
-    The released code goes through the pixels from the bottom right and means to swap each with a neighbour at most
-    `reach` away, but NumPy's views make that a copy; so it is here. A pixel that copies from one already visited gets
-    what that one copied: a chain, whose end pointer doubling finds for all pixels at once, exactly.
+    The released code iterates over the pixels from the bottom right and is meant to swap each with a neighbour at most
+    `reach` away, but because of NumPy's views it copies; so does this function. A pixel that copies from a visited
+    pixel gets the value which that pixel copied. The ends of these chains are computed exactly by pointer doubling.
 
     Args:
-        images: (B, C, h, w). random: of these images. sigma: of the smoothing. reach: of neighbours. rounds: of copies.
+        images: (B, C, h, w).
+        random: the randomness of these images.
+        sigma: σ of the smoothing.
+        reach: largest distance of a neighbour.
+        rounds: number of rounds of copies.
 
     Returns:
         (B, C, h, w).
@@ -97,20 +104,20 @@ def glass_blur(images: Tensor, random: Randomness, sigma: float, reach: float, r
 
 
 def shuffle(random: Randomness, h: int, w: int, reach: int, stream: int = 0) -> Tensor:
-    """(B, h · w): the pixel whose value each pixel has after one round of copies in descending order.
+    """Returns (B, h · w): the source pixel of each pixel after one round of copies in descending order.
 
-    Pixel p draws a neighbour q(p). Where q comes later in the raster, it was visited before p and holds what it copied,
-    so p's value is that of q's end; else p copies q as it was. With J(p) = q(p) in the first case and p in the second,
-    the end of the chain is J∘J∘…, squared until nothing changes.
+    Pixel p draws a neighbour q(p). If q is later in the raster, it was visited before p and has the value that it
+    copied, so p gets the value at the end of the chain of q; otherwise p copies the original q. With J(p) = q(p) in the
+    first case and p in the second, the end of the chain is J∘J∘…, computed by repeated squaring.
     """
     steps = random.halves(2, h, w, stream=stream).mul_(reach).bitwise_right_shift_(15)  # −reach … reach − 1
     step = steps[:, 1].mul_(w).add_(steps[:, 0])
-    # A rim stays as it is. Its pixels draw themselves, which ends a chain.
+    # Pixels near the edge are not changed: they draw themselves, which ends a chain.
     step[:, : reach + 1], step[:, :, : reach + 1] = 0, 0
     step[:, h - reach + 1 :], step[:, :, w - reach + 1 :] = 0, 0
     here = torch.arange(h * w, device=random.device)
     drawn = step.flatten(1) + here
-    if reach == 1:  # all neighbours lie above or to the left
+    if reach == 1:  # all neighbours are above or to the left
         return drawn
     chain = torch.maximum(drawn, here)
     for _ in range(_DOUBLINGS):
@@ -119,12 +126,15 @@ def shuffle(random: Randomness, h: int, w: int, reach: int, stream: int = 0) -> 
 
 
 def motion_blur(images: Tensor, random: Randomness, radius: float, sigma: float) -> Tensor:
-    """A streak along a random angle within ±45° of the horizontal: a camera that moves.
+    """Motion blur at a random angle within ±45° of the horizontal.
 
-    The one-sided kernel of imagecorruptions, which stands in for ImageMagick's in the released code.
+    The one-sided kernel of imagecorruptions, which replaces ImageMagick's of the released code.
 
     Args:
-        images: (B, C, h, w). random: of these images. radius: 2 · radius + 1 taps. sigma: of their Gaussian weights.
+        images: (B, C, h, w).
+        random: the randomness of these images.
+        radius: the kernel has 2 · radius + 1 taps.
+        sigma: σ of their Gaussian weights.
 
     Returns:
         (B, C, h, w).
@@ -140,7 +150,8 @@ def zoom_blur(images: Tensor, farthest: float, step: float) -> Tensor:
     """The mean of the image and of its enlargements by 1, 1 + step, … up to `farthest`, excluded.
 
     Args:
-        images: (B, C, h, w). farthest, step: of the enlargements, as `numpy.arange` counts them.
+        images: (B, C, h, w).
+        farthest, step: end and step of the factors, as in `numpy.arange`.
 
     Returns:
         (B, C, h, w).
@@ -157,18 +168,18 @@ def zoom_blur(images: Tensor, farthest: float, step: float) -> Tensor:
 
 
 def _weight(radius: float, weights: tuple[float, ...]) -> float:
-    """What each pixel of the disc weighs: the sum of the softened kernel, mirrored at its ends, over its pixels."""
+    """Returns the weight of each pixel of the disc: the sum of the smoothed kernel, mirrored at its ends, per pixel."""
     reach = 8 if radius <= 8 else int(radius)
     axis = np.arange(-reach, reach + 1)
     disc = axis[:, None] ** 2 + axis**2 <= radius**2
-    gain = np.zeros(len(axis))  # how much of each row and column is left after softening
+    gain = np.zeros(len(axis))  # the part of each row and column that remains after smoothing
     for k, weight in enumerate(weights):
         np.add.at(gain, fold(np.arange(len(axis)) + k - len(weights) // 2, len(axis), "mirror"), weight)
     return float(gain @ disc @ gain / disc.sum() ** 2)
 
 
 def _taps(images: Tensor, weights: tuple[float, ...], axis: int) -> Tensor:
-    """Σ_k weights[k] x(p + k) along an axis, where the whole kernel fits."""
+    """Returns Σ_k weights[k] x(p + k) along an axis, for the positions where the whole kernel fits."""
     size = images.shape[axis] - len(weights) + 1
     total = images.narrow(axis, 0, size) * weights[0]
     for k, weight in enumerate(weights[1:], start=1):

@@ -1,4 +1,4 @@
-"""Boxes of pixels along an axis, with the arithmetic of PIL: many middles of pixels fall on the edge of a box.
+"""Boxes of pixels along an axis, with PIL's rounding: the centres of many pixels are on the edge of a box.
 
 Shape legend: B images, C channels, w columns, n pixels along the axis, k boxes, T pixels of the largest box.
 """
@@ -15,12 +15,14 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Boxes:
-    """Which pixels lie in which box.
+    """The pixels of each box.
 
     Args:
-        members: (T, k) the first, second, … pixel of each box; a box that has fewer names any.
-        inside: (T, k, 1) 1.0 for those that are in the box, else 0.0. full: (T,) whether all of a row are.
-        counts: (k, 1) pixels of each box. owners: (n,) the box to which each pixel belongs when the boxes are enlarged.
+        members: (T, k) the first, second, … pixel of each box; arbitrary beyond the last pixel of a box.
+        inside: (T, k, 1) 1.0 for pixels in the box, else 0.0.
+        full: (T,) whether all pixels of a row are inside.
+        counts: (k, 1) number of pixels of each box.
+        owners: (n,) the box of each pixel for upsampling.
     """
 
     members: Tensor
@@ -30,36 +32,36 @@ class Boxes:
     owners: Tensor
 
     def means(self, images: Tensor) -> Tensor:
-        """Rows (B, C, n, w) of uint8 or float32 averaged to (B, C, k, w) float32."""
+        """Average rows (B, C, n, w) of uint8 or float32 to (B, C, k, w) float32."""
         total = images.index_select(2, self.members[0]).float()
         for members, inside, full in zip(self.members[1:], self.inside[1:], self.full[1:], strict=True):
-            part = images.index_select(2, members).float()  # those that are taken, rather than all
+            part = images.index_select(2, members).float()  # convert only the selected rows
             total = total.add_(part) if full else total.addcmul_(part, inside)
         return total.div_(self.counts)
 
     def repeat(self, images: Tensor) -> Tensor:
-        """Rows (B, C, k, w) repeated to (B, C, n, w)."""
+        """Repeat rows (B, C, k, w) to (B, C, n, w)."""
         return images.index_select(2, self.owners)
 
 
 @lru_cache(maxsize=32)
 def boxes(size: int, count: int, device: str) -> Boxes:
-    """The `count` boxes of equal length that make up `size` pixels.
+    """Returns `count` boxes of equal length that cover `size` pixels.
 
     >>> two = boxes(6, 2, "cpu")
     >>> two.counts.flatten().tolist(), two.owners.tolist()
     ([3.0, 3.0], [0, 0, 0, 1, 1, 1])
     """
     scale = size / count
-    middles = (np.arange(count) + 0.5) * scale
-    starts = (middles - 0.5 * scale + 0.5).astype(np.int64)
-    ends = (middles + 0.5 * scale + 0.5).astype(np.int64).clip(max=size)
+    centres = (np.arange(count) + 0.5) * scale
+    starts = (centres - 0.5 * scale + 0.5).astype(np.int64)
+    ends = (centres + 0.5 * scale + 0.5).astype(np.int64).clip(max=size)
     members = starts + np.arange((ends - starts).max())[:, None]
-    place = (members - middles + 0.5) * (1 / scale)
+    place = (members - centres + 0.5) * (1 / scale)
     inside = (members < ends) & (place > -0.5) & (place <= 0.5)
     steps = np.full(size, count / size)
     steps[0] /= 2
-    owners = steps.cumsum().astype(np.int64).clip(max=count - 1)  # PIL adds up too
+    owners = steps.cumsum().astype(np.int64).clip(max=count - 1)  # PIL also accumulates
     arrays = (
         members.clip(max=size - 1),
         inside[..., None].astype(np.float32),

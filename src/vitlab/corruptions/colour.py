@@ -1,4 +1,4 @@
-"""Colour, for images of three channels and of one: brightness, tints, and a step in saturation.
+"""Colour operations for images of one or three channels: luma, tints and saturation.
 
 Shape legend: B images, C channels (1 or 3), h w pixels.
 """
@@ -11,11 +11,11 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-_LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, which OpenCV, PIL and JPEG share
+_LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as in OpenCV, PIL and JPEG
 
 
 def luma(images: Tensor) -> Tensor:
-    """(B, 1, h, w): 0.299 R + 0.587 G + 0.114 B; a grey image is its own.
+    """Returns (B, 1, h, w): 0.299 R + 0.587 G + 0.114 B; a grey image is returned unchanged.
 
     >>> luma(torch.ones(1, 3, 1, 1)).item(), luma(torch.full((1, 1, 1, 1), 0.5)).item()
     (1.0, 0.5)
@@ -27,7 +27,7 @@ def luma(images: Tensor) -> Tensor:
 
 
 def tint(colour: Sequence[float], like: Tensor) -> Tensor:
-    """(1, C, 1, 1): a colour given in 0–255, in [0, 1], for images with the channels of `like`.
+    """Returns (1, C, 1, 1): a colour of 0–255 scaled to [0, 1], with the number of channels of `like`.
 
     >>> tint((255, 0, 0), torch.zeros(1, 3, 2, 2)).flatten().tolist()
     [1.0, 0.0, 0.0]
@@ -42,13 +42,14 @@ def _tint(colour: tuple[float, ...], channels: int, device: str) -> Tensor:
 
 
 def saturate(images: Tensor, factor: float, shift: float) -> Tensor:
-    """S ↦ factor · S + shift, cut to [0, 1], in hue, saturation and value.
+    """S ↦ factor · S + shift in HSV, clamped to [0, 1].
 
-    With V = max(R, G, B) and S = 1 − min / V, hue and value stay where every channel c moves to
-    V − (V − c) S′ / S. Grey pixels count as red, hue 0, as in scikit-image. An image of one channel stays as it is.
+    With V = max(R, G, B) and S = 1 − min / V, hue and value are unchanged if every channel c becomes
+    V − (V − c) S′ / S. Grey pixels have hue 0, red, as in scikit-image. An image of one channel is not changed.
 
     Args:
-        images: (B, C, h, w). factor, shift: of the saturation.
+        images: (B, C, h, w).
+        factor, shift: factor and shift of the saturation.
 
     Returns:
         (B, C, h, w).
@@ -60,10 +61,9 @@ def saturate(images: Tensor, factor: float, shift: float) -> Tensor:
         return images.clone()
     value = images.amax(1, keepdim=True)
     chroma = value - images.amin(1, keepdim=True)
-    # S' V = factor · chroma + shift · V, cut to [0, V]: dividing by V can be spared.
-    wanted = torch.minimum(chroma.mul(factor).add_(value, alpha=shift), value)
-    result = value - (value - images) * (wanted / chroma.clamp(min=1e-9))
-    if shift:  # a grey pixel turns red: green and blue fall
-        fallen = torch.where(chroma == 0, wanted, 0)
-        result[:, 1:] -= fallen
+    # S' V = factor · chroma + shift · V, clamped to [0, V]: this avoids a division by V.
+    target = torch.minimum(chroma.mul(factor).add_(value, alpha=shift), value)
+    result = value - (value - images) * (target / chroma.clamp(min=1e-9))
+    if shift:  # a grey pixel becomes red: subtract from green and blue
+        result[:, 1:] -= torch.where(chroma == 0, target, 0)
     return result.clamp_(0, 1)

@@ -1,4 +1,4 @@
-"""Digital: low contrast, elastic distortion, large pixels, JPEG, and a shift in saturation.
+"""Digital: low contrast, elastic transform, pixelation, JPEG, and a change of saturation.
 
 Hendrycks and Dietterich, ICLR 2019, Sec. 3 and Appendix B; saturate is one of the four extra corruptions.
 
@@ -21,10 +21,11 @@ __all__ = ["contrast", "elastic_transform", "jpeg_compression", "pixelate", "sat
 
 
 def contrast(images: Tensor, factor: float) -> Tensor:
-    """m + factor · (x − m), with m the mean of each channel of each image.
+    """m + factor · (x − m), where m is the mean of each channel of each image.
 
     Args:
-        images: (B, C, h, w). factor: of the contrast.
+        images: (B, C, h, w).
+        factor: factor of the contrast.
 
     Returns:
         (B, C, h, w).
@@ -32,22 +33,24 @@ def contrast(images: Tensor, factor: float) -> Tensor:
     >>> contrast(torch.tensor([0.0, 1.0]).view(1, 1, 1, 2), 0.4).flatten().tolist()
     [0.3000..., 0.7000...]
     """
-    # In double precision, because the order of the sum, and so its last bits, depends on threads.
+    # In double precision, because the order of summation, and so the last bits, depend on threads.
     means = images.mean((2, 3), keepdim=True, dtype=torch.float64).float()
     return images.mul(factor).add_(means * (1 - factor)).clamp_(0, 1)
 
 
 def elastic_transform(images: Tensor, random: Randomness, amount: float, sigma: float, jitter: float) -> Tensor:
-    """Jelly: every pixel is read from a place that a smooth random field moves, after a random affine map.
+    """Displace every pixel by a smooth random field, after a random affine map.
 
-    x(p + a · G_σ * U(−1, 1)), bilinear (Simard, Steinkraus and Platt, ICDAR 2003). Everything is as released, with
-    `imagenet` as with `cifar`. The set `imagecorruptions` has no affine map, and other fields, as that package has it:
-    mCE must not be computed with it, because AlexNet's errors belong to the released one.
+    x(p + a · G_σ * U(−1, 1)), bilinear (Simard, Steinkraus and Platt, ICDAR 2003). The sets `imagenet` and `cifar` are
+    as released. The set `imagecorruptions` has no affine map and other displacements, as in that package. Do not
+    compute mCE with it: AlexNet's errors were measured with the released transform.
 
     Args:
-        images: (B, C, h, w). random: of these images.
-        amount: of the displacement, in heights. sigma: of the field's Gaussian, in sides along each axis.
-        jitter: how far three points of the affine map may move, in heights.
+        images: (B, C, h, w).
+        random: the randomness of these images.
+        amount: scale of the displacement, as a fraction of the height.
+        sigma: σ of the smoothing of the field, as a fraction of the side along each axis.
+        jitter: largest displacement of the three points of the affine map, as a fraction of the height.
 
     Returns:
         (B, C, h, w).
@@ -70,12 +73,13 @@ def elastic_transform(images: Tensor, random: Randomness, amount: float, sigma: 
 
 
 def pixelate(levels: Tensor, scale: float) -> Tensor:
-    """Shrink by the mean over boxes to ⌊scale · h⌋ × ⌊scale · w⌋, and enlarge again without smoothing.
+    """Downsample by the mean over boxes to ⌊scale · h⌋ × ⌊scale · w⌋, and upsample by repetition.
 
-    A box holds the pixels whose middles lie in it, all with equal weights, as in PIL, and is rounded to 256 levels.
+    A box contains the pixels whose centres are in it, with equal weights, as in PIL. Means are rounded to 256 levels.
 
     Args:
-        levels: (B, C, h, w) uint8. scale: of the small image.
+        levels: (B, C, h, w) uint8.
+        scale: relative size of the downsampled image.
 
     Returns:
         (B, C, h, w) uint8.
@@ -84,16 +88,17 @@ def pixelate(levels: Tensor, scale: float) -> Tensor:
     [40, 40, 0, 0]
     """
     rows, columns = (boxes(size, max(1, int(size * scale)), str(levels.device)) for size in levels.shape[-2:])
-    # Rows lie together in memory and columns do not: turning the smaller image costs less than reading across.
+    # Rows are contiguous in memory: transposing the smaller image costs less than strided access.
     small = columns.means(rows.means(levels).transpose(2, 3).contiguous()).add_(0.5).to(torch.uint8)
     return rows.repeat(columns.repeat(small).transpose(2, 3).contiguous())
 
 
 def jpeg_compression(levels: Tensor, quality: float) -> Tensor:
-    """Through a JPEG file of that quality: libjpeg itself on a CPU, its arithmetic on whole batches elsewhere.
+    """JPEG compression: libjpeg on a CPU, an equivalent computation on batches on other devices.
 
     Args:
-        levels: (B, C, h, w) uint8. quality: 1 to 100.
+        levels: (B, C, h, w) uint8.
+        quality: 1 to 100.
 
     Returns:
         (B, C, h, w) uint8.
@@ -106,14 +111,15 @@ def jpeg_compression(levels: Tensor, quality: float) -> Tensor:
 
 
 def _affine(random: Randomness, rows: Tensor, columns: Tensor, jitter: float) -> tuple[Tensor, Tensor]:
-    """Where each pixel is read, (B, h, w) twice: the affine map that takes three jittered points back to a corner.
+    """Returns the source rows and columns of each pixel, (B, h, w) each: an affine map from three jittered points.
 
-    The points lie around the middle, a third of the shorter side away; OpenCV inverts the map for us to sample.
+    The points are around the centre, a third of the shorter side away. The map is from the result to the source; OpenCV
+    inverts the opposite map.
     """
     h, w = rows.shape[1], columns.shape[2]
-    reach, middle = min(h, w) // 3, torch.tensor([h // 2, w // 2], device=rows.device)
+    reach, centre = min(h, w) // 3, torch.tensor([h // 2, w // 2], device=rows.device)
     signs = torch.tensor([[1, 1], [1, -1], [-1, -1]], device=rows.device)
-    points = (middle + signs * reach).float()  # (3, 2), x and y
+    points = (centre + signs * reach).float()  # (3, 2), x and y
     moved = points + random.uniform(3, 2, stream=1, low=-jitter, high=jitter)
     ones = torch.ones_like(moved[..., :1])
     solved = _solve(torch.cat([moved, ones], dim=2), points)  # (B, 3, 2): [x y 1] of the result @ this = of the source
@@ -125,7 +131,7 @@ def _affine(random: Randomness, rows: Tensor, columns: Tensor, jitter: float) ->
 
 
 def _solve(matrix: Tensor, values: Tensor) -> Tensor:
-    """The solution of (B, 3, 3) @ ? = (3, 2) by Cramer's rule: cross products round alike in every batch."""
+    """Solve (B, 3, 3) @ x = (3, 2) by Cramer's rule, whose rounding does not depend on the batch."""
     a, b, c = matrix.unbind(1)
     inverse = torch.stack([torch.linalg.cross(b, c), torch.linalg.cross(c, a), torch.linalg.cross(a, b)], dim=2)
     determinant = (a * inverse[..., 0]).sum(1).view(-1, 1, 1)
@@ -133,7 +139,7 @@ def _solve(matrix: Tensor, values: Tensor) -> Tensor:
 
 
 def _sample(images: Tensor, y: Tensor, x: Tensor, mirror: bool = False) -> Tensor:
-    """Images (B, C, h, w) read bilinearly at (B, h, w), reflected about the rim, or about the last pixels (mirror)."""
+    """Sample images (B, C, h, w) bilinearly at (B, h, w), reflected at the edge, or at the last pixels (mirror)."""
     h, w = images.shape[-2:]
     if mirror:
         grid = torch.stack([x * (2 / max(w - 1, 1)) - 1, y * (2 / max(h - 1, 1)) - 1], dim=3)

@@ -1,6 +1,6 @@
-"""The linear filters that corruptions share: Gaussian smoothing, streaks along a line, zooming into the middle.
+"""Linear filters shared by the corruptions: Gaussian smoothing, motion along a line, and zoom into the centre.
 
-Each output value is summed in an order that does not depend on the batch, so that batch size does not change a bit.
+The order of summation of each output value does not depend on the batch, so results are bitwise independent of it.
 
 Shape legend: B images, C channels, h w pixels, T taps of a kernel.
 """
@@ -16,30 +16,30 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-#: How an image goes on past its edge: a b c | c c (nearest), c b a (reflect), b a (mirror).
+#: How an image is extended beyond its edge: a b c | c c (nearest), c b a (reflect), b a (mirror).
 Border = Literal["nearest", "reflect", "mirror"]
 
-_BAND = 32  # rows that one matrix product makes: its cost per pixel then depends on the kernel, not on the image
+_BAND = 32  # rows per matrix product, so that its cost per pixel depends on the kernel and not on the image
 
 
 def extend(images: Tensor, rows: int, columns: int, border: Border) -> Tensor:
-    """Images (B, C, h, w) with `rows` more above and below and `columns` more left and right; more than h or w is fine.
+    """Pad images (B, C, h, w) by `rows` above and below and `columns` left and right; these may exceed h and w.
 
     >>> extend(torch.tensor([1.0, 2.0, 3.0]).view(1, 1, 1, 3), 0, 4, "mirror").flatten().tolist()
     [1.0, 2.0, 3.0, 2.0, 1.0, 2.0, 3.0, 2.0, 1.0, 2.0, 3.0]
     """
     h, w = images.shape[-2:]
-    if border == "nearest" or (border == "mirror" and rows < h and columns < w):  # torch's own, five times faster
+    if border == "nearest" or (border == "mirror" and rows < h and columns < w):  # torch's padding is five times faster
         return F.pad(images, (columns, columns, rows, rows), "replicate" if border == "nearest" else "reflect")
     for axis, amount in ((-2, rows), (-1, columns)):
         if amount:
-            places = _places(amount, images.shape[axis], border, str(images.device))
-            images = images.index_select(axis, places)
+            positions = _positions(amount, images.shape[axis], border, str(images.device))
+            images = images.index_select(axis, positions)
     return images
 
 
 def fold(positions: np.ndarray, size: int, border: Border) -> np.ndarray:
-    """Positions on an endless line, brought back to 0 … size − 1.
+    """Map positions on an infinite line to 0 … size − 1.
 
     >>> fold(np.arange(-2, 5), 3, "mirror").tolist(), fold(np.arange(-2, 5), 3, "reflect").tolist()
     ([2, 1, 0, 1, 2, 1, 0], [1, 0, 0, 1, 2, 2, 1])
@@ -54,11 +54,13 @@ def fold(positions: np.ndarray, size: int, border: Border) -> np.ndarray:
 def smooth(
     images: Tensor, sigma: float | tuple[float, float], border: Border = "nearest", truncate: float = 4.0
 ) -> Tensor:
-    """Gaussian smoothing, exp(−d² / 2σ²) cut at `truncate` σ, along both axes.
+    """Gaussian smoothing along both axes, exp(−d² / 2σ²) truncated at `truncate` σ.
 
     Args:
-        images: (B, C, h, w). sigma: of both axes, or (of rows, of columns); 0 does nothing.
-        border: how images go on. truncate: radius of the kernel in σ, rounded to pixels.
+        images: (B, C, h, w).
+        sigma: σ of both axes, or (of rows, of columns); 0 is the identity.
+        border: how images are extended.
+        truncate: radius of the kernel in σ, rounded to pixels.
 
     >>> spot = torch.zeros(1, 1, 5, 5)
     >>> spot[..., 2, 2] = 1
@@ -74,7 +76,7 @@ def smooth(
 
 
 def gaussian_weights(sigma: float, radius: int) -> tuple[float, ...]:
-    """exp(−k² / 2σ²) for k = −radius … radius, over their sum.
+    """Returns exp(−k² / 2σ²) for k = −radius … radius, divided by their sum.
 
     >>> [round(weight, 3) for weight in gaussian_weights(0.5, 1)]
     [0.107, 0.787, 0.107]
@@ -84,13 +86,15 @@ def gaussian_weights(sigma: float, radius: int) -> tuple[float, ...]:
 
 
 def streak(images: Tensor, angle: Tensor, radius: int, sigma: float) -> Tensor:
-    """Motion along a line: Σ_i k_i x(p + round(i · (cos, sin))), k_i ∝ exp(−i² / 2σ²), i = 0 … 2 · radius.
+    """Motion blur along a line: Σ_i k_i x(p + round(i · (cos, sin))), k_i ∝ exp(−i² / 2σ²), i = 0 … 2 · radius.
 
-    The image goes on past its edge with its edge. imagecorruptions ends the sum there, which only images of fewer
-    than 2 · radius + 1 pixels notice: they darken, ours do not.
+    The image is extended by its edge. imagecorruptions ends the sum there, which differs only for images of fewer than
+    2 · radius + 1 pixels: they become darker, here they do not.
 
     Args:
-        images: (B, C, h, w). angle: (B,) in radians, measured clockwise from the right. radius, sigma: of the kernel.
+        images: (B, C, h, w).
+        angle: (B,) in radians, clockwise from the right.
+        radius, sigma: radius and σ of the kernel.
 
     Returns:
         (B, C, h, w).
@@ -103,16 +107,16 @@ def streak(images: Tensor, angle: Tensor, radius: int, sigma: float) -> Tensor:
     steps = torch.arange(reach + 1, device=images.device, dtype=torch.float64)
     down, right = (torch.ceil(f(angle.double())[:, None] * steps - 0.5).long() for f in (torch.sin, torch.cos))
     weights = np.exp(-0.5 * (np.arange(reach + 1) / sigma) ** 2)
-    add_up = _shift_by_slices if images.device.type == "cpu" else _shift_by_runs
-    return add_up(
+    sum_shifted = _shift_by_slices if images.device.type == "cpu" else _shift_by_runs
+    return sum_shifted(
         extend(images, reach, reach, "nearest"), down + reach, right + reach, (weights / weights.sum()).tolist()
     )
 
 
 def zoom_in(images: Tensor, factor: float) -> Tensor:
-    """The middle of an image, enlarged bilinearly to at least the whole: (B, C, h, w) to (B, C, ≥ h, ≥ w).
+    """Enlarge the centre of an image bilinearly to at least its size: (B, C, h, w) to (B, C, ≥ h, ≥ w).
 
-    Corners fall on corners. Trim the result to (h, w) from its top left, as the reference does.
+    Corners are aligned. Crop the result to (h, w) at the top left, as the reference does.
 
     >>> zoom_in(torch.arange(4.0).view(1, 1, 1, 4), 2.0)[..., 0, :].flatten().tolist()
     [1.0, 1.3333..., 1.6666..., 2.0]
@@ -121,15 +125,15 @@ def zoom_in(images: Tensor, factor: float) -> Tensor:
     height, width = ceil(h / factor), ceil(w / factor)
     top, left = (h - height) // 2, (w - width) // 2
     size = (max(h, round(height * factor)), max(w, round(width * factor)))
-    middle = images[..., top : top + height, left : left + width]
-    return middle if size == (height, width) else enlarge(middle, size)
+    centre = images[..., top : top + height, left : left + width]
+    return centre if size == (height, width) else enlarge(centre, size)
 
 
 def enlarge(images: Tensor, size: tuple[int, int]) -> Tensor:
-    """Bilinear interpolation (B, C, h, w) to (B, C, *size), corners on corners.
+    """Bilinear interpolation of (B, C, h, w) to (B, C, *size), with aligned corners.
 
-    Planes go in one by one, (B · C, 1, h, w): with more channels torch chooses a kernel by the number of threads, and
-    their last bits differ. It is also twice as fast. On a CPU few pixels become many faster by an axis at a time.
+    The channels are processed as (B · C, 1, h, w): with more channels torch selects a kernel by the number of threads,
+    and the last bits differ. This is also twice as fast. On a CPU, large factors are faster one axis at a time.
 
     >>> enlarge(torch.tensor([[[[0.0, 1.0]]]]), (1, 3)).flatten().tolist()
     [0.0, 0.5, 1.0]
@@ -147,15 +151,15 @@ def enlarge(images: Tensor, size: tuple[int, int]) -> Tensor:
 
 @lru_cache(maxsize=32)
 def _between(size: int, target: int) -> tuple[Tensor, Tensor, Tensor]:
-    """(target,) thrice: the pixels before and after each new one, and its way from the one to the other."""
-    places = np.linspace(0, size - 1, target) if target > 1 else np.zeros(1)
-    before = places.astype(np.int64).clip(max=size - 1)
+    """Returns three tensors (target,): the pixels before and after each new pixel, and the weight of the latter."""
+    positions = np.linspace(0, size - 1, target) if target > 1 else np.zeros(1)
+    before = positions.astype(np.int64).clip(max=size - 1)
     after = (before + 1).clip(max=size - 1)
-    return torch.from_numpy(before), torch.from_numpy(after), torch.from_numpy((places - before).astype(np.float32))
+    return torch.from_numpy(before), torch.from_numpy(after), torch.from_numpy((positions - before).astype(np.float32))
 
 
 def _shift_by_slices(padded: Tensor, top: Tensor, left: Tensor, weights: list[float]) -> Tensor:
-    """Σ_i weights[i] of the window of each image at top[:, i], left[:, i], (B, T) each: a slice at a time."""
+    """Returns Σ_i weights[i] · window of each image at top[:, i], left[:, i], (B, T) each, slice by slice."""
     reach = len(weights) - 1
     h, w = padded.shape[-2] - 2 * reach, padded.shape[-1] - 2 * reach
     total = padded.new_zeros(*padded.shape[:2], h, w)
@@ -166,7 +170,7 @@ def _shift_by_slices(padded: Tensor, top: Tensor, left: Tensor, weights: list[fl
 
 
 def _shift_by_runs(padded: Tensor, top: Tensor, left: Tensor, weights: list[float]) -> Tensor:
-    """The same for the whole batch at once: each row of the result is a run of w values somewhere in `padded`."""
+    """As `_shift_by_slices`, for the whole batch: each row of the result is a run of w values in `padded`."""
     (batch, channels, height, width), reach = padded.shape, len(weights) - 1
     h, w = height - 2 * reach, width - 2 * reach
     runs = padded.view(-1).as_strided((padded.numel() - w + 1, w), (1, 1))
@@ -182,8 +186,8 @@ def _shift_by_runs(padded: Tensor, top: Tensor, left: Tensor, weights: list[floa
 def _correlate(images: Tensor, weights: tuple[float, ...], axis: int, border: Border) -> Tensor:
     """Σ_k weights[k] x(p + k − radius) along an axis.
 
-    On a CPU a banded matrix with the border in it beats convolution five times; on a GPU the depthwise kernel of torch
-    sums each value in one thread, where cuDNN would choose an algorithm by the batch.
+    On a CPU a banded matrix that includes the border is five times faster than convolution. On a GPU the depthwise
+    kernel of torch sums each value in one thread, whereas cuDNN selects an algorithm by the batch.
     """
     product = _banded_product if images.device.type == "cpu" else _depthwise
     return product(images, weights, axis, border)
@@ -193,7 +197,7 @@ def _depthwise(images: Tensor, weights: tuple[float, ...], axis: int, border: Bo
     radius = len(weights) // 2
     shape = (len(weights), 1) if axis == -2 else (1, len(weights))
     padded = extend(images, radius if axis == -2 else 0, radius if axis == -1 else 0, border)
-    # Every plane is a channel, and one alone is taken twice: torch has this kernel for two channels or more.
+    # Every plane is a channel. A single plane is duplicated, because this kernel needs two or more channels.
     planes = padded.reshape(1, -1, *padded.shape[-2:])
     planes = planes if planes.shape[1] != 1 else planes.expand(1, 2, -1, -1)
     kernel = _kernel(weights, str(images.device)).view(1, 1, *shape).expand(planes.shape[1], 1, *shape)
@@ -208,20 +212,20 @@ def _kernel(weights: tuple[float, ...], device: str) -> Tensor:
 
 
 @lru_cache(maxsize=64)
-def _places(amount: int, size: int, border: Border, device: str) -> Tensor:
-    """(size + 2 · amount,): the positions that stand in for those from −amount on."""
+def _positions(amount: int, size: int, border: Border, device: str) -> Tensor:
+    """Returns (size + 2 · amount,): the source positions of −amount … size + amount − 1."""
     return torch.from_numpy(fold(np.arange(-amount, size + amount), size, border)).to(device)
 
 
 def _banded_product(images: Tensor, weights: tuple[float, ...], axis: int, border: Border) -> Tensor:
     size, radius = images.shape[axis], len(weights) // 2
-    # Products of few rows take another kernel in some batches: in double precision the difference rounds away.
+    # Products of few rows use another kernel for some batches. In double precision the difference is rounded away.
     precision = torch.float64 if min(images.shape[-2:]) < _BAND // 2 else torch.float32
     planes = images.reshape(-1, *images.shape[-2:]).to(precision)
     matrix = _band(size, weights, border).to(precision).expand(len(planes), size, size)
     result = torch.empty_like(planes)
     for stop in range(min(_BAND, size), size + _BAND, _BAND):
-        # The last band overlaps the one before: a narrow rest would take another kernel in some batches.
+        # The last band overlaps the previous one: a narrow remainder would use another kernel for some batches.
         stop = min(stop, size)
         start = max(0, stop - _BAND)
         near = slice(max(0, start - radius), min(size, stop + radius))
@@ -235,7 +239,7 @@ def _banded_product(images: Tensor, weights: tuple[float, ...], axis: int, borde
 
 @lru_cache(maxsize=32)
 def _band(size: int, weights: tuple[float, ...], border: Border) -> Tensor:
-    """(size, size): row i holds the weights around column i, those past the border folded back."""
+    """Returns (size, size): row i has the weights around column i, with those beyond the border folded back."""
     matrix, rows, radius = np.zeros((size, size), dtype=np.float32), np.arange(size), len(weights) // 2
     for k, weight in enumerate(weights):
         np.add.at(matrix, (rows, fold(rows + k - radius, size, border)), weight)

@@ -1,7 +1,7 @@
-"""JPEG without its entropy coder: what is lost is lost in the rounding, and the rounding is all that is here.
+"""JPEG compression without the entropy coder, which is lossless: only the rounding is computed.
 
 ITU-T T.81 (1992): Annex A for the cosine transform, Annex K for the tables; chroma at half the resolution as in
-JFIF files. `real_codec` calls libjpeg, on a CPU; `tensor_codec` takes the same steps on whole batches, on any device.
+JFIF files. `real_codec` calls libjpeg, on a CPU; `tensor_codec` computes the same steps on batches, on any device.
 
 Shape legend: B images, C channels (1 or 3), h w pixels, 8 × 8 blocks.
 """
@@ -38,24 +38,25 @@ _TO_YCBCR = ((0.299, 0.587, 0.114), (-0.168736, -0.331264, 0.5), (0.5, -0.418688
 
 
 def real_codec(levels: Tensor, quality: int) -> Tensor:
-    """Write and read every image as a JPEG file in memory: (B, C, h, w) uint8 on a CPU to the same.
+    """Encode and decode every image as JPEG in memory: (B, C, h, w) uint8 on a CPU to the same.
 
-    This is libjpeg with its defaults, as in PIL, bit for bit.
+    This is libjpeg with its defaults, bitwise equal to PIL.
     """
     results = torch.empty(levels.shape, dtype=torch.uint8, device="cpu")
-    # The codec wants channels last. It turns images itself, but three times slower.
+    # The codec needs channels last. Its own conversion is three times slower.
     for image, result in zip(torch.stack(levels.unbind(1), dim=-1), results, strict=True):
         result.copy_(decode_jpeg(encode_jpeg(image.permute(2, 0, 1), quality)))
     return results
 
 
 def tensor_codec(levels: Tensor, quality: int) -> Tensor:
-    """The losses of JPEG on a batch: colours, half-size chroma, cosine transform, quantisation, and all the way back.
+    """The lossy steps of JPEG on a batch: colour conversion, half-size chroma, cosine transform, quantisation.
 
-    Within one level of libjpeg for nearly all pixels: it rounds its transforms to integers, we do not.
+    Within one level of libjpeg for nearly all pixels: libjpeg rounds its transforms to integers, this code does not.
 
     Args:
-        levels: (B, C, h, w) uint8, on any device. quality: 1 to 100.
+        levels: (B, C, h, w) uint8, on any device.
+        quality: 1 to 100.
 
     Returns:
         (B, C, h, w) uint8.
@@ -64,7 +65,7 @@ def tensor_codec(levels: Tensor, quality: int) -> Tensor:
     >>> tensor_codec(grey, 25).equal(grey)
     True
     """
-    # Double precision, so that no batched product of a GPU comes near to rounding a coefficient the other way.
+    # Double precision, so that the error of a batched product on a GPU does not change the rounding of a coefficient.
     images = levels.double()
     if images.shape[1] == 1:
         return _blocks_round_trip(images, quality_table(_LUMINANCE, quality)).to(torch.uint8)
@@ -73,7 +74,7 @@ def tensor_codec(levels: Tensor, quality: int) -> Tensor:
     planes = torch.einsum("ij,bjhw->bihw", mix, images).round_()  # chroma around 0
     light = _blocks_round_trip(planes[:, :1], quality_table(_LUMINANCE, quality))
     chroma = F.avg_pool2d(_pad_to(planes[:, 1:], 2), 2)
-    chroma[..., ::2] += 0.25  # libjpeg rounds means of four down and up in turns
+    chroma[..., ::2] += 0.25  # libjpeg alternates between rounding means of four down and up
     chroma[..., 1::2] += 0.5
     chroma = chroma.floor_() + 128
     chroma = _blocks_round_trip(chroma, quality_table(_CHROMINANCE, quality)) - 128
@@ -85,7 +86,7 @@ def tensor_codec(levels: Tensor, quality: int) -> Tensor:
 
 @lru_cache(maxsize=32)
 def quality_table(table: tuple[tuple[int, ...], ...], quality: int) -> Tensor:
-    """(8, 8): a table of Annex K scaled as libjpeg does: by 5000 / q % below quality 50, by 200 − 2 q % above it.
+    """Returns (8, 8): a table of Annex K scaled as in libjpeg: by 5000 / q % below quality 50, else by 200 − 2 q %.
 
     >>> quality_table(_LUMINANCE, 50)[0, :3].tolist(), quality_table(_LUMINANCE, 25)[0, :3].tolist()
     ([16.0, 11.0, 10.0], [32.0, 22.0, 20.0])
@@ -96,21 +97,21 @@ def quality_table(table: tuple[tuple[int, ...], ...], quality: int) -> Tensor:
 
 
 def _blocks_round_trip(planes: Tensor, table: Tensor) -> Tensor:
-    """Cosine transform, quantisation and back of planes (B, c, h, w) in 0 … 255, whose edges are repeated to blocks."""
+    """Cosine transform, quantisation and inverse of planes (B, c, h, w) in 0 … 255, padded to blocks by their edges."""
     h, w = planes.shape[-2:]
     padded = _pad_to(planes, 8) - 128
     basis, width = _cosines(str(planes.device)), padded.shape[-1]
-    # Rows of blocks, (…, 8, width): down the columns by the batched product, along the rows by a plain one.
-    turned = (basis @ padded.view(-1, 8, width)).view(-1, 8) @ basis.T
+    # Rows of blocks, (…, 8, width): a batched product along the columns, a plain one along the rows.
+    coefficients = (basis @ padded.view(-1, 8, width)).view(-1, 8) @ basis.T
     rows = table.to(planes.device).view(8, 1, 8)
-    turned = turned.view(-1, 8, width // 8, 8).div_(rows).round_().mul_(rows)
-    restored = basis.T @ (turned.view(-1, 8) @ basis).view(-1, 8, width)
+    coefficients = coefficients.view(-1, 8, width // 8, 8).div_(rows).round_().mul_(rows)
+    restored = basis.T @ (coefficients.view(-1, 8) @ basis).view(-1, 8, width)
     return restored.view(padded.shape)[..., :h, :w].add(128).round_().clamp_(0, 255)
 
 
 @lru_cache(maxsize=4)
 def _cosines(device: str) -> Tensor:
-    """(8, 8): the orthonormal cosine basis, one function in each row."""
+    """Returns (8, 8): the orthonormal cosine basis, one function per row."""
     rows = [[cos((2 * x + 1) * u * pi / 16) * (sqrt(0.125) if u == 0 else 0.5) for x in range(8)] for u in range(8)]
     return torch.tensor(rows, dtype=torch.float64, device=device)
 

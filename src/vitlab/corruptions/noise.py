@@ -1,4 +1,4 @@
-"""Noise: Gaussian, shot, impulse and speckle, drawn anew for every pixel and channel.
+"""Noise: Gaussian, shot, impulse and speckle, independent for every pixel and channel.
 
 Hendrycks and Dietterich, ICLR 2019, Sec. 3 and Appendix B; speckle noise is one of the four extra corruptions.
 
@@ -14,13 +14,15 @@ from vitlab.corruptions.randomness import Randomness
 
 
 def gaussian_noise(images: Tensor, random: Randomness, sigma: float) -> Tensor:
-    """x + σ ε with ε ~ N(0, 1): a sensor in low light.
+    """x + σ ε with ε ~ N(0, 1), as in low light.
 
     Args:
-        images: (B, C, h, w). random: of these images. sigma: standard deviation.
+        images: (B, C, h, w).
+        random: the randomness of these images.
+        sigma: standard deviation.
 
     Returns:
-        (B, C, h, w), cut to [0, 1].
+        (B, C, h, w), clamped to [0, 1].
 
     >>> noisy = gaussian_noise(torch.full((1, 1, 64, 64), 0.5), Randomness.of(0, "gaussian_noise", 1, [0]), 0.08)
     >>> round(noisy.mean().item(), 2), round(noisy.std().item(), 2)
@@ -30,13 +32,15 @@ def gaussian_noise(images: Tensor, random: Randomness, sigma: float) -> Tensor:
 
 
 def shot_noise(images: Tensor, random: Randomness, photons: float) -> Tensor:
-    """Poisson(c x) / c: light arrives in photons, c of them at full white.
+    """Poisson(c x) / c: photon counts, c at white.
 
     Args:
-        images: (B, C, h, w). random: of these images. photons: c.
+        images: (B, C, h, w).
+        random: the randomness of these images.
+        photons: c.
 
     Returns:
-        (B, C, h, w), cut to [0, 1]: more than c photons are not counted.
+        (B, C, h, w), clamped to [0, 1]: counts are at most c.
 
     >>> black = torch.zeros(1, 3, 2, 2)
     >>> shot_noise(black, Randomness.of(0, "shot_noise", 1, [0]), 60).sum().item()
@@ -46,10 +50,12 @@ def shot_noise(images: Tensor, random: Randomness, photons: float) -> Tensor:
 
 
 def impulse_noise(images: Tensor, random: Randomness, amount: float) -> Tensor:
-    """Salt and pepper: a share p of all values turns to 1 or to 0, each with probability p / 2.
+    """Salt-and-pepper noise: each value is set to 1 or to 0, each with probability p / 2.
 
     Args:
-        images: (B, C, h, w). random: of these images. amount: p.
+        images: (B, C, h, w).
+        random: the randomness of these images.
+        amount: p.
 
     Returns:
         (B, C, h, w).
@@ -58,19 +64,21 @@ def impulse_noise(images: Tensor, random: Randomness, amount: float) -> Tensor:
     >>> noisy.unique().tolist(), round((noisy != 0.5).float().mean().item(), 1)
     ([0.0, 0.5, 1.0], 0.1)
     """
-    numbers = random.halves(*images.shape[1:]).float()  # whole, −32768 … 32767
+    numbers = random.halves(*images.shape[1:]).float()  # integers, −32768 … 32767
     keep = numbers.abs().sub_(round(amount * 2**15) - 1).clamp_(0, 1)  # 0 or 1: arithmetic is faster than masks
     return torch.lerp(numbers.clamp_(0, 1), images, keep)
 
 
 def speckle_noise(images: Tensor, random: Randomness, sigma: float) -> Tensor:
-    """x + σ x ε with ε ~ N(0, 1): noise in proportion to the light.
+    """x + σ x ε with ε ~ N(0, 1): noise proportional to the intensity.
 
     Args:
-        images: (B, C, h, w). random: of these images. sigma: standard deviation at white.
+        images: (B, C, h, w).
+        random: the randomness of these images.
+        sigma: standard deviation at white.
 
     Returns:
-        (B, C, h, w), cut to [0, 1].
+        (B, C, h, w), clamped to [0, 1].
 
     >>> speckle_noise(torch.zeros(1, 3, 2, 2), Randomness.of(0, "speckle_noise", 1, [0]), 0.6).sum().item()
     0.0

@@ -1,9 +1,9 @@
-"""How strong each corruption is at severities 1 to 5: the numbers of ImageNet-C and of CIFAR-C, as plain data.
+"""The strengths of the corruptions of ImageNet-C and CIFAR-C at severities 1 to 5, as plain data.
 
 Hendrycks and Dietterich, "Benchmarking neural network robustness to common corruptions and perturbations", ICLR 2019;
 the numbers are those of its released code. A row holds the arguments of the function of the same name, in order.
-imagecorruptions, the code as packaged, has an elastic transform of its own: a set apart, because AlexNet's published
-errors, which mCE divides by, are those on the released one.
+The package imagecorruptions has a different elastic transform. It is a separate set, because AlexNet's published
+errors, the denominators of mCE, were measured with the released one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from vitlab.corruptions.validation import integer
 ParameterSet = Literal["imagenet", "imagecorruptions", "cifar"]
 Row = tuple[float, ...]
 
-#: Where no set is named, images whose longer side has at most so many pixels get CIFAR-C's, larger ones ImageNet-C's.
+#: The default set is that of CIFAR-C for images whose longer side has at most this many pixels, else ImageNet-C's.
 SMALL = 64
 
 IMAGENET: dict[str, tuple[Row, ...]] = {
@@ -59,7 +59,7 @@ IMAGENET: dict[str, tuple[Row, ...]] = {
     "saturate": ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)),
 }
 
-#: ImageNet-C as imagecorruptions has it: no affine map, and other fields.
+#: ImageNet-C as in the package imagecorruptions: the elastic transform has no affine map and other displacements.
 IMAGECORRUPTIONS: dict[str, tuple[Row, ...]] = {
     **IMAGENET,
     "elastic_transform": ((0.0625, 0.01, 0), (0.08125, 0.01, 0), (0.10625, 0.01, 0), (0.125, 0.01, 0), (0.15, 0.01, 0)),
@@ -108,7 +108,7 @@ SETS: dict[ParameterSet, dict[str, tuple[Row, ...]]] = {
 
 
 def choose_set(size: tuple[int, int], parameters: ParameterSet | None = None) -> ParameterSet:
-    """The set of that name, or with None the one that goes with the size of the images.
+    """Returns `parameters`, or the default for the size of the images if it is None.
 
     >>> choose_set((224, 224)), choose_set((32, 32)), choose_set((32, 32), "imagenet")
     ('imagenet', 'cifar', 'imagenet')
@@ -121,7 +121,7 @@ def choose_set(size: tuple[int, int], parameters: ParameterSet | None = None) ->
 
 
 def strength(name: str, severity: int, size: tuple[int, int], parameters: ParameterSet | None = None) -> Row:
-    """The arguments of a corruption at a severity; `parameters` None chooses the set by the size of the images.
+    """Returns the arguments of a corruption at a severity; with `parameters` None the image size selects the set.
 
     >>> strength("gaussian_noise", 3, (224, 224)), strength("gaussian_noise", 3, (32, 32))
     ((0.18,), (0.08,))
@@ -132,5 +132,5 @@ def strength(name: str, severity: int, size: tuple[int, int], parameters: Parame
         raise unknown("corruption", name, IMAGENET)
     level = integer("severity", severity, "an integer from 1 to 5")
     if level not in (1, 2, 3, 4, 5):
-        raise VitlabError(f"severity={severity!r}: give an integer from 1 to 5")
+        raise VitlabError(f"invalid severity={severity!r}; expected an integer from 1 to 5")
     return SETS[choose_set(size, parameters)][name][level - 1]

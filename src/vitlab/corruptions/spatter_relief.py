@@ -1,7 +1,7 @@
-"""The relief of drops of water on a lens: light along their rims, by edges, distances and an emboss.
+"""The relief of water drops on a lens: light along their edges, by edge detection, distances and an emboss filter.
 
-The chain of OpenCV calls in the released code (Canny, distance transform, histogram equalisation, emboss), batched.
-Values are 8-bit integers held in float32, because each of those calls rounds to them.
+A batched version of the OpenCV calls in the released code (Canny, distance transform, histogram equalisation, emboss).
+Values are 8-bit integers in float32, because each of those calls rounds to integers.
 
 Shape legend: B images, h w pixels.
 """
@@ -14,21 +14,21 @@ from torch import Tensor
 
 from vitlab.corruptions.filters import extend
 
-_FARTHEST = 20  # distances to a rim are cut there
+_FARTHEST = 20  # distances to an edge are clamped to this
 _WEAK, _STRONG = 50, 150  # Canny's thresholds of |gx| + |gy|
-_TANGENT = 0.41421356  # of 22.5 degrees, where a gradient starts to count as diagonal
+_TANGENT = 0.41421356  # of 22.5 degrees, the smallest angle of a diagonal gradient
 
 
 def relief(layer: Tensor) -> Tensor:
-    """The light on drops: their thickness times an embossed map of the distance to the nearest rim.
+    """Returns the light on drops: their thickness times an embossed map of the distance to the nearest edge.
 
-    Distances are Euclidean, where OpenCV's chamfer mask is within 2 % of that; edges are linked over two pixels.
+    Distances are Euclidean; OpenCV's chamfer mask is within 2 % of that. Edges are linked over two pixels.
 
     Args:
-        layer: (B, 1, h, w) in [0, 1], 0 where there is no drop.
+        layer: (B, 1, h, w) in [0, 1], 0 outside drops.
 
     Returns:
-        (B, 1, h, w) in [0, 1], the largest value 1 in each image that has a drop.
+        (B, 1, h, w) in [0, 1], with maximum 1 in each image that has a drop.
 
     >>> relief(torch.zeros(1, 1, 4, 4)).sum().item()
     0.0
@@ -41,10 +41,10 @@ def relief(layer: Tensor) -> Tensor:
 
 
 def rims(thickness: Tensor) -> Tensor:
-    """Canny's edges (B, 1, h, w), 1.0 or 0.0: ridges of the gradient that are strong, or weak and beside a strong one.
+    """Returns Canny's edges (B, 1, h, w), 1.0 or 0.0: ridges of the gradient, strong or next to a strong one.
 
-    A ridge is larger than its rivals, the two neighbours across it. Conditions are numbers here, not masks: on a CPU
-    torch compares five times slower than it subtracts.
+    A ridge is larger than its two neighbours across it. Conditions are computed as numbers, not masks: on a CPU torch
+    compares five times slower than it subtracts.
     """
     padded = extend(thickness, 1, 1, "nearest")
     rows = padded[..., :-2, :] + 2 * padded[..., 1:-1, :] + padded[..., 2:, :]
@@ -54,13 +54,13 @@ def rims(thickness: Tensor) -> Tensor:
     size = across + along
     p = F.pad(size, (1, 1, 1, 1))
     falling, rising = torch.maximum(p[..., :-2, :-2], p[..., 2:, 2:]), torch.maximum(p[..., :-2, 2:], p[..., 2:, :-2])
-    # Of two equal neighbours the left and the upper one win: the other need only be as large, for whole numbers.
+    # Ties are resolved in favour of the left and the upper pixel: for integers, subtract 1 from the other.
     level = torch.maximum(p[..., 1:-1, :-2], p[..., 1:-1, 2:] - 1)
     upright = torch.maximum(p[..., :-2, 1:-1], p[..., 2:, 1:-1] - 1)
-    rival = torch.lerp(falling, rising, _positive(-gx * gy))
-    rival = torch.lerp(rival, level, _positive(_TANGENT * across - along))
-    rival = torch.lerp(rival, upright, _positive(along - (_TANGENT + 2) * across))
-    weak, edges = (_positive(size - rival.clamp(min=threshold)) for threshold in (_WEAK, _STRONG))
+    neighbour = torch.lerp(falling, rising, _positive(-gx * gy))
+    neighbour = torch.lerp(neighbour, level, _positive(_TANGENT * across - along))
+    neighbour = torch.lerp(neighbour, upright, _positive(along - (_TANGENT + 2) * across))
+    weak, edges = (_positive(size - neighbour.clamp(min=threshold)) for threshold in (_WEAK, _STRONG))
     for _ in range(2):
         p = F.pad(edges, (1, 1, 1, 1))
         rows = torch.maximum(torch.maximum(p[..., :-2, :], p[..., 1:-1, :]), p[..., 2:, :])
@@ -69,7 +69,7 @@ def rims(thickness: Tensor) -> Tensor:
 
 
 def rim_distance(edges: Tensor) -> Tensor:
-    """Euclidean distance (B, 1, h, w) to the nearest 1.0, at most 20: along rows, then min over columns of d² + k².
+    """Returns the Euclidean distance (B, 1, h, w) to the nearest 1.0, at most 20: along rows, then min_k of d² + k².
 
     >>> edges = torch.zeros(1, 1, 5, 4)
     >>> edges[0, 0, 0, 0] = 1
@@ -92,9 +92,9 @@ def rim_distance(edges: Tensor) -> Tensor:
 
 
 def equalise(levels: Tensor) -> Tensor:
-    """Histogram equalisation of integers 0 … 20 to 0 … 255, each image by itself.
+    """Histogram equalisation of integers 0 … 20 to 0 … 255, per image.
 
-    Level v becomes 255 (F(v) − F₀) / (n − F₀), with F the cumulative histogram and F₀ the count of the lowest level.
+    Level v becomes 255 (F(v) − F₀) / (n − F₀), where F is the cumulative histogram and F₀ that of the lowest level.
 
     >>> equalise(torch.tensor([0.0, 0.0, 1.0, 5.0]).view(1, 1, 2, 2)).flatten().tolist()
     [0.0, 0.0, 128.0, 255.0]
@@ -110,24 +110,24 @@ def equalise(levels: Tensor) -> Tensor:
 
 
 def _positive(numbers: Tensor) -> Tensor:
-    """1.0 where a number is positive, else 0.0, in place: whole numbers, or larger than 2⁻²⁰."""
+    """Set positive numbers to 1.0 and others to 0.0, in place; for integers, or numbers larger than 2⁻²⁰."""
     return numbers.mul_(2**20).clamp_(0, 1)
 
 
 def _lower(values: Tensor, others: Tensor) -> None:
-    """The smaller of each two, in place."""
+    """Element-wise minimum, in place."""
     torch.minimum(values, others, out=values)
 
 
 def _box(images: Tensor) -> Tensor:
-    """The mean over 3 × 3 pixels."""
+    """Returns the mean over 3 × 3 pixels."""
     padded = extend(images, 1, 1, "mirror")
     rows = padded[..., :-2, :] + padded[..., 1:-1, :] + padded[..., 2:, :]
     return (rows[..., :-2] + rows[..., 1:-1] + rows[..., 2:]).div_(9)
 
 
 def _emboss(images: Tensor) -> Tensor:
-    """Light from the lower right: the kernel ((−2, −1, 0), (−1, 1, 1), (0, 1, 2))."""
+    """Emboss filter, light from the lower right: the kernel ((−2, −1, 0), (−1, 1, 1), (0, 1, 2))."""
     p = extend(images, 1, 1, "mirror")
     up, here, down = p[..., :-2, :], p[..., 1:-1, :], p[..., 2:, :]
     total = here[..., 1:-1] + here[..., 2:] - here[..., :-2] + down[..., 1:-1] - up[..., 1:-1]

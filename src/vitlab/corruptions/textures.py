@@ -1,4 +1,4 @@
-"""Random textures: plasma clouds, and the ice of frosted windows in place of photographs.
+"""Random textures: plasma clouds, and the ice of frosted windows, which replaces photographs.
 
 Shape legend: B images, h w pixels, K directions of needles.
 """
@@ -13,7 +13,7 @@ from torch import Tensor
 from vitlab.corruptions.filters import enlarge, streak
 from vitlab.corruptions.randomness import Randomness
 
-#: Mean and standard deviation of red, green and blue of the six photographs of the released code.
+#: Means and standard deviations of red, green and blue of the six photographs of the released code.
 _PHOTOGRAPHS = (
     (0.305, 0.585, 0.650, 0.106, 0.065, 0.060),
     (0.787, 0.805, 0.841, 0.084, 0.087, 0.089),
@@ -23,19 +23,22 @@ _PHOTOGRAPHS = (
     (0.280, 0.374, 0.410, 0.138, 0.168, 0.186),
 )
 _DIRECTIONS, _LENGTH = 3, 16  # of needles, in pixels
-_CLOUDS, _GRAININESS = 1.3, 0.25  # deviations, beside about 1 of the needles
-_DRIFT = 0.28  # share of the deviation by which whole crops of a photograph differ
+_CLOUDS, _GRAININESS = 1.3, 0.25  # standard deviations, relative to about 1 of the needles
+_DRIFT = 0.28  # fraction of the standard deviation between crops of a photograph
 _PATCHES, _SEEDS, _TURN, _KIND, _GRAIN, _LEVEL = range(6)  # streams of random numbers
 
 
 def plasma(random: Randomness, side: int, decay: float, stream: int = 0) -> Tensor:
-    """(B, side, side) in [0, 1]: a fractal by the diamond-square algorithm, on a torus.
+    """Returns (B, side, side) in [0, 1]: a fractal by the diamond-square algorithm, with periodic boundaries.
 
     Fournier, Fussell and Carpenter, "Computer rendering of stochastic models", CACM 1982. Every point is the mean of
-    four points twice as far apart plus noise, whose amplitude falls by decay² from scale to scale.
+    four points of the coarser scale plus noise, whose amplitude is divided by decay² per scale.
 
     Args:
-        side: a power of two. decay: of the square root of the amplitude.
+        random: the randomness of the images.
+        side: a power of two.
+        decay: decay of the square root of the amplitude.
+        stream: the stream of random numbers.
 
     >>> clouds = plasma(Randomness.of(0, "fog", 1, [0, 1]), 8, 2.0)
     >>> clouds.amin((1, 2)).tolist(), clouds.amax((1, 2)).tolist()
@@ -61,12 +64,12 @@ def plasma(random: Randomness, side: int, decay: float, stream: int = 0) -> Tens
 
 
 def ice(random: Randomness, h: int, w: int) -> Tensor:
-    """(B, 3, h, w): ice on a window, patches of needles that each grow in a direction of their own.
+    """Returns (B, 3, h, w): ice on a window, patches of needles with one direction per patch.
 
     Mean and variance by channel are those of a photograph, drawn from six.
     """
     field = _needles(random, h, w)
-    # In double precision, because the order of a sum, and so its last bits, depends on threads.
+    # In double precision, because the order of summation, and so the last bits, depend on threads.
     mean, square = (x.mean((1, 2, 3), keepdim=True, dtype=torch.float64) for x in (field, field.square()))
     scale = sqrt(1 - _DRIFT**2) / (square - mean.square()).clamp_(min=1e-12).sqrt_()
     field = field.sub_(mean.float()).mul_(scale.float()).add_(random.normal(1, 1, 1, stream=_LEVEL, deviation=_DRIFT))
@@ -76,10 +79,10 @@ def ice(random: Randomness, h: int, w: int) -> Tensor:
 
 
 def _needles(random: Randomness, h: int, w: int) -> Tensor:
-    """(B, 1, h, w): streaks of scattered seeds along K directions, each in its own patches, over broad clouds."""
+    """Returns (B, 1, h, w): motion-blurred random points along K directions, one per patch, added to smooth clouds."""
     patches = random.normal(_DIRECTIONS + 1, 9, 9, stream=_PATCHES)
     patches, clouds = enlarge(patches, (h, w)).split((_DIRECTIONS, 1), dim=1)
-    # 1 in the patches of a direction, 0 in those of others, and a rim of a fraction of a pixel between.
+    # 1 in the patches of a direction, 0 in those of others, with a transition of a fraction of a pixel.
     inside = (patches - patches.amax(1, keepdim=True)).mul_(1e4).add_(1).clamp_(min=0)
     directions = torch.arange(_DIRECTIONS, device=clouds.device)
     turns = random.uniform(1, stream=_TURN, high=pi) + directions * (pi / _DIRECTIONS)
@@ -91,7 +94,7 @@ def _needles(random: Randomness, h: int, w: int) -> Tensor:
 
 
 def _seeds(random: Randomness, h: int, w: int) -> Tensor:
-    """(B, K, h, w): 1.0 for one pixel in 22 in each direction, which the last two bits of its number choose."""
+    """Returns (B, K, h, w): 1.0 for one pixel in 22 per direction; its last two random bits select the direction."""
     numbers = random.halves(1, h, w, stream=_SEEDS)
     chosen = (numbers - 21000).clamp_(0, 1)
     label = (numbers.bitwise_and_(3) + 1).mul_(chosen).float()  # 0, or 1 + the direction

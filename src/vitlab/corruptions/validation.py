@@ -1,4 +1,4 @@
-"""Integers as any library has them: Python's, NumPy's, torch's."""
+"""Check integers from Python, NumPy or torch."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ from typing import Any
 from vitlab.core.errors import VitlabError
 
 
-def integer(what: str, given: Any, expected: str = "an integer") -> int:
-    """An integer as Python's own, which has no size to overflow; an error for all else, 3.0 and True included.
+def integer(name: str, given: Any, expected: str = "an integer") -> int:
+    """Returns an integer as a Python int, which cannot overflow; raises an error for other types, also 3.0 and True.
 
     Args:
-        what: the argument, for the error. given: its value. expected: what the error asks for.
+        name: the name of the argument, for the error.
+        given: its value.
+        expected: the expected value, for the error.
 
     >>> import numpy as np
     >>> integer("seed", np.uint8(200)) * 2
     400
     >>> integer("seed", 1.5)
     Traceback (most recent call last):
-    vitlab.core.errors.VitlabError: seed=1.5: give an integer
+    vitlab.core.errors.VitlabError: invalid seed=1.5; expected an integer
     """
     try:
         if isinstance(given, bool):
             raise TypeError
         return index(given)
     except TypeError:
-        raise VitlabError(f"{what}={given!r}: give {expected}") from None
+        raise VitlabError(f"invalid {name}={given!r}; expected {expected}") from None

@@ -1,4 +1,4 @@
-"""Weather: snow, frost, fog, a bright day, and spatter on the lens.
+"""Weather: snow, frost, fog, brightness, and spatter on the lens.
 
 Hendrycks and Dietterich, ICLR 2019, Sec. 3 and Appendix B; spatter is one of the four extra corruptions.
 
@@ -33,20 +33,23 @@ def snow(
     sigma: float,
     keep: float,
 ) -> Tensor:
-    """Flakes: Gaussian noise, zoomed, what is below a threshold removed, streaked downwards, twice over a paler image.
+    """Snow: thresholded, enlarged Gaussian noise with downward motion blur, added twice to a paler image.
 
-    keep · x + (1 − keep) · max(x, 1.5 luma(x) + 0.5) + s + s turned by 180°, with s the flakes.
-    The steps are those of the released code, the noise is our own: over 24 pictures of 224 × 224 at severities 1, 3 and
-    5 the mean differs by at most 0.3 %, the variance by 0.8 %, the similarity (SSIM) to the clean picture by 1.5 %.
+    keep · x + (1 − keep) · max(x, 1.5 luma(x) + 0.5) + s + s rotated by 180°, where s is the layer of flakes.
+    The steps are those of the released code; the random numbers differ. Over 24 images of 224 × 224 at severities 1, 3
+    and 5 the mean differs by at most 0.3 %, the variance by 0.8 %, the similarity (SSIM) to the clean image by 1.5 %.
 
     Args:
-        images: (B, C, h, w). random: of these images.
-        mean, deviation: of the noise. zoom: size of a flake. threshold: below it there is none.
-        radius, sigma: of the streaks, as in `streak`; their angle is within 45° of the vertical.
-        keep: share of the image that does not turn pale.
+        images: (B, C, h, w).
+        random: the randomness of these images.
+        mean, deviation: mean and standard deviation of the noise.
+        zoom: size of a flake.
+        threshold: smaller values of the noise are set to zero.
+        radius, sigma: radius and σ of the motion blur, see `streak`; its angle is within 45° of the vertical.
+        keep: weight of the unmodified image against the paler one.
 
     Returns:
-        (B, C, h, w), cut to [0, 1].
+        (B, C, h, w), clamped to [0, 1].
 
     >>> white = torch.ones(1, 3, 16, 16)
     >>> snow(white, Randomness.of(0, "snow", 1, [0]), 0.1, 0.3, 3, 0.5, 10, 4, 0.8).mean().item()
@@ -64,17 +67,19 @@ def snow(
 def frost(images: Tensor, random: Randomness, keep: float, amount: float) -> Tensor:
     """keep · x + amount · ice, with a random texture of ice.
 
-    The released code crops one of six photographs. No image file ships here: `ice` draws textures with the mean and
-    the variance of each photograph's channels, and needles and patches of like contrast, but not their crystals.
-    How much that differs, on 250 photographs of ImageNet at 224 × 224 and severities 1, 3 and 5, ours against the
-    reference: mean +1.5, +1.4 and +0.5 %, variance −0.2, +1.1 and +4.1 %, similarity (SSIM) to the clean picture +0.8,
-    −0.5 and −0.9 %, with standard errors of 0.6 to 2.9 %. Errors under frost are near the benchmark's, not equal.
+    The released code crops one of six photographs. vitlab contains no image files: `ice` generates textures with the
+    mean and variance of each photograph's channels, and needles and patches of similar contrast, but not the same
+    crystals. Differences from the reference on 250 photographs of ImageNet at 224 × 224 and severities 1, 3 and 5:
+    mean +1.5, +1.4 and +0.5 %, variance −0.2, +1.1 and +4.1 %, similarity (SSIM) to the clean image +0.8, −0.5 and
+    −0.9 %, with standard errors of 0.6 to 2.9 %. Errors under frost are close to those of the benchmark, not equal.
 
     Args:
-        images: (B, C, h, w). random: of these images. keep, amount: the two weights.
+        images: (B, C, h, w).
+        random: the randomness of these images.
+        keep, amount: the two weights.
 
     Returns:
-        (B, C, h, w), cut to [0, 1].
+        (B, C, h, w), clamped to [0, 1].
 
     >>> frost(torch.ones(1, 3, 16, 16), Randomness.of(0, "frost", 1, [0]), 1.0, 0.4).mean().item()
     1.0
@@ -86,15 +91,18 @@ def frost(images: Tensor, random: Randomness, keep: float, amount: float) -> Ten
 
 
 def fog(images: Tensor, random: Randomness, amount: float, decay: float) -> Tensor:
-    """(x + a p) · m / (m + a), with p a plasma fractal in [0, 1] and m the largest value of the image.
+    """(x + a p) · m / (m + a), where p is a plasma fractal in [0, 1] and m is the largest value of the image.
 
-    The same diamond-square algorithm as the released code, on our own random numbers.
+    The diamond-square algorithm of the released code, with different random numbers.
 
     Args:
-        images: (B, C, h, w). random: of these images. amount: a. decay: how much calmer p is at each finer scale.
+        images: (B, C, h, w).
+        random: the randomness of these images.
+        amount: a.
+        decay: decay of the amplitude of p per scale, see `plasma`.
 
     Returns:
-        (B, C, h, w), cut to [0, 1].
+        (B, C, h, w), clamped to [0, 1].
 
     >>> foggy = fog(torch.zeros(1, 3, 8, 8), Randomness.of(0, "fog", 1, [0]), 1.5, 2)
     >>> foggy.sum().item()  # all black: m is 0
@@ -108,10 +116,11 @@ def fog(images: Tensor, random: Randomness, amount: float, decay: float) -> Tens
 
 
 def brightness(images: Tensor, amount: float) -> Tensor:
-    """V ↦ V + amount, cut to [0, 1], in hue, saturation and value: every channel times V′ / V, and black turns grey.
+    """V ↦ V + amount in HSV, clamped to [0, 1]: every channel is multiplied by V′ / V, and black becomes grey.
 
     Args:
-        images: (B, C, h, w). amount: added to V = max(R, G, B).
+        images: (B, C, h, w).
+        amount: added to V = max(R, G, B).
 
     Returns:
         (B, C, h, w).
@@ -136,16 +145,21 @@ def spatter(
     strength: float,
     mud: float,
 ) -> Tensor:
-    """Drops on the lens: smoothed Gaussian noise above a threshold, as pale turquoise water or as brown mud.
+    """Drops on the lens: smoothed Gaussian noise above a threshold, as pale turquoise water or brown mud.
 
-    Water adds a relief of the drops (`liquid.relief`), at most `strength`; mud covers what is below it.
+    Water adds a relief of the drops (`spatter_relief.relief`), at most `strength`; mud covers the image.
 
     Args:
-        images: (B, C, h, w). random: of these images. mean, deviation: of the noise. sigma: size of a drop.
-        threshold: where a drop begins. strength: of the water, or σ in pixels of the mud's soft rim. mud: 0 or 1.
+        images: (B, C, h, w).
+        random: the randomness of these images.
+        mean, deviation: mean and standard deviation of the noise.
+        sigma: size of a drop.
+        threshold: value of the noise at the edge of a drop.
+        strength: strength of the water, or σ in pixels of the smoothing of the mud.
+        mud: 0 or 1.
 
     Returns:
-        (B, C, h, w), cut to [0, 1].
+        (B, C, h, w), clamped to [0, 1].
 
     >>> plain = torch.full((1, 3, 8, 8), 0.5)
     >>> spatter(plain, Randomness.of(0, "spatter", 1, [0]), 0.0, 0.1, 1, 0.9, 0.6, 0).equal(plain)  # no drop

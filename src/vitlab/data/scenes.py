@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vitlab.core.errors import VitlabError, unknown
-from vitlab.corruptions.threads import share_out
+from vitlab.corruptions.threads import run_in_threads
 from vitlab.data.scene_layout import COLOURS, SHAPES, TEXTURES, Cues, Objects, lay_out, take
 from vitlab.data.scene_painting import paint, silhouettes
 
@@ -213,7 +213,7 @@ def _draw(
         images[rows] = paint(laid_out, appearance, size)
         placed[rows.start] = laid_out
 
-    share_out(draw, len(index), _step(size))
+    run_in_threads(draw, len(index), _step(size))
     return images, [placed[start] for start in sorted(placed)]
 
 

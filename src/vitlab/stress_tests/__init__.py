@@ -1,8 +1,8 @@
-"""Stress tests: each puts a model under one kind of perturbation. One file each; the file's name is the test's name.
+"""Stress tests: each measures a model under one kind of perturbation. The name of a file is the name of its test.
 
-A file holds the maths first, as pure functions on pixels, then `measure(model, batches, **settings) -> Measurement`
-and its `CARD`. Images go to pixels in [0, 1], are acted on, clamped, and come back as the model eats them. Tests over
-published sets, whose card needs `files`, take the folder that holds the set in place of batches.
+A file has its `CARD`, pure functions on pixels, and `measure(model, batches, **settings) -> Measurement`. Images are
+converted to pixels in [0, 1], perturbed, clamped, and normalised again for the model. Tests on published sets, whose
+card needs `files`, take the folder of the set instead of batches.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ def stress(
     subject: str | None = None,
     **settings: Any,
 ) -> Measurement:
-    """Put a model under a stress test.
+    """Run a stress test on a model.
 
     Args:
-        stress_test: its name, for example `"corruptions"`.
-        model: a classifier; it is left as it was found.
-        batches: `Batches`, or an iterable of (images, targets): then mean and std of the normalisation come from the
-            model's `pretrained_cfg`. Tests that bring their own images (`shape_texture`) also take None. Tests over
-            published sets (`imagenet_c`) take the folder that holds the set.
-        name: what to call the model in reports; by default its class, its parts and a short hash of its weights.
+        stress_test: the name of the test, for example `"corruptions"`.
+        model: a classifier; its state is restored on exit.
+        batches: `Batches`, or an iterable of (images, targets), for which the mean and std of the normalisation are
+            those that the model declares. Tests that generate their images (`shape_texture`) also accept None. Tests on
+            published sets (`imagenet_c`) take the folder of the set.
+        name: the name of the model in reports; default its class, its parts and a short hash of its weights.
         preprocessing: how the images of plain batches were prepared, or, for tests on files, how to prepare them: a
             `Preprocessing` or some of its fields.
-        subject: the former name of `name`.
-        settings: what the stress test takes.
+        subject: deprecated alias of `name`.
+        settings: the settings of the stress test.
 
     Returns:
-        A Measurement: plain data. Its provenance says under `model` which model was measured.
+        A Measurement. Its provenance has the identity of the model under `model`.
     """
     known = plugins.stress_tests()
     if stress_test not in known:
@@ -59,7 +59,7 @@ def stress(
     if preprocessing is not None and "preprocessing" in inspect.signature(test.measure).parameters:
         settings["preprocessing"], preprocessing = preprocessing, None
     check_settings(stress_test, test.measure, settings)
-    _check_given(stress_test, test, batches)
+    _check_input(stress_test, test, batches)
     batches = described(model, batches, preprocessing)
     require_labels(batches, stress_test, test.CARD.needs)
     identity = identify(model, display_name(name, subject))
@@ -67,15 +67,16 @@ def stress(
     return signed(test.measure(model, batches, **settings), identity, recorded(batches))
 
 
-def _check_given(name: str, test: Any, given: Any) -> None:
-    """Refuse batches where a folder is wanted, and the other way round."""
+def _check_input(name: str, test: Any, given: Any) -> None:
+    """Raise an error for batches where a folder is expected, and for a folder where batches are expected."""
     path = isinstance(given, str | Path)
     if "files" in test.CARD.needs:
         if not path:
-            raise VitlabError(f"{name} reads its images from files; give the folder, not {type(given).__name__}")
+            raise VitlabError(f"{name} reads image files; expected the path of a folder, got {type(given).__name__}")
         return
     own_images = list(inspect.signature(test.measure).parameters.values())[1].default is None
     if path or not ((given is None and own_images) or (isinstance(given, Iterable) and not hasattr(given, "shape"))):
         raise VitlabError(
-            f"batches must be an iterable of (images, targets), not {type(given).__name__}; wrap one in a list"
+            f"invalid batches of type {type(given).__name__}; expected an iterable of (images, targets); "
+            "wrap a single batch in a list"
         )

@@ -1,6 +1,6 @@
-"""Accuracy under attack: FGSM and PGD in pixel space, with the model's own normalisation inside.
+"""Accuracy under FGSM and PGD in pixel space; the attacked function includes the model's normalisation.
 
-CB's tables of FGSM (8 and S13) do not say their ε: the radii here are our choice.
+CB's tables of FGSM (8 and S13) do not state ε. The radii here are our choice.
 
 Shape legend: B batch, C channels, h w pixels, K classes.
 """
@@ -39,7 +39,7 @@ ATTACKS, NORMS = ("fgsm", "pgd"), ("linf", "l2")
 
 
 def input_gradient(classify: Classify, pixels: Tensor, labels: Tensor) -> Tensor:
-    """(B, C, h, w): ∇_x of the cross-entropy of each image by itself; gradients of parameters are not touched."""
+    """Returns ∇_x of the cross-entropy of each image, (B, C, h, w). Gradients of parameters are not changed."""
     with torch.enable_grad():
         x = pixels.detach().requires_grad_()
         loss = F.cross_entropy(classify(x), labels, reduction="sum")
@@ -47,7 +47,7 @@ def input_gradient(classify: Classify, pixels: Tensor, labels: Tensor) -> Tensor
 
 
 def ascent(gradient: Tensor, norm: Norm) -> Tensor:
-    """The steepest step of length 1 in a norm: sign(g) in L∞, g / ‖g‖₂ in L2, image by image.
+    """Returns the direction of steepest ascent with length 1, per image: sign(g) in L∞, g / ‖g‖₂ in L2.
 
     >>> ascent(torch.tensor([[[[3.0, -4.0]]]]), "l2"), ascent(torch.tensor([[[[3.0, -4.0]]]]), "linf")
     (tensor([[[[ 0.6000, -0.8000]]]]), tensor([[[[ 1., -1.]]]]))
@@ -58,7 +58,7 @@ def ascent(gradient: Tensor, norm: Norm) -> Tensor:
 
 
 def project(change: Tensor, epsilon: float, norm: Norm) -> Tensor:
-    """The nearest change within the ball of radius ε.
+    """Project a change onto the ball of radius ε.
 
     >>> project(torch.tensor([[[[3.0, -4.0]]]]), 1.0, "l2"), project(torch.tensor([[[[3.0, -0.5]]]]), 1.0, "linf")
     (tensor([[[[ 0.6000, -0.8000]]]]), tensor([[[[ 1.0000, -0.5000]]]]))
@@ -72,13 +72,13 @@ def fgsm(classify: Classify, pixels: Tensor, labels: Tensor, epsilon: float, nor
     """Fast gradient sign method (Goodfellow et al., equation in section 4): clamp(x + ε · sign ∇_x L).
 
     Args:
-        classify: pixels to logits (B, K).
+        classify: maps pixels to logits (B, K).
         pixels: (B, C, h, w) in [0, 1].
         labels: (B,).
-        epsilon: radius in pixels of [0, 1].
+        epsilon: radius, for pixels in [0, 1].
         norm: `linf`; or `l2`, the fast gradient method.
 
-    >>> two = lambda x: torch.stack([x.flatten(1).sum(1), -x.flatten(1).sum(1)], 1)  # the brighter, the more class 0
+    >>> two = lambda x: torch.stack([x.flatten(1).sum(1), -x.flatten(1).sum(1)], 1)  # class 0 for bright images
     >>> fgsm(two, torch.full((1, 1, 1, 2), 0.5), torch.tensor([0]), 0.125)
     tensor([[[[0.3750, 0.3750]]]])
     """
@@ -99,10 +99,11 @@ def pgd(
     """Projected gradient descent (Madry et al., section 2): x ← clamp(x₀ + Π_ε(x + α · ascent(∇_x L) − x₀)).
 
     Args:
-        classify, pixels, labels, epsilon, norm: as in `fgsm`.
-        steps: how many.
-        step: α, in pixels of [0, 1]; by default 2.5 ε / steps, which can reach the border from anywhere in the ball.
-        start: (B, C, h, w) change to start from, within the ball; none by default.
+        classify, pixels, labels, epsilon, norm: see `fgsm`.
+        steps: number of steps.
+        step: step size α, for pixels in [0, 1]; default 2.5 ε / steps, which can reach the boundary from any point of
+            the ball.
+        start: (B, C, h, w) initial change, within the ball; default zero.
     """
     step = 2.5 * epsilon / steps if step is None else step
     x = pixels if start is None else (pixels + start).clamp(0, 1)
@@ -113,7 +114,7 @@ def pgd(
 
 
 def random_start(random: Randomness, shape: Sequence[int], epsilon: float, norm: Norm) -> Tensor:
-    """(B, *shape) uniform in the ball of radius ε: in L2 a normal direction, at length ε · u^(1/n)."""
+    """Returns (B, *shape), uniform in the ball of radius ε. In L2: a normal direction, scaled to length ε · u^(1/n)."""
     if norm == "linf":
         return random.uniform(*shape, low=-epsilon, high=epsilon)
     direction = ascent(random.normal(*shape), "l2")
@@ -134,35 +135,35 @@ def measure(
     seed: int = 0,
     images: int | None = None,
 ) -> Measurement:
-    """Accuracy under untargeted white-box attacks on the cross-entropy, bounded in pixels.
+    """Measure the accuracy under untargeted white-box attacks on the cross-entropy, bounded in pixel space.
 
     Args:
-        model: a classifier; it is left as it was found, gradients included.
-        batches: yields (images, targets), in the same order each time: walked once for each condition.
-        attacks: of `fgsm`, `pgd`.
+        model: a classifier; its state, gradients included, is restored on exit.
+        batches: yields (images, targets), in the same order in each iteration; iterated once per condition.
+        attacks: `fgsm`, `pgd` or both.
         norm: `linf` or `l2`.
-        epsilons: radii in 1/255 of the range of pixels: 1 is 1/255. The defaults are our choice: CB prints none.
-        steps: of PGD.
-        step: of PGD, in 1/255; by default 2.5 ε / steps.
-        random: whether PGD starts at a random point of the ball, keyed by seed and the index of the image.
+        epsilons: radii in units of 1/255. The defaults are our choice: CB does not state ε.
+        steps: number of steps of PGD.
+        step: step size of PGD in units of 1/255; default 2.5 ε / steps.
+        random: whether PGD starts at a random point of the ball, keyed by the seed and the index of the image.
         seed: any integer.
-        images: use the first so many; all by default.
+        images: number of images, from the start; default all.
 
     Returns:
         `accuracy`, `standard_error`, `drop`, `drop_error` (attack, epsilon), `clean_accuracy`, `clean_error` ().
     """
     names, radii = _checked(attacks, norm, epsilons, steps, step)
-    told: dict[str, Any] = {"norm": norm, "steps": steps, "step": step, "random": random, "seed": seed}
+    common: dict[str, Any] = {"norm": norm, "steps": steps, "step": step, "random": random, "seed": seed}
     perturbations = [
-        (f"{name} within {radius}/255", _strain(name, radius, **told)) for name in names for radius in radii
+        (f"{name} within {radius}/255", _perturbation(name, radius, **common)) for name in names for radius in radii
     ]
     outcome = evaluate_perturbations(model, batches, "adversarial", perturbations, images)
     values = accuracies(outcome, outcome.perturbed.reshape(len(names), len(radii), -1))
-    settings = {"attacks": names, "epsilons": radii, **told, "images": images}
+    settings = {"attacks": names, "epsilons": radii, **common, "images": images}
     return result("adversarial", model, values, {"attack": names, "epsilon": radii}, settings, outcome.about)
 
 
-def _strain(
+def _perturbation(
     name: str, radius: float, *, norm: Norm, steps: int, step: float | None, random: bool, seed: int
 ) -> Perturbation:
     epsilon = radius / 255
@@ -190,13 +191,13 @@ def _checked(
         raise unknown("norm", norm, NORMS)
     if not names or not radii or min(radii) < 0 or steps < 1 or (step is not None and step <= 0):
         raise VitlabError(
-            f"adversarial got attacks={names}, epsilons={radii}, steps={steps}, step={step}; "
-            "give at least one attack, radii of 0 or more (in 1/255), and at least one step of positive length"
+            f"invalid attacks={names}, epsilons={radii}, steps={steps}, step={step} for adversarial; "
+            "expected at least one attack, epsilons of 0 or more (in 1/255), steps of 1 or more and a positive step"
         )
     return names, radii
 
 
 def _length(x: Tensor) -> Tensor:
-    """(B, 1, 1, 1): ‖x‖₂ of each image."""
+    """Returns ‖x‖₂ of each image, (B, 1, 1, 1)."""
     length: Tensor = torch.linalg.vector_norm(x, dim=(1, 2, 3), keepdim=True)
     return length

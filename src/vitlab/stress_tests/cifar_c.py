@@ -20,8 +20,21 @@ from vitlab.data.folders import wrong_layout
 from vitlab.data.images import ImageSet
 from vitlab.data.robustness_sets import locate, spread
 from vitlab.stress_tests.shared.correctness import Correctness
-from vitlab.stress_tests.shared.corrupted_sets import ERRORS, SEVERITIES, axes_of, chosen, is_benchmark, summarise
-from vitlab.stress_tests.shared.file_evaluation import STORED, ClassifierSetup, classifier_setup, classify_set, right
+from vitlab.stress_tests.shared.corrupted_sets import (
+    ERRORS,
+    SEVERITIES,
+    axes_of,
+    is_benchmark,
+    select_conditions,
+    summarise,
+)
+from vitlab.stress_tests.shared.file_evaluation import (
+    STORED,
+    ClassifierSetup,
+    classifier_setup,
+    classify_set,
+    is_correct,
+)
 from vitlab.stress_tests.shared.mce_baselines import choose
 from vitlab.stress_tests.shared.pixel_evaluation import result
 
@@ -53,75 +66,76 @@ def measure(
     processes: int = 0,
     preprocessing: Mapping[str, Any] | None = None,
 ) -> Measurement:
-    """Error by corruption and severity, mean accuracy and mCE; an interrupted run resumes at the next of the 75 sets.
+    """Measure the error by corruption and severity, mean accuracy and mCE; resumes at the next of the 75 sets.
 
-    The files are 32 × 32: a model of that size is shown them untouched, one of another size resized, never cropped.
+    The images are 32 × 32. They are resized if the input size of the model differs, never cropped.
 
     Args:
-        model: a classifier of 10 classes, for CIFAR-10-C, or of 100; it is left as it was found. Without a pretrained
-            configuration it gets images with mean and std of CIFAR's own.
-        root: holds `CIFAR-10-C` or `CIFAR-100-C`, or is it.
-        names: corruptions, of the 15 or the 4 extra ones.
-        severities: of 1 to 5: severity s is rows (s − 1) · 10,000 to s · 10,000 of a file.
-        baseline: `cifar10` or `cifar100`, the errors of the AlexNets that the authors of HDVW trained, by default the
-            one of the model's classes; or `none`.
-        images: so many of each set, at even distances; all by default.
-        batch_size, processes, preprocessing: as in `imagenet_a`; `crop` is 1 unless given.
+        model: a classifier of 10 classes, for CIFAR-10-C, or of 100 classes, for CIFAR-100-C; its state is restored on
+            exit. If it declares no normalisation, the mean and std of CIFAR are used.
+        root: the folder `CIFAR-10-C` or `CIFAR-100-C`, or the folder that contains it.
+        names: corruptions, from the 15 and the 4 extra ones.
+        severities: severities from 1 to 5. Severity s is rows (s − 1) · 10,000 to s · 10,000 of a file.
+        baseline: `cifar10` or `cifar100`, the errors of the AlexNets that the authors of HDVW trained, or `none`. The
+            default is the one with the classes of the model.
+        images: number of images per set, evenly spaced; default all.
+        batch_size, processes, preprocessing: see `imagenet_a`; the default of `crop` is 1.
 
     Returns:
-        As `imagenet_c`; the argmax is taken over all classes of the model. Provenance names missing sets, and says
-        `partial: True` unless all 75 × 10,000 images counted.
+        The values of `imagenet_c`; the argmax is over all classes of the model. Provenance lists missing sets;
+        `partial` is True unless all 75 × 10,000 images were classified.
     """
-    places = chosen(names, severities)
-    who = _examinee(model, preprocessing, batch_size, processes)
-    which = _which(who.classes)
-    errors = choose(baseline or which)
-    folder = locate(root, ("CIFAR-10-C" if which == "cifar10" else "CIFAR-100-C",), _holds, TREE)
-    there = [place for place in places if (folder / f"{place[0]}.npy").is_file()]
-    if not there:
-        raise wrong_layout(f"{folder} has none of the files that were asked for, {places[0][0]}.npy first", TREE)
-    sheet = Correctness("cifar_c")
-    for name, severity in there:
-        part = spread(_open(folder, which, name, severity), images)
-        (answers,), _ = classify_set(who, part, f"{name} at {severity}", len(there))
-        marks = right(answers, part.labels)
-        sheet.enter((name, severity), range(len(part)), marks, fingerprint=part.fingerprint)
-    few = not is_benchmark(places) or any(count != _OFFICIAL for count in sheet.counts().values())
-    told = {"names": names, "severities": severities, "baseline": baseline or which, "images": images}
-    argmax = {"official_images": _OFFICIAL, "argmax": f"{who.classes}-way"}
-    values = summarise(sheet.table(places), places, errors)
-    about = sheet.provenance(who, places, (), few, **argmax)
-    return result("cifar_c", who.model, values, axes_of(places), who.settings(**told), about, ERRORS, {})
+    conditions = select_conditions(names, severities)
+    setup = _setup(model, preprocessing, batch_size, processes)
+    dataset = _dataset(setup.classes)
+    baseline_errors = choose(baseline or dataset)
+    folder = locate(root, ("CIFAR-10-C" if dataset == "cifar10" else "CIFAR-100-C",), _has_files, TREE)
+    present = [condition for condition in conditions if (folder / f"{condition[0]}.npy").is_file()]
+    if not present:
+        raise wrong_layout(f"{folder} has none of the requested files; the first is {conditions[0][0]}.npy", TREE)
+    correctness = Correctness("cifar_c")
+    for name, severity in present:
+        part = spread(_open(folder, dataset, name, severity), images)
+        (predictions,), _ = classify_set(setup, part, f"{name} at {severity}", len(present))
+        correct = is_correct(predictions, part.labels)
+        correctness.add((name, severity), range(len(part)), correct, fingerprint=part.fingerprint)
+    partial = not is_benchmark(conditions) or any(count != _OFFICIAL for count in correctness.counts().values())
+    extra = {"official_images": _OFFICIAL, "argmax": f"{setup.classes}-way"}
+    about = correctness.provenance(setup, conditions, (), partial, **extra)
+    values, axes = summarise(correctness.table(conditions), conditions, baseline_errors), axes_of(conditions)
+    settings = setup.settings(names=names, severities=severities, baseline=baseline or dataset, images=images)
+    return result("cifar_c", setup.model, values, axes, settings, about, ERRORS, {})
 
 
-Which = Literal["cifar10", "cifar100"]
+Dataset = Literal["cifar10", "cifar100"]
 
 
-def _examinee(model: nn.Module, *settings: Any) -> ClassifierSetup:
-    """The model; where it does not say how it sees images, as CIFAR's own are: which, its classes tell."""
-    for own in (CIFAR10, CIFAR100):
-        fallback = {"size": 32, "mean": own.mean, "std": own.std}
-        with warnings.catch_warnings(record=True) as said:  # of the normalisation that is used, not of the other one
-            who = classifier_setup(model, "cifar_c", *settings, classes=None, ours=STORED, fallback=fallback)
-        if _which(who.classes) == own.name:
-            for warning in said:
+def _setup(model: nn.Module, *settings: Any) -> ClassifierSetup:
+    """Returns the model; if it declares no normalisation, with that of CIFAR-10 or CIFAR-100, by its classes."""
+    for dataset in (CIFAR10, CIFAR100):
+        fallback = {"size": 32, "mean": dataset.mean, "std": dataset.std}
+        # Repeat only the warnings about the normalisation that is used.
+        with warnings.catch_warnings(record=True) as recorded:
+            setup = classifier_setup(model, "cifar_c", *settings, classes=None, override=STORED, fallback=fallback)
+        if _dataset(setup.classes) == dataset.name:
+            for warning in recorded:
                 warnings.warn(warning.message, stacklevel=3)
             break
-    return who
+    return setup
 
 
-def _which(classes: int) -> Which:
+def _dataset(classes: int) -> Dataset:
     if classes not in (10, 100):
-        raise VitlabError(f"cifar_c needs a classifier of 10 or 100 classes; this one has {classes}")
+        raise VitlabError(f"cifar_c expects a classifier of 10 or 100 classes; this model has {classes}")
     return "cifar10" if classes == 10 else "cifar100"
 
 
-def _open(folder: Path, which: Which, name: str, severity: int) -> ImageSet:
-    found = open_corrupted(folder, which, name, severity).test
-    if which == "cifar100" and int(found.labels.max()) < 10:
-        raise VitlabError(f"{folder} has labels of 0 to 9, CIFAR-10-C's; this model has the 100 classes of CIFAR-100")
-    return found
+def _open(folder: Path, dataset: Dataset, name: str, severity: int) -> ImageSet:
+    images = open_corrupted(folder, dataset, name, severity).test
+    if dataset == "cifar100" and int(images.labels.max()) < 10:
+        raise VitlabError(f"{folder} has labels from 0 to 9 (CIFAR-10-C); this model has the 100 classes of CIFAR-100")
+    return images
 
 
-def _holds(folder: Path) -> bool:
+def _has_files(folder: Path) -> bool:
     return (folder / "labels.npy").is_file() and any((folder / f"{name}.npy").is_file() for name in CORRUPTIONS + EXTRA)

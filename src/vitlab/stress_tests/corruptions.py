@@ -40,7 +40,7 @@ CARD = Card(
 _FULL = 50_000
 
 
-#: How the values follow from which images are classified correctly, beside those of every stress test.
+#: How the values are derived from per-image correctness, in addition to those of every stress test.
 _POOLING = {
     **POOLING,
     "error": ("mean_of", "wrong", "correct"),
@@ -81,69 +81,69 @@ def measure(
     parameters: ParameterSet | None = None,
     images: int | None = None,
 ) -> Measurement:
-    """Error by corruption and severity, mean accuracy, mCE and relative mCE.
+    """Measure the error by corruption and severity, mean accuracy, mCE and relative mCE.
 
-    The corruptions are made on the fly from the images given (the benchmark's files are these, stored as JPEG). Random
-    numbers are keyed by seed, corruption, severity and the index of the image in `batches`.
+    The corruptions are applied on the fly; the files of the benchmark contain the same corruptions, stored as JPEG.
+    Random numbers are keyed by seed, corruption, severity and the index of the image in `batches`.
 
     Args:
-        model: a classifier; it is left as it was found.
-        batches: yields (images, targets), in the same order each time: walked once for each condition.
-        names: corruptions, of the 15 or the 4 extra ones.
-        severities: of 1 to 5.
+        model: a classifier; its state is restored on exit.
+        batches: yields (images, targets), in the same order in each iteration; iterated once per condition.
+        names: corruptions, from the 15 and the 4 extra ones.
+        severities: severities from 1 to 5.
         seed: any integer.
-        baseline: `imagenet`, `cifar10` or `cifar100`, AlexNet's errors there, or `none`. By default the one of the
-            model's classes, where the strengths are the baseline's own: ImageNet's for 1000 classes with `imagenet`,
-            CIFAR's for 10 or 100 with `cifar`; else none.
-        parameters: `imagenet`, `cifar` or `imagecorruptions`, strengths; by default by the size of the images.
-        images: use the first so many; all by default.
+        baseline: AlexNet's errors: `imagenet`, `cifar10`, `cifar100` or `none`. Default: `imagenet` for 1000 classes
+            with the strengths `imagenet`, `cifar10` or `cifar100` for 10 or 100 classes with the strengths `cifar`,
+            else `none`.
+        parameters: the corruption strengths, `imagenet`, `cifar` or `imagecorruptions`; default by the image size.
+        images: number of images, from the start; default all.
 
     Returns:
         `error`, `accuracy`, `standard_error`, `drop`, `drop_error` (corruption, severity); `ce`, `ce_error`,
         `relative_ce`, `relative_ce_error` (corruption), NaN without a baseline; `mean_accuracy`, over all corruptions
         and severities, `mce`, `relative_mce`, which are NaN unless all 15 corruptions ran at all 5 severities,
-        `clean_accuracy`, each with its `…_error` (); `correct` (corruption, severity, image), `clean_correct` (image),
-        and by corruption `baseline_error`, `relative_baseline_error`, `corruption_weight`, from which the others
-        follow. Provenance says `partial: True` unless all 50,000 images ran
-        under all 15 × 5. Settings hold the baseline and the strengths that were used.
+        `clean_accuracy`, each with its `…_error` (). They are derived from `correct` (corruption, severity, image),
+        `clean_correct` (image), and `baseline_error`, `relative_baseline_error`, `corruption_weight` (corruption).
+        Provenance has `partial`, which is True unless all 50,000 images ran under all 15 × 5 conditions. Settings
+        contain the baseline and the strengths that were used.
     """
     if baseline is not None:
-        choose(baseline)  # a wrong name is told now, not after hours
+        choose(baseline)  # fail early for a wrong name
     names, severities = _checked(names, severities)
-    perturbations = [(f"{name} at {s}", _strain(name, s, seed, parameters)) for name in names for s in severities]
+    perturbations = [(f"{name} at {s}", _perturbation(name, s, seed, parameters)) for name in names for s in severities]
     outcome = evaluate_perturbations(model, batches, "corruptions", perturbations, images)
     correct = outcome.perturbed.reshape(len(names), len(severities), -1)
-    whole = set(CORRUPTIONS) <= set(names) and set(severities) == {1, 2, 3, 4, 5}
+    complete = set(CORRUPTIONS) <= set(names) and set(severities) == {1, 2, 3, 4, 5}
     used = choose_set(outcome.size, parameters)
-    against = resolve(baseline, outcome.classes, used)
-    stored = {**accuracies(outcome, correct), **_constants(choose(against), names, severities, whole)}
+    baseline_name = resolve(baseline, outcome.classes, used)
+    stored = {**accuracies(outcome, correct), **_constants(choose(baseline_name), names, severities, complete)}
     values = derive(stored, _POOLING)
-    settings = {"names": names, "severities": severities, "seed": seed, "baseline": against}
+    settings = {"names": names, "severities": severities, "seed": seed, "baseline": baseline_name}
     settings |= {"parameters": used, "images": images}
-    about = {**outcome.about, "official_images": _FULL, "partial": not whole or outcome.about["images"] != _FULL}
+    about = {**outcome.about, "official_images": _FULL, "partial": not complete or outcome.about["images"] != _FULL}
     axes = {"corruption": names, "severity": severities}
     return result("corruptions", model, values, axes, settings, about, _ERRORS, _POOLING)
 
 
 def _constants(
-    baseline: Baseline | None, names: tuple[str, ...], severities: tuple[int, ...], whole: bool
+    baseline: Baseline | None, names: tuple[str, ...], severities: tuple[int, ...], complete: bool
 ) -> dict[str, np.ndarray]:
-    """By corruption: the baseline's errors, those less its error on clean images, and the weight in mCE.
+    """Returns, by corruption, the errors of the baseline, these minus its error on clean images, and the weight in mCE.
 
-    The weight is NaN unless all 15 corruptions ran at all 5 severities, and 0 for the extra ones.
+    The weight is NaN unless all 15 corruptions ran at all 5 severities, and 0 for the extra corruptions.
     """
     missing = float("nan")
     errors = np.array([baseline.error(name, severities) if baseline else missing for name in names])
     clean = baseline.clean if baseline and baseline.clean is not None else missing
     benchmark = np.array([name in CORRUPTIONS for name in names])
-    weight = benchmark / len(CORRUPTIONS) if whole else np.full(len(names), missing)
+    weight = benchmark / len(CORRUPTIONS) if complete else np.full(len(names), missing)
     return {"baseline_error": errors, "relative_baseline_error": errors - clean, "corruption_weight": weight}
 
 
-def _strain(name: str, severity: int, seed: int, parameters: ParameterSet | None) -> Perturbation:
+def _perturbation(name: str, severity: int, seed: int, parameters: ParameterSet | None) -> Perturbation:
     def perturbation(batch: PixelBatch) -> Tensor:
-        found = corrupt_pixels(batch.pixels, name, severity, seed=seed, indices=batch.indices, parameters=parameters)
-        return found.clamp(0, 1)
+        pixels = corrupt_pixels(batch.pixels, name, severity, seed=seed, indices=batch.indices, parameters=parameters)
+        return pixels.clamp(0, 1)
 
     return perturbation
 
@@ -155,7 +155,9 @@ def _checked(names: str | Sequence[str], severities: int | Sequence[int]) -> tup
     for name in chosen:
         if name not in CORRUPTIONS + EXTRA:
             raise unknown("corruption", name, CORRUPTIONS + EXTRA)
-    wrong = [level for level in levels if level not in (1, 2, 3, 4, 5)]
-    if wrong or not chosen or not levels or len({*chosen}) < len(chosen) or len({*levels}) < len(levels):
-        raise VitlabError(f"corruptions {chosen} at severities {levels}: give each once, severities of 1 to 5")
+    invalid = [level for level in levels if level not in (1, 2, 3, 4, 5)]
+    if invalid or not chosen or not levels or len({*chosen}) < len(chosen) or len({*levels}) < len(levels):
+        raise VitlabError(
+            f"invalid names={chosen}, severities={levels}; expected each once, and severities from 1 to 5"
+        )
     return chosen, levels

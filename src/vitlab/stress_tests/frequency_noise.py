@@ -1,11 +1,11 @@
 """Accuracy drop against the frequency of band-limited noise (HDVW Fig. 2b).
 
-Noise of all frequencies is cut to a ring around the frequency f and added:
+White noise is band-limited to a ring around the frequency f and added to the image:
 
     x + F⁻¹( F(δ) · M_f ),   δ ~ N(0, strength²)  or  δ = strength · sign(N(0, 1))
 
-The paper prints no strength. That x are pixels of [0, 1], and a strength of 0.15, are our choice: the released code
-adds the noise to normalised inputs.
+The paper does not state the strength. Adding the noise to pixels in [0, 1], and a strength of 0.15, are our choice:
+the released code adds the noise to normalised inputs.
 
 Shape legend: B batch, C channels, h w pixels.
 """
@@ -26,7 +26,7 @@ from vitlab.stress_tests.shared.pixel_evaluation import (
     Perturbation,
     PixelBatch,
     accuracies,
-    each_once,
+    distinct_numbers,
     evaluate_perturbations,
     result,
 )
@@ -48,16 +48,17 @@ _CHOICES = {"noise": ("gaussian", "sign"), "ring": ("square", "round"), "reading
 def ring_mask(
     size: tuple[int, int], frequency: float, window: float = 0.1, ring: Ring = "square", reading: Reading = "half"
 ) -> Tensor:
-    """Which frequencies of `fft2` lie in the ring, (h, w) bool.
+    """Returns a mask of the frequencies of `fft2` in the ring, (h, w) bool.
 
     Args:
         size: (h, w).
-        frequency: f, in units of π: 1 is the highest along an axis.
-        window: in units of π; the paper says 0.1.
-        ring: `square`, max(|ω_y|, |ω_x|) is compared with f, as the released code does; or `round`, √(ω_y² + ω_x²).
-        reading: the paper's window is ambiguous: `half`, [f − window, f + window]; or `full`, half of that.
+        frequency: f, in units of π; 1 is the highest along an axis.
+        window: width of the ring in units of π; 0.1 in the paper.
+        ring: `square` compares max(|ω_y|, |ω_x|) with f, as the released code does; `round` compares √(ω_y² + ω_x²).
+        reading: the window is ambiguous in the paper. `half` is [f − window, f + window]; `full` is half as wide.
 
-    The ring is symmetric, so that noise cut to it is real. The code's square lacks the rows and columns of +f.
+    The ring is symmetric, so the band-limited noise is real. The square of the released code lacks the rows and columns
+    of +f.
 
     >>> ring_mask((4, 4), 0.5, 0.1).int()  # frequencies 0, ½, 1, −½
     tensor([[0, 1, 0, 1],
@@ -72,16 +73,16 @@ def ring_mask(
 
 
 def band_limited(noise: Tensor, mask: Tensor) -> Tensor:
-    """F⁻¹(F(δ) · M), real: noise (B, C, h, w) with only the frequencies of a symmetric mask (h, w).
+    """Returns F⁻¹(F(δ) · M), real: noise (B, C, h, w) restricted to the frequencies of a symmetric mask (h, w).
 
     >>> constant = torch.zeros(2, 2, dtype=torch.bool)
     >>> constant[0, 0] = True
-    >>> band_limited(torch.tensor([[[[4.0, 0.0], [0.0, 0.0]]]]), constant)  # the mean alone
+    >>> band_limited(torch.tensor([[[[4.0, 0.0], [0.0, 0.0]]]]), constant)  # only the mean
     tensor([[[[1., 1.],
               [1., 1.]]]])
     """
-    cut: Tensor = torch.fft.ifft2(torch.fft.fft2(noise) * mask).real
-    return cut
+    filtered: Tensor = torch.fft.ifft2(torch.fft.fft2(noise) * mask).real
+    return filtered
 
 
 def measure(
@@ -98,20 +99,20 @@ def measure(
     seed: int = 0,
     images: int | None = None,
 ) -> Measurement:
-    """Accuracy under noise of one band of frequencies after another.
+    """Measure the accuracy under band-limited noise, for each of several frequencies.
 
     Args:
-        model: a classifier; it is left as it was found.
-        batches: yields (images, targets), in the same order each time: walked once for each condition.
+        model: a classifier; its state is restored on exit.
+        batches: yields (images, targets), in the same order in each iteration; iterated once per condition.
         frequencies: centres of the bands, in units of π.
-        strength: of the noise before it is cut, in pixels of [0, 1]; 0.15 and pixel space are our choice (the released
-            code adds noise of 0.007, or 0.7, to normalised inputs). A ring keeps the share of the energy that is its
-            share of the frequencies, as in the released code: high rings are wider.
+        strength: standard deviation of the noise before filtering, for pixels in [0, 1]. 0.15 and pixel space are our
+            choice; the released code adds noise of 0.007, or 0.7, to normalised inputs. The energy of a ring is
+            proportional to its number of frequencies, as in the released code: rings of high frequency have more.
         noise: `gaussian` (the paper) or `sign` (its code).
-        ring, window, reading: as in `ring_mask`.
-        clamp: whether pixels are clamped to [0, 1]; the released code does not.
-        seed: of the noise, with the index of the image; all bands are cut from the same noise.
-        images: use the first so many; all by default.
+        ring, window, reading: see `ring_mask`.
+        clamp: whether pixels are clamped to [0, 1]; the released code does not clamp.
+        seed: seed of the noise, combined with the index of the image. All bands are filtered from the same noise.
+        images: number of images, from the start; default all.
 
     Returns:
         `drop` (clean minus noisy accuracy) and its paired `drop_error`, `accuracy`, `standard_error` (frequency),
@@ -119,16 +120,16 @@ def measure(
     """
     settings: dict[str, Any] = {"strength": strength, "noise": noise, "ring": ring, "window": window}
     settings |= {"reading": reading, "clamp": clamp, "seed": seed}
-    frequencies = each_once("frequency_noise", "frequencies", frequencies)
+    frequencies = distinct_numbers("frequency_noise", "frequencies", frequencies)
     _check(frequencies, settings)
-    perturbations = [(f"frequency {frequency} π", _strain(frequency, **settings)) for frequency in frequencies]
+    perturbations = [(f"frequency {frequency} π", _perturbation(frequency, **settings)) for frequency in frequencies]
     outcome = evaluate_perturbations(model, batches, "frequency_noise", perturbations, images)
     axes = {"frequency": [round(float(frequency), 6) for frequency in frequencies]}
     settings |= {"frequencies": axes["frequency"], "images": images}
     return result("frequency_noise", model, accuracies(outcome), axes, settings, outcome.about)
 
 
-def _strain(
+def _perturbation(
     frequency: float,
     *,
     strength: float,
@@ -145,7 +146,7 @@ def _strain(
         if not bool(mask.any()):
             raise VitlabError(
                 f"frequency_noise: {size[0]}x{size[1]} images have no frequency within window={window} (reading "
-                f"{reading!r}) of {frequency:g} π; widen the window"
+                f"{reading!r}) of {frequency:g} π; increase the window"
             )
         random = Randomness.of(seed, "frequency_noise", 0, batch.indices, batch.pixels.device)
         draws = random.normal(*batch.pixels.shape[1:])
@@ -162,10 +163,10 @@ def _check(frequencies: Sequence[float], settings: dict[str, Any]) -> None:
             raise unknown(name, settings[name], choices)
     if not len(frequencies) or not all(0 <= frequency <= math.sqrt(2) for frequency in frequencies):
         raise VitlabError(
-            f"frequency_noise got frequencies={tuple(frequencies)}; give some in units of π, 0 to 1, or to √2"
+            f"invalid frequencies={tuple(frequencies)} for frequency_noise; expected numbers in units of π, 0 to √2"
         )
     if settings["strength"] < 0 or settings["window"] <= 0:
         raise VitlabError(
-            f"frequency_noise got strength={settings['strength']}, window={settings['window']}; "
-            "give a strength of 0 or more and a positive window"
+            f"invalid strength={settings['strength']}, window={settings['window']} for frequency_noise; "
+            "expected a strength of 0 or more and a positive window"
         )

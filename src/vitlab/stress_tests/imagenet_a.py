@@ -1,4 +1,4 @@
-"""Accuracy on ImageNet-A, natural images that a ResNet-50 gets wrong.
+"""Accuracy on ImageNet-A, natural images that a ResNet-50 misclassifies.
 
 Shape legend: see `class_folders`.
 """
@@ -12,9 +12,8 @@ from typing import Any
 from torch import nn
 
 from vitlab.core.measurement import Card, Measurement
-from vitlab.data.robustness_sets import has_class, labels_200, locate, open_classes
-from vitlab.stress_tests.shared.class_folders import measure_folders
-from vitlab.stress_tests.shared.file_evaluation import classifier_setup
+from vitlab.stress_tests.shared.class_folders import measure_class_folders
+from vitlab.stress_tests.shared.imagenet_sets import IMAGENET_A
 
 CARD = Card(
     title="Accuracy on ImageNet-A, natural adversarial images",
@@ -24,11 +23,7 @@ CARD = Card(
     higher_is_better=True,
 )
 
-TREE = """\
-  ROOT/imagenet-a/n01498041/<any name>.jpg     200 folders, 7,500 images (imagenet-a.tar)
-or the same without imagenet-a/"""
-
-_OFFICIAL = 7_500
+TREE = IMAGENET_A.tree
 
 
 def measure(
@@ -40,25 +35,21 @@ def measure(
     processes: int = -1,
     preprocessing: Mapping[str, Any] | None = None,
 ) -> Measurement:
-    """Accuracy among the 200 classes of the set, as its authors count it, and among all 1000.
+    """Measure the accuracy among the 200 classes of the set, as its authors do, and among all 1000 classes.
 
     Args:
-        model: a classifier of ImageNet-1K; it is left as it was found.
-        root: holds `imagenet-a`, or is it.
-        images: so many, at even distances; all by default.
-        batch_size: of the forwards.
-        processes: workers that decode images; 0 decodes here, -1 takes as many as there are cores, up to 8.
-        preprocessing: fields of `Preprocessing` that replace the model's own: `size`, `mean`, `std`, `crop`,
+        model: a classifier of ImageNet-1K; its state is restored on exit.
+        root: the folder `imagenet-a`, or the folder that contains it.
+        images: number of images, evenly spaced; default all.
+        batch_size: images per forward pass.
+        processes: worker processes that decode images. 0 decodes in the main process; -1 uses one per CPU core, at
+            most 8.
+        preprocessing: fields of `Preprocessing` that override the model's own: `size`, `mean`, `std`, `crop`,
             `interpolation`, `crop_mode`.
 
     Returns:
-        `accuracy_200`, the argmax taken among the 200 classes of the set, and `accuracy_1000`, among all, each with
-        its standard error `…_error` (). Provenance names broken files and missing classes, and says `partial: True`
-        unless all 7,500 images counted.
+        `accuracy_200`, with the argmax over the 200 classes of the set, and `accuracy_1000`, with the argmax over all
+        classes, each with its standard error `…_error` (). Provenance lists broken files and missing classes;
+        `partial` is True unless all 7,500 images were classified.
     """
-    labels = labels_200("a")
-    folder = locate(root, ("imagenet-a", "ImageNet-A"), lambda place: has_class(place, labels), TREE)
-    found = open_classes(folder, labels, TREE)
-    who = classifier_setup(model, "imagenet_a", preprocessing, batch_size, processes)
-    forms = {"accuracy_200": [*labels.values()], "accuracy_1000": None}
-    return measure_folders("imagenet_a", who, {"imagenet-a": found}, labels, _OFFICIAL, forms, images)
+    return measure_class_folders(IMAGENET_A, model, root, images, batch_size, processes, preprocessing)

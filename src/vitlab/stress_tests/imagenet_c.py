@@ -25,8 +25,15 @@ from vitlab.data.robustness_sets import (
     under_group,
 )
 from vitlab.stress_tests.shared.correctness import Correctness
-from vitlab.stress_tests.shared.corrupted_sets import ERRORS, SEVERITIES, axes_of, chosen, is_benchmark, summarise
-from vitlab.stress_tests.shared.file_evaluation import STORED, classifier_setup, classify_set, right
+from vitlab.stress_tests.shared.corrupted_sets import (
+    ERRORS,
+    SEVERITIES,
+    axes_of,
+    is_benchmark,
+    select_conditions,
+    summarise,
+)
+from vitlab.stress_tests.shared.file_evaluation import STORED, classifier_setup, classify_set, is_correct
 from vitlab.stress_tests.shared.mce_baselines import choose, resolve
 from vitlab.stress_tests.shared.pixel_evaluation import result
 
@@ -59,55 +66,56 @@ def measure(
     processes: int = -1,
     preprocessing: Mapping[str, Any] | None = None,
 ) -> Measurement:
-    """Error by corruption and severity, mean accuracy and mCE; an interrupted run resumes at the next of the 75 sets.
+    """Measure the error by corruption and severity, mean accuracy and mCE; resumes at the next of the 75 sets.
 
-    The files are stored at 224 × 224: a model of that size is shown them untouched, one of another size resized, never
-    cropped. They bring no clean images: for the relative mCE see `corruptions`.
+    The files are stored at 224 × 224. They are resized if the input size of the model differs, never cropped. The set
+    has no clean images; for the relative mCE see `corruptions`.
 
     Args:
-        model: a classifier of ImageNet-1K; it is left as it was found.
-        root: holds the corruptions, in their groups or not, or `ImageNet-C` with them.
-        names: corruptions, of the 15 or the 4 extra ones.
-        severities: of 1 to 5.
-        baseline: `imagenet`, AlexNet's errors, by default; or `none`.
-        images: so many of each set, at even distances; all by default.
-        batch_size, processes, preprocessing: as in `imagenet_a`; `crop` is 1 unless given.
+        model: a classifier of ImageNet-1K; its state is restored on exit.
+        root: the folder of the corruptions, with or without their groups, or the folder that contains `ImageNet-C`.
+        names: corruptions, from the 15 and the 4 extra ones.
+        severities: severities from 1 to 5.
+        baseline: `imagenet`, AlexNet's errors (default), or `none`.
+        images: number of images per set, evenly spaced; default all.
+        batch_size, processes, preprocessing: see `imagenet_a`; the default of `crop` is 1.
 
     Returns:
         `error`, `accuracy`, `standard_error` (corruption, severity), NaN where a set is missing; `ce`, `ce_error`
-        (corruption); `mean_accuracy` over the sets that are there, `mce`, NaN unless all 75 are, each with its
-        `…_error` (). The argmax is taken over all 1000 classes.
-        Provenance names broken files, missing classes and missing sets, and says `partial: True` unless all 75 × 50,000
-        images counted.
+        (corruption); `mean_accuracy` over the available sets, `mce`, NaN unless all 75 are available, each with its
+        `…_error` (). The argmax is over all 1000 classes.
+        Provenance lists broken files, missing classes and missing sets; `partial` is True unless all 75 × 50,000 images
+        were classified.
     """
-    places = chosen(names, severities)
-    against = resolve(baseline, 1000)
-    errors = choose(against)  # a wrong name is told now, not after hours
-    folder = locate(root, ("ImageNet-C", "imagenet-c", "ImageNet_C"), _holds, TREE)
-    there = {place: at for place in places if (at := _folder(folder, *place)) is not None}
-    if not there:
-        raise wrong_layout(f"{folder} has none of the sets that were asked for, {places[0]} first", TREE)
-    who = classifier_setup(model, "imagenet_c", preprocessing, batch_size, processes, ours=STORED)
-    sheet = Correctness("imagenet_c")
-    for place, at in there.items():
-        whole = open_classes(at, labels_1000(), TREE)
-        part = spread(whole, images)
-        (answers,), lost = classify_set(who, part, "{} at {}".format(*place), len(there))
-        lacking = missing_classes(whole, labels_1000())
-        sheet.enter(place, part.names.tolist(), right(answers, part.labels), lost, lacking, part.fingerprint)
-    few = not is_benchmark(places) or any(count != _OFFICIAL for count in sheet.counts().values())
-    told = {"names": names, "severities": severities, "baseline": against, "images": images}
-    about = sheet.provenance(who, places, wordnet_ids(), few, official_images=_OFFICIAL, argmax="1000-way")
-    values = summarise(sheet.table(places), places, errors)
-    return result("imagenet_c", who.model, values, axes_of(places), who.settings(**told), about, ERRORS, {})
+    conditions = select_conditions(names, severities)
+    baseline_name = resolve(baseline, 1000)
+    baseline_errors = choose(baseline_name)  # fail early for a wrong name
+    folder = locate(root, ("ImageNet-C", "imagenet-c", "ImageNet_C"), _has_sets, TREE)
+    present = {condition: path for condition in conditions if (path := _folder(folder, *condition)) is not None}
+    if not present:
+        raise wrong_layout(f"{folder} has none of the requested sets; the first is {conditions[0]}", TREE)
+    setup = classifier_setup(model, "imagenet_c", preprocessing, batch_size, processes, override=STORED)
+    correctness = Correctness("imagenet_c")
+    for condition, path in present.items():
+        every = open_classes(path, labels_1000(), TREE)
+        part = spread(every, images)
+        (predictions,), broken = classify_set(setup, part, "{} at {}".format(*condition), len(present))
+        correct, lacking = is_correct(predictions, part.labels), missing_classes(every, labels_1000())
+        correctness.add(condition, part.names.tolist(), correct, broken, lacking, part.fingerprint)
+    partial = not is_benchmark(conditions) or any(count != _OFFICIAL for count in correctness.counts().values())
+    extra = {"official_images": _OFFICIAL, "argmax": "1000-way"}
+    about = correctness.provenance(setup, conditions, wordnet_ids(), partial, **extra)
+    values, axes = summarise(correctness.table(conditions), conditions, baseline_errors), axes_of(conditions)
+    settings = setup.settings(names=names, severities=severities, baseline=baseline_name, images=images)
+    return result("imagenet_c", setup.model, values, axes, settings, about, ERRORS, {})
 
 
 def _folder(folder: Path, name: str, severity: int) -> Path | None:
-    """Where a corruption lies at a severity, if it is there with any class."""
-    at = under_group(folder, name)
-    place = at / str(severity) if at else None
-    return place if place and place.is_dir() and has_class(place, labels_1000()) else None
+    """Returns the folder of a corruption at a severity; None if it is missing or has no class folder."""
+    parent = under_group(folder, name)
+    path = parent / str(severity) if parent else None
+    return path if path and path.is_dir() and has_class(path, labels_1000()) else None
 
 
-def _holds(folder: Path) -> bool:
+def _has_sets(folder: Path) -> bool:
     return any(_folder(folder, name, severity) for name in CORRUPTIONS + EXTRA for severity in SEVERITIES)

@@ -1,4 +1,4 @@
-"""How often answers flip along the short videos of ImageNet-P: flip probability and mean flip rate (mFR).
+"""Changes of the prediction along the short videos of ImageNet-P: flip probability and mean flip rate (mFR).
 
 Shape legend: T frames, p perturbations, n videos.
 """
@@ -25,7 +25,13 @@ from vitlab.data.sequences import Sequences, open_sequences
 from vitlab.eval_mode import eval_mode
 from vitlab.identity import identify
 from vitlab.stress_tests.shared.correctness import Correctness
-from vitlab.stress_tests.shared.file_evaluation import STORED, ClassifierSetup, classifier_setup, mean_over_sets, walk
+from vitlab.stress_tests.shared.file_evaluation import (
+    STORED,
+    ClassifierSetup,
+    classifier_setup,
+    iterate,
+    mean_over_sets,
+)
 from vitlab.stress_tests.shared.pixel_evaluation import result
 
 CARD = Card(
@@ -36,7 +42,7 @@ CARD = Card(
     higher_is_better=False,
 )
 
-#: The ten that mFR is a mean of; then those that the benchmark keeps for validation.
+#: The ten perturbations of mFR, and the four that the benchmark reserves for validation.
 PERTURBATIONS = (
     *("gaussian_noise", "shot_noise", "motion_blur", "zoom_blur", "snow"),
     *("brightness", "translate", "rotate", "tilt", "scale"),
@@ -50,23 +56,25 @@ TREE = """\
 or any of these below ROOT/ImageNet-P"""
 
 
-def flip_probability(answers: np.ndarray, noise: bool, stride: int = 1) -> float:
-    """The share of frames whose answer differs from that to the frame it is compared with.
+def flip_probability(predictions: np.ndarray, noise: bool, stride: int = 1) -> float:
+    """Returns the fraction of frames whose prediction differs from that of the frame they are compared with.
 
-    FP = 1/(T − 1) Σ_{t>1} 1[f(x_t) ≠ f(x_{t−1})] (Hendrycks and Dietterich, section 4.3). Frames of noise do not follow
-    from one another: there the comparison is with the first, f(x_1).
+    FP = 1/(T − 1) Σ_{t>1} 1[f(x_t) ≠ f(x_{t−1})] (Hendrycks and Dietterich, section 4.3). Frames of noise are
+    independent of each other and are compared with the first, f(x_1).
 
     Args:
-        answers: (T,) class indices.
-        noise: whether to compare with the first frame, not with the one before.
-        stride: compare with so many frames before: the benchmark's difficulty, for all but noise.
+        predictions: (T,) class indices.
+        noise: whether to compare with the first frame instead of the previous one.
+        stride: distance in frames of the comparison, the difficulty of the benchmark. Not used for noise.
 
     >>> flip_probability(np.array([1, 2, 2, 1]), noise=False), flip_probability(np.array([1, 2, 2, 1]), noise=True)
     (0.6666666666666666, 0.6666666666666666)
     >>> flip_probability(np.array([1, 2, 2, 2]), noise=False), flip_probability(np.array([1, 2, 2, 2]), noise=True)
     (0.3333333333333333, 1.0)
     """
-    return float((answers[1:] != answers[0]).mean() if noise else (answers[stride:] != answers[:-stride]).mean())
+    if noise:
+        return float((predictions[1:] != predictions[0]).mean())
+    return float((predictions[stride:] != predictions[:-stride]).mean())
 
 
 def measure(
@@ -81,104 +89,105 @@ def measure(
     processes: int = -1,
     preprocessing: Mapping[str, Any] | None = None,
 ) -> Measurement:
-    """Flip probability by perturbation, and mFR against a reference; a run resumes at the next perturbation.
+    """Measure the flip probability by perturbation, and mFR relative to a reference; resumes at the next perturbation.
 
-    FR_p = FP_p / FP_p^AlexNet, and mFR is its mean over the ten. AlexNet's FP was never published with the benchmark:
-    give it as numbers, or a model that it is computed with. Without either, FR and mFR are NaN.
+    FR_p = FP_p / FP_p^AlexNet, and mFR is its mean over the ten perturbations. The benchmark does not publish AlexNet's
+    FP: pass it as numbers, or pass a model to compute it with. Without a reference, FR and mFR are NaN.
 
     Args:
-        model: a classifier of ImageNet-1K; it is left as it was found. Frames are stored at 224 × 224: a model of that
-            size is shown them untouched, one of another size resized, never cropped.
-        root: holds the perturbations, in their groups or not, or `ImageNet-P` with them.
-        names: perturbations, of the 10 or the 4 extra ones.
-        reference: FP of AlexNet as shares by perturbation; or AlexNet, as a model or as an expression with weights,
-            `"torchvision/alexnet(weights='alexnet.safetensors')"`, shown images as its own configuration says, else
+        model: a classifier of ImageNet-1K; its state is restored on exit. Frames are stored at 224 × 224. They are
+            resized if the input size of the model differs, never cropped.
+        root: the folder of the perturbations, with or without their groups, or the folder that contains `ImageNet-P`.
+        names: perturbations, from the 10 and the 4 extra ones.
+        reference: FP of AlexNet as fractions by perturbation; or AlexNet, as a model or as an expression with weights,
+            `"torchvision/alexnet(weights='alexnet.safetensors')"`. Its preprocessing is that of its configuration, else
             with the mean and std of ImageNet.
-        difficulty: 1, 2 or 3: frames so far apart are compared; noise of that difficulty has folders of its own,
+        difficulty: 1, 2 or 3: distance in frames of the comparison. Noise has one folder per difficulty, for example
             `gaussian_noise_2`.
-        videos: so many of each perturbation, at even distances; all by default.
-        batch_size, processes, preprocessing: as in `imagenet_a`; `crop` is 1 unless given.
+        videos: number of videos per perturbation, evenly spaced; default all.
+        batch_size, processes, preprocessing: see `imagenet_a`; the default of `crop` is 1.
 
     Returns:
         `flip_probability`, `flip_rate`, each with its `…_error`, and `reference_flip_probability` (perturbation), NaN
-        where one is missing; `mfr`, NaN unless all ten are there, and `mfr_error` (): standard errors take the
-        reference as known. Provenance names broken videos, missing classes and missing perturbations; `partial` does
-        not count videos, of which the benchmark states no number.
+        for missing perturbations; `mfr`, NaN unless all ten are available, and `mfr_error` (). Standard errors treat
+        the reference as exact. Provenance lists broken videos, missing classes and missing perturbations; `partial`
+        ignores the number of videos, which the benchmark does not state.
     """
-    wanted = _checked(names, difficulty)
-    holds = partial(_folders, names=PERTURBATIONS + EXTRA, difficulty=difficulty)
-    folder = locate(root, ("ImageNet-P", "imagenet-p", "ImageNet_P"), lambda place: bool(holds(place)), TREE)
-    there = _folders(folder, wanted, difficulty)
-    if not there:
-        raise wrong_layout(f"{folder} has none of the perturbations that were asked for, {wanted[0]} first", TREE)
-    who = classifier_setup(model, "imagenet_p", preprocessing, batch_size, processes, ours=STORED)
-    rival = _rival(reference, batch_size, processes)
-    steps = len(there) * (2 if isinstance(rival, ClassifierSetup) else 1)
-    sheet = _watch(who, there, difficulty, videos, steps, "")
-    if isinstance(rival, ClassifierSetup):
-        flips = _watch(rival, there, difficulty, videos, steps, " by the reference").table(wanted)
-        rival = {name: mean_over_sets(row[None])[0] for name, row in zip(wanted, flips, strict=True)}
-    values = _values(sheet.table(wanted), wanted, np.array([rival.get(name, np.nan) for name in wanted]))
-    few = videos is not None or not set(PERTURBATIONS) <= set(wanted)
+    requested = _checked(names, difficulty)
+    folders = partial(_folders, names=PERTURBATIONS + EXTRA, difficulty=difficulty)
+    folder = locate(root, ("ImageNet-P", "imagenet-p", "ImageNet_P"), lambda path: bool(folders(path)), TREE)
+    present = _folders(folder, requested, difficulty)
+    if not present:
+        raise wrong_layout(f"{folder} has none of the requested perturbations; the first is {requested[0]}", TREE)
+    setup = classifier_setup(model, "imagenet_p", preprocessing, batch_size, processes, override=STORED)
+    baseline = _reference(reference, batch_size, processes)
+    steps = len(present) * (2 if isinstance(baseline, ClassifierSetup) else 1)
+    by_video = _flips_by_video(setup, present, difficulty, videos, steps, "")
+    if isinstance(baseline, ClassifierSetup):
+        flips = _flips_by_video(baseline, present, difficulty, videos, steps, " by the reference").table(requested)
+        baseline = {name: mean_over_sets(row[None])[0] for name, row in zip(requested, flips, strict=True)}
+    known = np.array([baseline.get(name, np.nan) for name in requested])
+    values = _values(by_video.table(requested), requested, known)
+    incomplete = videos is not None or not set(PERTURBATIONS) <= set(requested)
     before = "with the frame before" if difficulty == 1 else f"with the frame {difficulty} before"
     extra = {"argmax": "1000-way", "noise": "compared with the first frame", "others": before}
-    about = sheet.provenance(who, wanted, [*labels_1000()], few, **extra)
-    told = {"names": wanted, "reference": _said(reference), "difficulty": difficulty, "videos": videos}
+    about = by_video.provenance(setup, requested, [*labels_1000()], incomplete, **extra)
+    own = {"names": requested, "reference": _describe(reference), "difficulty": difficulty, "videos": videos}
     errors = {name: f"{name}_error" for name in ("flip_probability", "flip_rate", "mfr")}
-    axes = {"perturbation": wanted}
-    return result("imagenet_p", who.model, values, axes, who.settings(**told), about, errors, {})
+    axes = {"perturbation": requested}
+    return result("imagenet_p", setup.model, values, axes, setup.settings(**own), about, errors, {})
 
 
-def _watch(
-    who: ClassifierSetup, there: Mapping[str, Path], difficulty: int, videos: int | None, total: int, suffix: str
+def _flips_by_video(
+    setup: ClassifierSetup, present: Mapping[str, Path], difficulty: int, videos: int | None, total: int, suffix: str
 ) -> Correctness:
-    """Flip probabilities of each video of each perturbation, each perturbation a step of the step cache."""
-    sheet = Correctness("imagenet_p")
-    for name, folder in there.items():
-        whole = open_sequences(folder, who.preprocessing.transform())
-        part = whole.spread(videos)
-        find = partial(_flips, who, part, "noise" in name, difficulty)
-        flips = step(f"{name} at difficulty {difficulty}{suffix} [{part.fingerprint[:8]}]", total, find)["flips"]
+    """Flip probabilities of each video of each perturbation; each perturbation is one step of the step cache."""
+    by_video = Correctness("imagenet_p")
+    for name, folder in present.items():
+        every = open_sequences(folder, setup.preprocessing.transform())
+        part = every.spread(videos)
+        compute = partial(_flips, setup, part, "noise" in name, difficulty)
+        flips = step(f"{name} at difficulty {difficulty}{suffix} [{part.fingerprint[:8]}]", total, compute)["flips"]
         broken = [str(part.path(i)) for i in np.isnan(flips).nonzero()[0]]
-        lacking = set(labels_1000()) - {video.partition("/")[0] for video in whole.names}
+        lacking = set(labels_1000()) - {video.partition("/")[0] for video in every.names}
         stems = [os.path.splitext(video)[0] for video in part.names]
-        sheet.enter(name, stems, flips, broken, lacking, part.fingerprint)
-    return sheet
+        by_video.add(name, stems, flips, broken, lacking, part.fingerprint)
+    return by_video
 
 
-def _flips(who: ClassifierSetup, videos: Sequences, noise: bool, difficulty: int) -> dict[str, np.ndarray]:
-    """(n,) flip probabilities, NaN for videos that cannot be read or are too short."""
+def _flips(setup: ClassifierSetup, videos: Sequences, noise: bool, difficulty: int) -> dict[str, np.ndarray]:
+    """Returns flip probabilities (n,), NaN for videos that are unreadable or too short."""
     stride = 1 if noise else difficulty
-    found = np.full(len(videos), np.nan)
-    with eval_mode(who.model):
-        for i, video in enumerate(walk(who, videos, None)):
+    flips = np.full(len(videos), np.nan)
+    with eval_mode(setup.model):
+        for i, video in enumerate(iterate(setup, videos, None)):
             if len(video) > stride:
-                chunks = [chunk.to(who.device).float() / 255 for chunk in video.split(who.batch_size)]
-                answers = torch.cat([who.classify(chunk).argmax(1) for chunk in chunks])
-                found[i] = flip_probability(answers.cpu().numpy(), noise, stride)
-    if np.isnan(found).all():
-        raise VitlabError(f"none of the {len(videos)} videos of {videos.root} can be read")
-    return {"flips": found}
+                chunks = [chunk.to(setup.device).float() / 255 for chunk in video.split(setup.batch_size)]
+                predictions = torch.cat([setup.classify(chunk).argmax(1) for chunk in chunks])
+                flips[i] = flip_probability(predictions.cpu().numpy(), noise, stride)
+    if np.isnan(flips).all():
+        raise VitlabError(f"cannot read any of the {len(videos)} videos of {videos.root}")
+    return {"flips": flips}
 
 
 def _values(flips: np.ndarray, names: Sequence[str], reference: np.ndarray) -> dict[str, np.ndarray]:
-    """From flip probabilities (p, n) of the model and (p,) of the reference."""
-    rates = flips / np.where(reference > 0, reference, np.nan)[:, None]  # to one that never flips there is no ratio
+    """Returns the values, from flip probabilities (p, n) of the model and (p,) of the reference."""
+    rates = flips / np.where(reference > 0, reference, np.nan)[:, None]  # no ratio to a reference that never flips
     ten = [names.index(name) for name in PERTURBATIONS if name in names]
     pairs = {
         "flip_probability": np.array([mean_over_sets(row[None]) for row in flips]),
         "flip_rate": np.array([mean_over_sets(row[None]) for row in rates]),
     }
-    whole = len(ten) == len(PERTURBATIONS) and bool((~np.isnan(rates[ten])).any(1).all())
-    pairs["mfr"] = np.array(mean_over_sets(rates[ten]) if whole else (np.nan, np.nan))
+    complete = len(ten) == len(PERTURBATIONS) and bool((~np.isnan(rates[ten])).any(1).all())
+    pairs["mfr"] = np.array(mean_over_sets(rates[ten]) if complete else (np.nan, np.nan))
     values = {"reference_flip_probability": reference}
     for name, both in pairs.items():
         values[name], values[f"{name}_error"] = both[..., 0], both[..., 1]
     return values
 
 
-def _rival(reference: Any, batch_size: int, processes: int) -> ClassifierSetup | dict[str, float]:
-    """The reference, ready to be examined, or its numbers; none where none was given."""
+def _reference(reference: Any, batch_size: int, processes: int) -> ClassifierSetup | dict[str, float]:
+    """Returns the reference model with its preprocessing, or its flip probabilities; empty without a reference."""
     if reference is None:
         return {}
     if isinstance(reference, Mapping):
@@ -186,35 +195,37 @@ def _rival(reference: Any, batch_size: int, processes: int) -> ClassifierSetup |
             if name not in PERTURBATIONS + EXTRA:
                 raise unknown("perturbation in reference", name, PERTURBATIONS + EXTRA)
             if not isinstance(value, int | float) or not 0 < value <= 1:
-                raise VitlabError(f"reference has {name}: {value!r}; give flip probabilities as shares in (0, 1]")
+                raise VitlabError(f"invalid reference {name}: {value!r}; expected a flip probability in (0, 1]")
         return dict(reference)
     if isinstance(reference, str):
         text, reference = reference, zoo.load(reference)
         if identify(reference).untrained:
-            raise VitlabError(f"reference {text!r} has random weights; give weights='PATH' or pretrained=True")
-    return classifier_setup(reference, "imagenet_p", None, batch_size, processes, ours=STORED)
+            raise VitlabError(f"reference {text!r} has random weights; set weights='PATH' or pretrained=True")
+    return classifier_setup(reference, "imagenet_p", None, batch_size, processes, override=STORED)
 
 
-def _said(reference: Any) -> Any:
-    """The reference in words: settings are stored."""
+def _describe(reference: Any) -> Any:
+    """Returns the reference in a form that can be stored."""
     return type(reference).__name__ if isinstance(reference, nn.Module) else reference
 
 
 def _folders(root: Path, names: Sequence[str], difficulty: int) -> dict[str, Path]:
-    """Where each perturbation lies, of those that are there with any class."""
-    found = {}
+    """Returns the folder of each perturbation that is present and has a class folder."""
+    folders = {}
     for name in names:
-        at = under_group(root, f"{name}_{difficulty}" if "noise" in name and difficulty > 1 else name)
-        if at is not None and has_class(at, labels_1000()):
-            found[name] = at
-    return found
+        path = under_group(root, f"{name}_{difficulty}" if "noise" in name and difficulty > 1 else name)
+        if path is not None and has_class(path, labels_1000()):
+            folders[name] = path
+    return folders
 
 
 def _checked(names: str | Sequence[str], difficulty: int) -> tuple[str, ...]:
-    wanted = (names,) if isinstance(names, str) else tuple(names)
-    for name in wanted:
+    requested = (names,) if isinstance(names, str) else tuple(names)
+    for name in requested:
         if name not in PERTURBATIONS + EXTRA:
             raise unknown("perturbation", name, PERTURBATIONS + EXTRA)
-    if not wanted or len({*wanted}) < len(wanted) or difficulty not in (1, 2, 3):
-        raise VitlabError(f"perturbations {wanted} at difficulty {difficulty!r}: give each once, difficulty 1, 2 or 3")
-    return wanted
+    if not requested or len({*requested}) < len(requested) or difficulty not in (1, 2, 3):
+        raise VitlabError(
+            f"invalid names={requested}, difficulty={difficulty!r}; expected each name once, and difficulty 1, 2 or 3"
+        )
+    return requested

@@ -1,4 +1,4 @@
-"""Accuracy on ImageNet-R, renditions: paintings, cartoons, toys, tattoos and the like.
+"""Accuracy on ImageNet-R, renditions such as paintings, cartoons, toys and tattoos.
 
 Shape legend: see `class_folders`.
 """
@@ -12,9 +12,8 @@ from typing import Any
 from torch import nn
 
 from vitlab.core.measurement import Card, Measurement
-from vitlab.data.robustness_sets import has_class, labels_200, locate, open_classes
-from vitlab.stress_tests.shared.class_folders import measure_folders
-from vitlab.stress_tests.shared.file_evaluation import classifier_setup
+from vitlab.stress_tests.shared.class_folders import measure_class_folders
+from vitlab.stress_tests.shared.imagenet_sets import IMAGENET_R
 
 CARD = Card(
     title="Accuracy on ImageNet-R, renditions of objects",
@@ -24,11 +23,7 @@ CARD = Card(
     higher_is_better=True,
 )
 
-TREE = """\
-  ROOT/imagenet-r/n01443537/<any name>.jpg     200 folders, 30,000 images (imagenet-r.tar)
-or the same without imagenet-r/"""
-
-_OFFICIAL = 30_000
+TREE = IMAGENET_R.tree
 
 
 def measure(
@@ -40,22 +35,17 @@ def measure(
     processes: int = -1,
     preprocessing: Mapping[str, Any] | None = None,
 ) -> Measurement:
-    """Accuracy among the 200 classes of the set, as its authors count it, and among all 1000.
+    """Measure the accuracy among the 200 classes of the set, as its authors do, and among all 1000 classes.
 
     Args:
-        model: a classifier of ImageNet-1K; it is left as it was found.
-        root: holds `imagenet-r`, or is it.
-        images: so many, at even distances; all by default.
-        batch_size, processes, preprocessing: as in `imagenet_a`.
+        model: a classifier of ImageNet-1K; its state is restored on exit.
+        root: the folder `imagenet-r`, or the folder that contains it.
+        images: number of images, evenly spaced; default all.
+        batch_size, processes, preprocessing: see `imagenet_a`.
 
     Returns:
-        `accuracy_200`, the argmax taken among the 200 classes of the set, and `accuracy_1000`, among all, each with
-        its standard error `…_error` (). Provenance names broken files and missing classes, and says `partial: True`
-        unless all 30,000 images counted.
+        `accuracy_200`, with the argmax over the 200 classes of the set, and `accuracy_1000`, with the argmax over all
+        classes, each with its standard error `…_error` (). Provenance lists broken files and missing classes;
+        `partial` is True unless all 30,000 images were classified.
     """
-    labels = labels_200("r")
-    folder = locate(root, ("imagenet-r", "ImageNet-R"), lambda place: has_class(place, labels), TREE)
-    found = open_classes(folder, labels, TREE)
-    who = classifier_setup(model, "imagenet_r", preprocessing, batch_size, processes)
-    forms = {"accuracy_200": [*labels.values()], "accuracy_1000": None}
-    return measure_folders("imagenet_r", who, {"imagenet-r": found}, labels, _OFFICIAL, forms, images)
+    return measure_class_folders(IMAGENET_R, model, root, images, batch_size, processes, preprocessing)

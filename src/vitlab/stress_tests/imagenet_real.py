@@ -1,4 +1,4 @@
-"""Accuracy on ImageNet's validation images by the reassessed labels (ReaL).
+"""Accuracy on ImageNet's validation images with the reassessed labels (ReaL).
 
 Shape legend: n images.
 """
@@ -25,7 +25,13 @@ from vitlab.data.robustness_sets import (
     open_validation,
     spread,
 )
-from vitlab.stress_tests.shared.file_evaluation import about, classifier_setup, classify_set, mean_over_sets, right
+from vitlab.stress_tests.shared.file_evaluation import (
+    classifier_setup,
+    classify_set,
+    file_provenance,
+    is_correct,
+    mean_over_sets,
+)
 from vitlab.stress_tests.shared.pixel_evaluation import result
 
 CARD = Card(
@@ -37,20 +43,21 @@ CARD = Card(
 )
 
 TREE = """\
-  ROOT/val/n01440764/ILSVRC2012_val_00000293.JPEG     50,000 images, in folders of classes or without
-  ROOT/real.json                                      optional: the labels; else those that timm brings
+  ROOT/val/n01440764/ILSVRC2012_val_00000293.JPEG     50,000 images, with or without class folders
+  ROOT/real.json                                      optional labels; default: the copy in timm
 or the same without val/"""
 
 _OFFICIAL = 50_000
 
 
-def is_among(answers: np.ndarray, sets: Sequence[Sequence[int]]) -> np.ndarray:
-    """Right where the answer is one of an image's labels; NaN where it has none, which leaves the image out.
+def is_among(predictions: np.ndarray, sets: Sequence[Sequence[int]]) -> np.ndarray:
+    """Returns 1 where the prediction is one of the labels of the image, 0 where it is not, NaN without labels.
 
-    Beyer et al., section 4: an image may show several classes, and any of them is right; 3,163 images have no label.
+    Beyer et al., section 4: an image may show several classes, and any of them is correct. 3,163 images have no label
+    and are skipped.
 
     Args:
-        answers: (n,) class indices, NaN where there is no answer.
+        predictions: (n,) class indices, NaN for unreadable images.
         sets: n lists of labels.
 
     Returns:
@@ -59,7 +66,7 @@ def is_among(answers: np.ndarray, sets: Sequence[Sequence[int]]) -> np.ndarray:
     >>> is_among(np.array([3.0, 3.0, 3.0, np.nan]), [[7, 3], [8], [], [3]]).tolist()
     [1.0, 0.0, nan, nan]
     """
-    pairs = zip(answers.tolist(), sets, strict=True)
+    pairs = zip(predictions.tolist(), sets, strict=True)
     return np.array([float(one in labels) if labels and one == one else float("nan") for one, labels in pairs])
 
 
@@ -72,55 +79,58 @@ def measure(
     processes: int = -1,
     preprocessing: Mapping[str, Any] | None = None,
 ) -> Measurement:
-    """Accuracy by ReaL and by the original labels, the argmax taken over all 1000 classes.
+    """Measure the accuracy with the ReaL and with the original labels, with the argmax over all 1000 classes.
 
     Args:
-        model: a classifier of ImageNet-1K; it is left as it was found.
-        root: holds `val`, or is it: ImageNet's validation images, in folders of classes or flat. Their names say which
-            they are. A `real.json` beside them is taken for the labels, else timm's copy of it.
-        images: so many, at even distances; all by default.
-        batch_size, processes, preprocessing: as in `imagenet_a`.
+        model: a classifier of ImageNet-1K; its state is restored on exit.
+        root: the folder `val`, or the folder that contains it: ImageNet's validation images, with or without class
+            folders, under their original file names. The labels are those of `real.json` next to them, else those of
+            timm's copy.
+        images: number of images, evenly spaced; default all.
+        batch_size, processes, preprocessing: see `imagenet_a`.
 
     Returns:
-        `accuracy`, over the images that have a reassessed label, and `original_accuracy`, over all by ImageNet's own
-        label, NaN where no folder says it, each with its `…_error` (). Provenance has `images_with_labels`, names
-        broken files and missing classes, and says `partial: True` unless all 50,000 images counted.
+        `accuracy`, over the images that have a reassessed label, and `original_accuracy`, over all images with
+        ImageNet's own label, NaN without class folders, each with its `…_error` (). Provenance has
+        `images_with_labels` and lists broken files and missing classes; `partial` is True unless all 50,000 images
+        were classified.
     """
-    folder = locate(root, ("val", "imagenet/val", "imagenet"), _holds, TREE)
-    whole, original = open_validation(folder, TREE)
+    folder = locate(root, ("val", "imagenet/val", "imagenet"), _has_images, TREE)
+    every, original = open_validation(folder, TREE)
     origin, labels = _labels((folder, folder.parent))
-    part = spread(whole, images)
-    who = classifier_setup(model, "imagenet_real", preprocessing, batch_size, processes)
-    (answers,), broken = classify_set(who, part, "validation images", 1)
-    marks = {"accuracy": is_among(answers, [labels[number - 1] for number in numbers(part, TREE)])}
-    marks["original_accuracy"] = right(answers, part.labels) if original else np.full(len(part), np.nan)
-    with_labels, count = int((~np.isnan(marks["accuracy"])).sum()), len(part) - len(broken)
+    part = spread(every, images)
+    setup = classifier_setup(model, "imagenet_real", preprocessing, batch_size, processes)
+    (predictions,), broken = classify_set(setup, part, "validation images", 1)
+    correct = {"accuracy": is_among(predictions, [labels[number - 1] for number in numbers(part, TREE)])}
+    correct["original_accuracy"] = is_correct(predictions, part.labels) if original else np.full(len(part), np.nan)
+    with_labels, count = int((~np.isnan(correct["accuracy"])).sum()), len(part) - len(broken)
     if with_labels < 2:
-        raise VitlabError(f"imagenet_real needs at least two images that have a label by ReaL; {with_labels} given")
+        raise VitlabError(f"imagenet_real needs at least two images with a ReaL label; got {with_labels}")
     values = {}
-    for name, each in marks.items():
+    for name, each in correct.items():
         values[name], values[f"{name}_error"] = map(np.asarray, mean_over_sets(each[None]))
-    missing = {"classes": missing_classes(whole, labels_1000()) if original else []}
-    extra = {"labels": origin, "images_with_labels": with_labels, "argmax": dict.fromkeys(marks, "1000-way")}
-    proof = about(who, f"imagenet_real {part.fingerprint}", count, broken, missing, count != _OFFICIAL, **extra)
-    errors = {name: f"{name}_error" for name in marks}
-    return result("imagenet_real", who.model, values, {}, who.settings(images=images), proof, errors, {})
+    missing = {"classes": missing_classes(every, labels_1000()) if original else []}
+    extra = {"labels": origin, "images_with_labels": with_labels, "argmax": dict.fromkeys(correct, "1000-way")}
+    data, incomplete = f"imagenet_real {part.fingerprint}", count != _OFFICIAL
+    about = file_provenance(setup, data, count, broken, missing, incomplete, **extra)
+    errors = {name: f"{name}_error" for name in correct}
+    return result("imagenet_real", setup.model, values, {}, setup.settings(images=images), about, errors, {})
 
 
-def _holds(place: Path) -> bool:
-    return has_class(place, labels_1000()) or any(place.glob("ILSVRC2012_val_*"))
+def _has_images(folder: Path) -> bool:
+    return has_class(folder, labels_1000()) or any(folder.glob("ILSVRC2012_val_*"))
 
 
-def _labels(places: Sequence[Path]) -> tuple[str, list[list[int]]]:
-    """Where the labels are from, and the labels of each of the 50,000 images."""
-    file = next((place / "real.json" for place in places if (place / "real.json").is_file()), None)
+def _labels(folders: Sequence[Path]) -> tuple[str, list[list[int]]]:
+    """Returns the source of the labels, and the labels of each of the 50,000 images."""
+    file = next((folder / "real.json" for folder in folders if (folder / "real.json").is_file()), None)
     if file is None:
         return "timm's real.json", [*RealLabelsImagenet(range(_OFFICIAL)).real_labels.values()]
     try:
         labels = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise VitlabError(f"{file} cannot be read ({error})") from error
-    whole = isinstance(labels, list) and len(labels) == _OFFICIAL
-    if not whole or not all(isinstance(one, list) and all(label in range(1000) for label in one) for one in labels):
-        raise VitlabError(f"{file} is no real.json; expected 50,000 lists of labels, 0 to 999")
+        raise VitlabError(f"cannot read {file} ({error})") from error
+    complete = isinstance(labels, list) and len(labels) == _OFFICIAL
+    if not complete or not all(isinstance(one, list) and all(label in range(1000) for label in one) for one in labels):
+        raise VitlabError(f"invalid {file}; expected 50,000 lists of labels from 0 to 999")
     return str(file), labels

@@ -1,4 +1,4 @@
-"""Accuracy on ImageNet-Sketch, drawings of ImageNet's 1000 classes in black and white.
+"""Accuracy on ImageNet-Sketch, black-and-white drawings of ImageNet's 1000 classes.
 
 Shape legend: see `class_folders`.
 """
@@ -12,9 +12,8 @@ from typing import Any
 from torch import nn
 
 from vitlab.core.measurement import Card, Measurement
-from vitlab.data.robustness_sets import has_class, labels_1000, locate, open_classes
-from vitlab.stress_tests.shared.class_folders import measure_folders
-from vitlab.stress_tests.shared.file_evaluation import classifier_setup
+from vitlab.stress_tests.shared.class_folders import measure_class_folders
+from vitlab.stress_tests.shared.imagenet_sets import IMAGENET_SKETCH
 
 CARD = Card(
     title="Accuracy on ImageNet-Sketch, drawings",
@@ -24,11 +23,7 @@ CARD = Card(
     higher_is_better=True,
 )
 
-TREE = """\
-  ROOT/sketch/n01440764/sketch_0.JPEG     1,000 folders, 50,889 images (ImageNet-Sketch.zip)
-or the same without sketch/"""
-
-_OFFICIAL = 50_889
+TREE = IMAGENET_SKETCH.tree
 
 
 def measure(
@@ -40,21 +35,16 @@ def measure(
     processes: int = -1,
     preprocessing: Mapping[str, Any] | None = None,
 ) -> Measurement:
-    """Accuracy on drawings, the argmax taken over all 1000 classes.
+    """Measure the accuracy on drawings, with the argmax over all 1000 classes.
 
     Args:
-        model: a classifier of ImageNet-1K; it is left as it was found.
-        root: holds `sketch`, or is it.
-        images: so many, at even distances; all by default.
-        batch_size, processes, preprocessing: as in `imagenet_a`.
+        model: a classifier of ImageNet-1K; its state is restored on exit.
+        root: the folder `sketch`, or the folder that contains it.
+        images: number of images, evenly spaced; default all.
+        batch_size, processes, preprocessing: see `imagenet_a`.
 
     Returns:
-        `accuracy` and `accuracy_error` (). Provenance names broken files and missing classes, and says `partial: True`
-        unless all 50,889 images counted.
+        `accuracy` and `accuracy_error` (). Provenance lists broken files and missing classes; `partial` is True unless
+        all 50,889 images were classified.
     """
-    labels = labels_1000()
-    names = ("sketch", "ImageNet-Sketch/sketch", "imagenet-sketch", "ImageNet-Sketch")
-    folder = locate(root, names, lambda place: has_class(place, labels), TREE)
-    found = open_classes(folder, labels, TREE)
-    who = classifier_setup(model, "imagenet_sketch", preprocessing, batch_size, processes)
-    return measure_folders("imagenet_sketch", who, {"sketch": found}, labels, _OFFICIAL, {"accuracy": None}, images)
+    return measure_class_folders(IMAGENET_SKETCH, model, root, images, batch_size, processes, preprocessing)

@@ -1,4 +1,4 @@
-"""Accuracy on the three sets of ImageNet-V2, collected anew as ImageNet's validation images once were.
+"""Accuracy on the three sets of ImageNet-V2, new images collected by the protocol of ImageNet's validation images.
 
 Shape legend: see `class_folders`.
 """
@@ -12,9 +12,8 @@ from typing import Any
 from torch import nn
 
 from vitlab.core.measurement import Card, Measurement
-from vitlab.data.robustness_sets import has_class, labels_by_number, locate, open_classes
-from vitlab.stress_tests.shared.class_folders import measure_folders
-from vitlab.stress_tests.shared.file_evaluation import classifier_setup
+from vitlab.stress_tests.shared.class_folders import measure_class_folders
+from vitlab.stress_tests.shared.imagenet_sets import IMAGENET_V2
 
 CARD = Card(
     title="Accuracy on the three sets of ImageNet-V2",
@@ -25,18 +24,8 @@ CARD = Card(
 )
 
 #: The sets, and the folders that their archives unpack to.
-SETS = {
-    "matched-frequency": "imagenetv2-matched-frequency-format-val",
-    "threshold-0.7": "imagenetv2-threshold0.7-format-val",
-    "top-images": "imagenetv2-top-images-format-val",
-}
-
-TREE = """\
-  ROOT/imagenetv2-matched-frequency-format-val/0/<any name>.jpeg     1,000 folders, 0 to 999, 10,000 images
-  ROOT/imagenetv2-threshold0.7-format-val/0/<any name>.jpeg
-  ROOT/imagenetv2-top-images-format-val/0/<any name>.jpeg"""
-
-_OFFICIAL = 10_000
+SETS = IMAGENET_V2.subsets
+TREE = IMAGENET_V2.tree
 
 
 def measure(
@@ -48,25 +37,16 @@ def measure(
     processes: int = -1,
     preprocessing: Mapping[str, Any] | None = None,
 ) -> Measurement:
-    """Accuracy on each of the three sets, the argmax taken over all 1000 classes; a run resumes at the next set.
+    """Measure the accuracy on each of the three sets, with the argmax over all 1000 classes; resumes at the next set.
 
     Args:
-        model: a classifier of ImageNet-1K; it is left as it was found.
-        root: holds the folders of the sets, any of the three; their folders `0` to `999` are labels.
-        images: so many of each, at even distances; all by default.
-        batch_size, processes, preprocessing: as in `imagenet_a`.
+        model: a classifier of ImageNet-1K; its state is restored on exit.
+        root: the folder that contains the folders of one or more sets. Their class folders `0` to `999` are labels.
+        images: number of images per set, evenly spaced; default all.
+        batch_size, processes, preprocessing: see `imagenet_a`.
 
     Returns:
-        `accuracy` and `accuracy_error` (set), NaN for a set that is not there. Provenance names broken files, missing
-        classes and missing sets, and says `partial: True` unless all 3 × 10,000 images counted.
+        `accuracy` and `accuracy_error` (set), NaN for missing sets. Provenance lists broken files, missing classes and
+        missing sets; `partial` is True unless all 3 × 10,000 images were classified.
     """
-    labels = labels_by_number()
-
-    def there(place: Path, name: str) -> bool:
-        return (place / SETS[name]).is_dir() and has_class(place / SETS[name], labels)
-
-    names = ("imagenet-v2", "ImageNetV2", "imagenetv2")
-    folder = locate(root, names, lambda place: any(there(place, name) for name in SETS), TREE)
-    found = {name: open_classes(folder / SETS[name], labels, TREE) for name in SETS if there(folder, name)}
-    who = classifier_setup(model, "imagenet_v2", preprocessing, batch_size, processes)
-    return measure_folders("imagenet_v2", who, found, labels, _OFFICIAL, {"accuracy": None}, images, tuple(SETS))
+    return measure_class_folders(IMAGENET_V2, model, root, images, batch_size, processes, preprocessing)

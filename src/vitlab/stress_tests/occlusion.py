@@ -1,4 +1,4 @@
-"""Accuracy with part of the image hidden: a mask over the centre, or patches dropped at random.
+"""Accuracy with part of the image masked: the centre, or random patches.
 
 Shape legend: B batch, C channels, h w pixels, p q cells along the sides.
 """
@@ -21,7 +21,7 @@ from vitlab.stress_tests.shared.pixel_evaluation import (
     Perturbation,
     PixelBatch,
     accuracies,
-    each_once,
+    distinct_numbers,
     evaluate_perturbations,
     normalisation,
     result,
@@ -41,7 +41,7 @@ _GRID = (14, 14)
 
 
 def centre_mask(size: tuple[int, int], share: float) -> Tensor:
-    """(h, w) bool: the rectangle in the middle with `share` of each side, 112 × 112 of 224 × 224 at one half.
+    """Returns (h, w) bool: a central rectangle with `share` of each side, for example 112 × 112 of 224 × 224 at 0.5.
 
     >>> centre_mask((4, 6), 0.5).int()
     tensor([[0, 0, 0, 0, 0, 0],
@@ -56,15 +56,15 @@ def centre_mask(size: tuple[int, int], share: float) -> Tensor:
 
 
 def drop_mask(draws: Tensor, ratio: float, size: tuple[int, int]) -> Tensor:
-    """The cells with the lowest draws, exactly round(ratio · p · q): a larger ratio hides what a smaller one does.
+    """Returns a mask of the round(ratio · p · q) cells with the lowest draws. A larger ratio gives a superset.
 
     Args:
-        draws: (B, p, q), one number for each cell; the first of two that are equal is the lower.
-        ratio: the share of cells to drop.
-        size: (h, w); cells differ by a pixel where p and q do not divide them.
+        draws: (B, p, q), one number per cell; ties are resolved by order.
+        ratio: the fraction of cells to drop.
+        size: (h, w). The sizes of cells differ by at most a pixel if p and q do not divide h and w.
 
     Returns:
-        (B, h, w) bool, true where dropped.
+        (B, h, w) bool, True where dropped.
 
     >>> drop_mask(torch.tensor([[[0.1, 0.9], [0.2, 0.3]]]), 0.5, (2, 4)).int()
     tensor([[[1, 1, 0, 0],
@@ -88,30 +88,32 @@ def measure(
     seed: int = 0,
     images: int | None = None,
 ) -> Measurement:
-    """Accuracy with the centre hidden, and with patches dropped at random.
+    """Measure the accuracy with the centre masked, and with random patches dropped.
 
     Args:
-        model: a classifier; it is left as it was found.
-        batches: yields (images, targets), in the same order each time: walked once for each condition.
-        centres: shares of each side that the centre mask covers; one half is CB Table 8.
-        ratios: shares of the patches to drop.
-        grid: patches along each side, or (rows, columns). By default the model's own, those of its first block: 14 for
-            patches of 16 × 16 at 224 × 224; 14 also for models of no known family. Models of different grids compare
-            only with one that is given.
-        fill: `zero`, zeros as the model eats them, which is the mean colour; or `black`, pixels of zero.
-        seed: of the patches that are dropped, with the index of the image.
-        images: use the first so many; all by default.
+        model: a classifier; its state is restored on exit.
+        batches: yields (images, targets), in the same order in each iteration; iterated once per condition.
+        centres: fractions of each side that the centre mask covers; 0.5 is CB Table 8.
+        ratios: fractions of the patches to drop.
+        grid: patches along each side, or (rows, columns). Default: the grid of the model's first block, for example 14
+            for patches of 16 × 16 at 224 × 224; 14 for models of unknown families. To compare models with different
+            grids, set the grid.
+        fill: `zero`, zeros after normalisation, which is the mean colour; or `black`, zeros before normalisation.
+        seed: seed of the dropped patches, combined with the index of the image.
+        images: number of images, from the start; default all.
 
     Returns:
         `accuracy`, `standard_error`, `drop`, `drop_error` (mask), `clean_accuracy`, `clean_error` (). Masks are named
-        `centre 0.5` or `patches 0.3`. Settings hold the grid that was used.
+        `centre 0.5` or `patches 0.3`. Settings contain the grid that was used.
     """
     if fill not in ("zero", "black"):
         raise unknown("fill", fill, ("zero", "black"))
-    centres, ratios = each_once("occlusion", "centres", centres), each_once("occlusion", "ratios", ratios)
+    centres, ratios = distinct_numbers("occlusion", "centres", centres), distinct_numbers("occlusion", "ratios", ratios)
     shares, cells = (*centres, *ratios), _cells(model, grid)
     if not shares or min(cells) < 1 or not all(0 <= share <= 1 for share in shares):
-        raise VitlabError(f"occlusion got centres={centres}, ratios={ratios}, grid={grid}; give shares from 0 to 1")
+        raise VitlabError(
+            f"invalid centres={centres}, ratios={ratios}, grid={grid} for occlusion; expected fractions from 0 to 1"
+        )
     mean, _ = normalisation(unwrap(model), batches, "occlusion")
     colour = torch.tensor(mean if fill == "zero" else [0.0]).view(-1, 1, 1)
     perturbations = [(f"centre {share}", _centre(share, colour)) for share in centres]
@@ -124,13 +126,13 @@ def measure(
 
 
 def _cells(model: nn.Module, grid: Any) -> tuple[int, int]:
-    """Rows and columns of the patches to drop: as given, else those of the model's first block."""
+    """Returns rows and columns of the patches: `grid`, else those of the model's first block."""
     if grid is not None:
         rows, columns = grid if isinstance(grid, (tuple, list)) and len(grid) == 2 else (grid, grid)
         return integer("grid", rows, "an integer, or (rows, columns)"), integer("grid", columns)
     try:
         first = describe(unwrap(model)).blocks[0]
-    except VitlabError:  # of no family that is known
+    except VitlabError:  # unknown family
         return _GRID
     place = next(iter(first.seams + first.taps), None)
     layout = place.layout if place else first.mixer.queries

@@ -1,4 +1,4 @@
-"""Accuracy with the patches of each image in random order: how much a model needs the global arrangement.
+"""Accuracy with the patches of each image in random order: the dependence on global structure.
 
 Shape legend: B batch, C channels, h w pixels, g cells along each side.
 """
@@ -19,7 +19,7 @@ from vitlab.stress_tests.shared.pixel_evaluation import (
     Perturbation,
     PixelBatch,
     accuracies,
-    each_once,
+    distinct_numbers,
     evaluate_perturbations,
     result,
 )
@@ -34,11 +34,11 @@ CARD = Card(
 
 
 def shuffle(images: Tensor, order: Tensor) -> Tensor:
-    """Cut images into g × g cells and lay these out in another order.
+    """Split images into g × g cells and permute the cells.
 
     Args:
         images: (B, C, h, w), h and w multiples of g.
-        order: (B, g²), which cell comes to each place, row by row.
+        order: (B, g²), the source cell of each position, row by row.
 
     >>> shuffle(torch.arange(4.0).view(1, 1, 2, 2), torch.tensor([[3, 2, 1, 0]]))
     tensor([[[[3., 2.],
@@ -47,7 +47,7 @@ def shuffle(images: Tensor, order: Tensor) -> Tensor:
     b, c, h, w = images.shape
     grid = round(order.shape[1] ** 0.5)  # exact: g² cells
     if h % grid or w % grid:
-        raise VitlabError(f"{h}x{w} images cannot be cut into {grid}x{grid} equal patches; choose grids that divide")
+        raise VitlabError(f"invalid grids={grid} for {h}x{w} images; expected divisors of both sides")
     # b c (g p) (g q) -> b (g g) c p q
     cells = images.view(b, c, grid, h // grid, grid, w // grid).permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
     moved = cells[torch.arange(b, device=images.device)[:, None], order]
@@ -62,28 +62,28 @@ def measure(
     seed: int = 0,
     images: int | None = None,
 ) -> Measurement:
-    """Accuracy with g × g patches of each image in random order.
+    """Measure the accuracy with g × g patches of each image in random order.
 
     Args:
-        model: a classifier; it is left as it was found.
-        batches: yields (images, targets), in the same order each time: walked once for each condition.
+        model: a classifier; its state is restored on exit.
+        batches: yields (images, targets), in the same order in each iteration; iterated once per condition.
         grids: patches along each side, g; each must divide the sides of the images.
-        seed: of the orders, with the grid and the index of the image.
-        images: use the first so many; all by default.
+        seed: seed of the orders, combined with the grid and the index of the image.
+        images: number of images, from the start; default all.
 
     Returns:
         `accuracy`, `standard_error`, `drop`, `drop_error` (grid), `clean_accuracy`, `clean_error` ().
     """
-    grids = tuple(integer("grids", grid) for grid in each_once("patch_shuffle", "grids", grids))
+    grids = tuple(integer("grids", grid) for grid in distinct_numbers("patch_shuffle", "grids", grids))
     if not grids or min(grids) < 1:
-        raise VitlabError(f"patch_shuffle got grids={grids}; give at least one integer of 1 or more")
-    perturbations = [(f"{grid} x {grid} patches", _strain(grid, seed)) for grid in grids]
+        raise VitlabError(f"invalid grids={grids} for patch_shuffle; expected one or more integers of 1 or more")
+    perturbations = [(f"{grid} x {grid} patches", _perturbation(grid, seed)) for grid in grids]
     outcome = evaluate_perturbations(model, batches, "patch_shuffle", perturbations, images)
     settings = {"grids": grids, "seed": seed, "images": images}
     return result("patch_shuffle", model, accuracies(outcome), {"grid": grids}, settings, outcome.about)
 
 
-def _strain(grid: int, seed: int) -> Perturbation:
+def _perturbation(grid: int, seed: int) -> Perturbation:
     def perturbation(batch: PixelBatch) -> Tensor:
         draws = Randomness.of(seed, "patch_shuffle", grid, batch.indices, batch.pixels.device).uniform(grid * grid)
         return shuffle(batch.pixels, draws.argsort(dim=1, stable=True))

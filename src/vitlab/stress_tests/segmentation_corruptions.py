@@ -1,4 +1,4 @@
-"""Segmentation under perturbation: mIoU with noise and blur, under the 16 corruptions of Cityscapes-C, or by condition.
+"""mIoU of a segmentation model under noise and blur, under the 16 corruptions of Cityscapes-C, or by condition.
 
 Shape legend: c conditions, r runs, K classes.
 """
@@ -31,24 +31,24 @@ CARD = Card(
 
 Suite = Literal["context_broadcasting", "cityscapes_c", "clean", "by_condition"]
 Values = dict[str, np.ndarray]
-Found = tuple[Values, dict[str, tuple[Any, ...]], int]  # values, labels along axes, how many images
+Result = tuple[Values, dict[str, tuple[Any, ...]], int]  # values, labels along axes, number of images
 
-_WHO = "segmentation_corruptions"
+_NAME = "segmentation_corruptions"
 
 
 def scores(confusion: np.ndarray) -> Values:
-    """What a confusion matrix says: mIoU, the share of pixels that are right, and the mean share over the classes.
+    """Returns mIoU, pixel accuracy and the mean accuracy over the classes, from a confusion matrix.
 
-    mIoU = 1/K Σ_k TP_k / (TP_k + FP_k + FN_k), over the classes that are labelled or predicted anywhere.
+    mIoU = 1/K Σ_k TP_k / (TP_k + FP_k + FN_k), over the classes that occur as label or prediction.
 
     Args:
-        confusion: (K, K) how often label i was taken for j.
+        confusion: (K, K) number of pixels with label i and prediction j.
 
     Returns:
         `miou`, `pixel_accuracy`, `mean_accuracy` (), `class_iou` (K,).
 
-    >>> found = scores(np.array([[1, 1, 0], [0, 2, 0], [0, 0, 0]]))
-    >>> {name: float(found[name].round(3)) for name in ("miou", "pixel_accuracy", "mean_accuracy")}
+    >>> values = scores(np.array([[1, 1, 0], [0, 2, 0], [0, 0, 0]]))
+    >>> {name: float(values[name].round(3)) for name in ("miou", "pixel_accuracy", "mean_accuracy")}
     {'miou': 0.583, 'pixel_accuracy': 0.75, 'mean_accuracy': 0.75}
     """
     class_iou = intersection_over_union(confusion)
@@ -61,7 +61,7 @@ def scores(confusion: np.ndarray) -> Values:
 
 
 def mean_by(names: Sequence[str], values: np.ndarray) -> dict[str, np.ndarray]:
-    """The mean of the rows that have the same name, in the order of the names.
+    """Returns the mean of the rows with the same name, in the order of the names.
 
     >>> mean_by(["a", "a", "b"], np.array([[1.0], [3.0], [5.0]]))
     {'a': array([2.]), 'b': array([5.])}
@@ -82,53 +82,55 @@ def measure(
     photons: int = 255,
     images: int | None = None,
 ) -> Measurement:
-    """mIoU and pixel accuracy, clean and under each condition, with 95 % intervals over runs of random corruptions.
+    """Measure mIoU and pixel accuracy, clean and under each condition, with 95 % intervals over random runs.
 
-    IoU comes from one confusion matrix over all images, as the benchmarks have it. What draws no random numbers (blur,
-    brightness, …) runs once and has no spread. Batches are walked once for each condition and run.
+    IoU is computed from one confusion matrix over all images, as in the benchmarks. Deterministic conditions (blur,
+    brightness, …) run once. Batches are iterated once per condition and run.
 
     Args:
-        model: gives logits (B, K, h, w) at any size; it is left as it was found.
-        batches: yields (images, masks); for `by_condition`, such batches by condition, as `data.acdc` opens them.
-        suite: `context_broadcasting`, CB Table 9; `cityscapes_c`, its 16 corruptions on whatever images are given;
-            `clean`; or `by_condition`, images as they are, apart for each condition.
-        severities: of `cityscapes_c`; by default 1 to 5, for noise 1 to 3.
-        runs: of random corruptions, with seeds seed, seed + 1, …; by default five, as CB has it, one of Cityscapes-C.
+        model: returns logits (B, K, h, w) at any size; its state is restored on exit.
+        batches: yields (images, masks). For `by_condition`, a dict of such batches, as opened by `data.acdc`.
+        suite: `context_broadcasting`, CB Table 9; `cityscapes_c`, the 16 corruptions applied to the given images;
+            `clean`; or `by_condition`, unmodified images, evaluated separately for each condition.
+        severities: severities of `cityscapes_c`; default 1 to 5, for noise 1 to 3.
+        runs: number of runs of random corruptions, with seeds seed, seed + 1, …; default 5, as in CB, and 1 for
+            `cityscapes_c`.
         seed: any integer.
-        ignore: the label of pixels that do not count; None where all do.
-        classes: their names; by default those of the batches where they are as many, else numbers.
-        photons: of CB's shot noise at white.
-        images: use the first so many; all by default.
+        ignore: the label of pixels to ignore; None counts all pixels.
+        classes: names of the classes; default those of the batches if their number matches, else integers.
+        photons: photons at white of CB's shot noise.
+        images: number of images, from the start; default all.
 
     Returns:
         `miou`, `pixel_accuracy`, `mean_accuracy` (over the classes), `drop` (clean minus perturbed mIoU), `random`, and
-        `miou_interval`, half the 95 % interval: infinite for one run, 0 where nothing is random (condition);
-        `class_iou` (condition, class), NaN for classes neither labelled nor predicted, which no mean counts;
+        `miou_interval`, half the 95 % interval: infinite for one run, 0 for deterministic conditions (condition);
+        `class_iou` (condition, class), NaN for classes neither labelled nor predicted; means skip these;
         `miou_of_run` (condition, run); `corruption_miou` (corruption), over its strengths; `group_miou` (group) and
-        `mean_miou` (), over corruptions, with `mean_miou_interval`; `clean_miou`, … of the images as they are. By
-        condition: `miou`, …, `class_iou`, `mean_miou`, and `pooled_miou` (), of one confusion matrix over all.
+        `mean_miou` (), over corruptions, with `mean_miou_interval`; `clean_miou`, … of the unmodified images. For
+        `by_condition`: `miou`, …, `class_iou`, `mean_miou`, and `pooled_miou` (), from one confusion matrix over all
+        conditions.
     """
     if suite not in get_args(Suite):
         raise unknown("suite", suite, get_args(Suite))
     runs = (5 if suite == "context_broadcasting" else 1) if runs is None else runs
     if runs < 1 or photons < 1:
-        raise VitlabError(f"{_WHO} got runs={runs} and photons={photons}; give at least 1 of each")
+        raise VitlabError(f"invalid runs={runs}, photons={photons} for {_NAME}; expected 1 or more of each")
     if severities is not None and suite != "cityscapes_c":
-        raise VitlabError(f"severities={severities} and suite={suite!r}: only cityscapes_c has severities")
+        raise VitlabError(f"invalid severities={severities} for suite={suite!r}; only cityscapes_c has severities")
     if isinstance(batches, Mapping) != (suite == "by_condition"):
         given = type(batches).__name__
         raise VitlabError(
-            f"suite={suite!r} and batches in a {given}: by_condition, and only it, takes a dict of batches"
+            f"invalid batches of type {given} for suite={suite!r}; expected a dict of batches for by_condition only"
         )
     settings: dict[str, Any] = {"suite": suite, "severities": severities, "runs": runs, "seed": seed, "ignore": ignore}
     settings |= {"classes": classes, "photons": photons, "images": images}
     sets = batches if isinstance(batches, Mapping) else {"clean": batches}
-    counters = {name: counter(model, each, _WHO, ignore=ignore, images=images) for name, each in sets.items()}
+    counters = {name: counter(model, each, _NAME, ignore=ignore, images=images) for name, each in sets.items()}
     if suite == "by_condition":
-        found = _by_condition(counters)
+        outcome = _by_condition(counters)
     else:
-        found = _under(_conditions(suite, severities, photons), counters["clean"], runs, seed)
-    return _finish(model, list(sets.values()), *found, settings)
+        outcome = _under_conditions(_conditions(suite, severities, photons), counters["clean"], runs, seed)
+    return _finish(model, list(sets.values()), *outcome, settings)
 
 
 def _conditions(suite: Suite, severities: Sequence[int] | None, photons: int) -> list[Condition]:
@@ -137,38 +139,38 @@ def _conditions(suite: Suite, severities: Sequence[int] | None, photons: int) ->
     return context_broadcasting(photons) if suite == "context_broadcasting" else []
 
 
-def _under(conditions: Sequence[Condition], count: Counter, runs: int, seed: int) -> Found:
-    """The images as they are, then under each condition in each of its runs."""
+def _under_conditions(conditions: Sequence[Condition], count: Counter, runs: int, seed: int) -> Result:
+    """Evaluate the clean images, then each condition in each of its runs."""
     repeats = [runs if condition.random else 1 for condition in conditions]
     steps = 1 + sum(repeats)
     clean = step("clean", steps, partial(count, None))
     values = {f"clean_{name}": value for name, value in scores(clean["confusion"]).items()}
     if not conditions:
         return values, {}, int(clean["images"])
-    found: list[list[Values]] = []
+    by_condition: list[list[Values]] = []
     for condition, repeat in zip(conditions, repeats, strict=True):
         perturbations = {f"{condition.name}, run {run}": condition.perturbation(seed + run) for run in range(repeat)}
         tables = [step(name, steps, partial(count, perturbation)) for name, perturbation in perturbations.items()]
-        found.append([scores(table["confusion"]) for table in tables])
-    values |= _over_runs(found)
+        by_condition.append([scores(table["confusion"]) for table in tables])
+    values |= _over_runs(by_condition)
     values["drop"] = values["clean_miou"] - values["miou"]
-    of_run = np.array([[run["miou"] for run in each] * (runs // len(each)) for each in found])
+    of_run = np.array([[run["miou"] for run in each] * (runs // len(each)) for each in by_condition])
     spread, labels = _spread(conditions, of_run)
     return values | spread, labels, int(clean["images"])
 
 
-def _over_runs(found: Sequence[Sequence[Values]]) -> Values:
-    """(c, …) means over the runs of each condition; a class that no run met stays NaN."""
+def _over_runs(by_condition: Sequence[Sequence[Values]]) -> Values:
+    """Returns means (c, …) over the runs of each condition; NaN for classes that occur in no run."""
 
     def mean(name: str, each: Sequence[Values]) -> np.ndarray:
         masked: Any = np.ma.masked_invalid(np.stack([run[name] for run in each]))
         return np.ma.filled(masked.mean(0), np.nan)
 
-    return {name: np.stack([mean(name, each) for each in found]) for name in found[0][0]}
+    return {name: np.stack([mean(name, each) for each in by_condition]) for name in by_condition[0][0]}
 
 
 def _spread(conditions: Sequence[Condition], of_run: np.ndarray) -> tuple[Values, dict[str, tuple[Any, ...]]]:
-    """How far runs lie apart, and means over corruptions and groups, from mIoU (c, r)."""
+    """Returns intervals over runs and means over corruptions and groups, from mIoU (c, r)."""
     random = np.array([condition.random for condition in conditions])
     by_corruption = mean_by([condition.corruption for condition in conditions], of_run)
     group = {condition.corruption: condition.group for condition in conditions}
@@ -188,15 +190,15 @@ def _spread(conditions: Sequence[Condition], of_run: np.ndarray) -> tuple[Values
 
 
 def _half(runs: np.ndarray, random: bool) -> float:
-    """Half the 95 % interval; runs that cannot differ are one run, and exact."""
+    """Returns half the 95 % interval; 0 for deterministic conditions."""
     mean, _, high = mean_interval(runs.tolist())
     return high - mean if random else 0.0
 
 
-def _by_condition(counters: Mapping[str, Counter]) -> Found:
-    """The images as they are, apart for each condition."""
+def _by_condition(counters: Mapping[str, Counter]) -> Result:
+    """Evaluate the unmodified images separately for each condition."""
     if not counters:
-        raise VitlabError("by_condition got no condition; give batches for at least one, {'fog': batches, …}")
+        raise VitlabError("by_condition needs at least one condition; expected batches as {'fog': batches, …}")
     tables = [step(name, len(counters), partial(count, None)) for name, count in counters.items()]
     values = _over_runs([[scores(table["confusion"])] for table in tables])
     values["mean_miou"] = np.asarray(values["miou"].mean())
@@ -212,11 +214,11 @@ def _finish(
     images: int,
     settings: Mapping[str, Any],
 ) -> Measurement:
-    """The Measurement, with names for the classes and the axes of each value."""
+    """Returns the Measurement, with the names of the classes and the axes of each value."""
     number = values["class_iou" if "class_iou" in values else "clean_class_iou"].shape[-1]
     names = settings["classes"] or getattr(sets[0], "classes", ())
     if settings["classes"] and len(names) != number:
-        raise VitlabError(f"{_WHO} got {len(names)} classes and the model has {number}; give a name for each")
+        raise VitlabError(f"invalid classes for {_NAME}: {len(names)} names for the {number} classes of the model")
     axes = {**labels, "class": tuple(names) if len(names) == number else tuple(range(number))}
     own = {"class_iou": ("condition", "class"), "clean_class_iou": ("class",), "miou_of_run": ("condition", "run")}
     own |= {"corruption_miou": ("corruption",), "group_miou": ("group",)}
@@ -225,4 +227,4 @@ def _finish(
     data = "; ".join(getattr(each, "fingerprint", "") for each in sets)
     partial_run = settings["images"] is not None or settings["severities"] is not None
     about = provenance(device=device, images=images, data=data, partial=partial_run)
-    return Measurement(_WHO, type(unwrap(model)).__name__, values, dims, axes, dict(settings), about)
+    return Measurement(_NAME, type(unwrap(model)).__name__, values, dims, axes, dict(settings), about)

@@ -1,4 +1,4 @@
-"""Shape against texture: which cue a classifier of scenes follows where the two are in conflict.
+"""Shape against texture: which cue a classifier of scenes follows when the two conflict.
 
 Shape legend: n scenes, K classes (25: shape 5 × texture 5; or 5: texture i on shape i).
 """
@@ -35,12 +35,12 @@ _KINDS = ("shape", "texture", "both", "neither")
 
 
 def decide(predicted: Tensor, shapes: Tensor, textures: Tensor, classes: int) -> Tensor:
-    """Which cue each decision follows: 0 shape alone, 1 texture alone, 2 both, 3 neither.
+    """Returns the cue that each prediction matches: 0 shape alone, 1 texture alone, 2 both, 3 neither.
 
     Args:
         predicted: (n,) class indices.
-        shapes, textures: (n,) what is in the picture.
-        classes: 25, class c is shape c // 5 with texture c % 5; or 5, class i is both shape i and texture i.
+        shapes, textures: (n,) the shape and the texture of the object.
+        classes: 25: class c is shape c // 5 with texture c % 5; or 5: class i is both shape i and texture i.
 
     >>> decide(torch.tensor([0, 1, 4]), torch.tensor([0, 0, 0]), torch.tensor([1, 1, 1]), 5)
     tensor([0, 1, 3])
@@ -48,8 +48,8 @@ def decide(predicted: Tensor, shapes: Tensor, textures: Tensor, classes: int) ->
     tensor([2, 0, 1, 3])
     """
     count = len(TEXTURES)
-    says_shape, says_texture = (predicted // count, predicted % count) if classes > count else (predicted, predicted)
-    shape, texture = says_shape == shapes, says_texture == textures
+    by_shape, by_texture = (predicted // count, predicted % count) if classes > count else (predicted, predicted)
+    shape, texture = by_shape == shapes, by_texture == textures
     return torch.where(shape & texture, 2, torch.where(shape, 0, torch.where(texture, 1, 3)))
 
 
@@ -63,42 +63,43 @@ def measure(
     start: int = 0,
     batch_size: int = 50,
 ) -> Measurement:
-    """Share of decisions by shape and by texture, on scenes whose main object has never texture i on shape i.
+    """Measure the share of decisions by shape and by texture, on scenes where texture i is never on shape i.
 
     Args:
-        model: a classifier of the 25 classes of scenes, or of 5 where both cues agreed in training; it is left as it
-            was found.
-        batches: only tells the size and the normalisation of the images that the model eats; None takes these from the
-            model, and, where it declares none, the mean and std of scenes.
-        count: how many scenes, n.
-        size: of the scenes; by default that of the batches, else the model's own.
-        seed, start: which scenes; choose others than those trained on.
-        batch_size: of the forwards.
+        model: a classifier of the 25 classes of scenes, or of 5 classes if both cues agreed in training; its state is
+            restored on exit.
+        batches: used only for the size and the normalisation of the model's input. None uses those that the model
+            declares, and the mean and std of scenes if it declares none.
+        count: number of scenes, n.
+        size: size of the scenes; default that of the batches, else that of the model.
+        seed, start: select the scenes; use others than for training.
+        batch_size: scenes per forward pass.
 
     Returns:
-        `share`, `standard_error` (decision), decisions being shape alone, texture alone, both or neither;
+        `share`, `standard_error` (decision), where a decision is by shape alone, texture alone, both or neither;
         `shape_bias`, shape / (shape + texture), the bias of Geirhos et al., and its binomial `shape_bias_error`, NaN
-        where no decision follows one cue alone; `shape_accuracy`, `texture_accuracy` ().
+        if no decision is by one cue alone; `shape_accuracy`, `texture_accuracy` ().
     """
     if count < 2 or batch_size < 1:
         raise VitlabError(
-            f"shape_texture got count={count}, batch_size={batch_size}; give at least 2 scenes, 1 a batch"
+            f"invalid count={count}, batch_size={batch_size} for shape_texture; "
+            "expected count of 2 or more and batch_size of 1 or more"
         )
     inner = unwrap(model)
     device = next((parameter.device for parameter in inner.parameters()), torch.device("cpu"))
     mean, std = _normalisation(inner, batches)
     frame = _size(inner, batches) if size is None else size
     classify = classifier(inner, mean, std, next(chain(inner.parameters(), [torch.zeros(1)])), "shape_texture")
-    found = []
+    decisions = []
     with eval_mode(inner):
         for low in range(0, count, batch_size):
             scenes = draw_scenes(min(batch_size, count - low), frame, seed, start + low, cues="conflict")
             logits = classify(scenes.images.to(device).float() / 255)
-            found.append(decide(logits.argmax(1).cpu(), scenes.shapes, scenes.textures, _classes(logits)))
+            decisions.append(decide(logits.argmax(1).cpu(), scenes.shapes, scenes.textures, _classes(logits)))
     settings = {"count": count, "size": size, "seed": seed, "start": start, "batch_size": batch_size}
-    data = getattr(batches, "fingerprint", "") or "scenes"  # the size and normalisation were theirs
+    data = getattr(batches, "fingerprint", "") or "scenes"  # batches define the size and the normalisation
     about = provenance(device=str(device), images=count, data=data, scenes="cues='conflict'")
-    values, axes = _values(torch.cat(found).numpy()), {"decision": _KINDS}
+    values, axes = _values(torch.cat(decisions).numpy()), {"decision": _KINDS}
     errors = {"share": "standard_error", "shape_bias": "shape_bias_error"}
     return result("shape_texture", inner, values, axes, settings, about, errors, {})
 
@@ -118,19 +119,19 @@ def _classes(logits: Tensor) -> int:
     classes = int(logits.shape[1])
     if classes not in (len(CLASSES), len(SHAPES)):
         raise VitlabError(
-            f"shape_texture needs a classifier of scenes, with {len(CLASSES)} classes or {len(SHAPES)}; "
-            f"this one has {classes}"
+            f"shape_texture expects a classifier of scenes with {len(CLASSES)} or {len(SHAPES)} classes; "
+            f"this model has {classes}"
         )
     return classes
 
 
 def _normalisation(model: nn.Module, batches: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    said = isinstance(batches, Batches) or normalisation_of(model)
-    return normalisation(model, batches, "shape_texture") if said else (MEAN, STD)
+    declared = isinstance(batches, Batches) or normalisation_of(model)
+    return normalisation(model, batches, "shape_texture") if declared else (MEAN, STD)
 
 
 def _size(model: nn.Module, batches: Iterable[Any] | None) -> tuple[int, int]:
-    """Height and width of the images that the model eats."""
+    """Returns the input size (height, width) of the model."""
     item = next(iter(batches), None) if batches is not None else None
     images = item[0] if isinstance(item, (tuple, list)) else item
     if isinstance(images, Tensor) and images.ndim == 4:

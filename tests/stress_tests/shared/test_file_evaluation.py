@@ -1,4 +1,4 @@
-"""How a model is shown images, against timm's own pipeline, and standard errors over sets that share images."""
+"""Preprocessing of files against timm's pipeline, and standard errors over sets that share images."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from timm.data import create_transform, resolve_data_config
 from cases.published import Colours
 from vitlab.data.images import ImageArray
 from vitlab.data.scenes import draw_scenes
-from vitlab.stress_tests.shared.file_evaluation import STORED, classifier_setup, classify_set, mean_over_sets, right
+from vitlab.stress_tests.shared.file_evaluation import (
+    STORED,
+    classifier_setup,
+    classify_set,
+    is_correct,
+    mean_over_sets,
+)
 from vitlab.stress_tests.shared.pixel_evaluation import mean_and_error
 
 
@@ -39,7 +45,7 @@ def test_sets_of_different_images_are_independent() -> None:
 
 
 def test_the_error_is_the_spread_of_the_estimate() -> None:
-    """Against draws: three sets of the same images, of which the last holds a half."""
+    """Against draws: three sets of the same images, of which the last contains half of them."""
     generator = np.random.default_rng(1)
     means, errors = [], []
     for _ in range(400):
@@ -59,30 +65,30 @@ def test_nothing_at_all() -> None:
 
 
 @pytest.mark.parametrize("config", [{}, {"crop_pct": 0.95, "interpolation": "bilinear"}, {"crop_mode": "squash"}])
-def test_images_are_shown_as_timm_shows_them(config) -> None:
+def test_preprocessing_equals_timms(config) -> None:
     model = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1, embed_dim=12, num_heads=1)
     model.pretrained_cfg = {**model.pretrained_cfg, "input_size": (3, 32, 32), **config}
     picture = Image.fromarray(draw_scenes(1, (50, 41)).images[0].permute(1, 2, 0).numpy())
-    how = classifier_setup(model, "test", None, 1, 0).preprocessing
-    shown = how.transform()(picture).float() / 255
-    mean, std = (torch.tensor(each).view(3, 1, 1) for each in (how.mean, how.std))
+    resolved = classifier_setup(model, "test", None, 1, 0).preprocessing
+    shown = resolved.transform()(picture).float() / 255
+    mean, std = (torch.tensor(each).view(3, 1, 1) for each in (resolved.mean, resolved.std))
     expected = create_transform(**resolve_data_config({}, model=model))(picture)
     torch.testing.assert_close((shown - mean) / std, expected)
 
 
-def test_who_decides_on_the_preprocessing() -> None:
+def test_precedence_of_the_preprocessing() -> None:
     model = Colours(size=8, crop_pct=0.9)
 
     def crop(given=None, **others) -> float:
         return classifier_setup(model, "test", given, 1, 0, classes=None, **others).preprocessing.crop
 
     assert crop(fallback={"crop": 0.5}) == 0.9
-    assert crop(ours=STORED, fallback={"crop": 0.5}) == 1
-    assert crop({"crop": 0.7, "size": [4, 6]}, ours=STORED) == 0.7
+    assert crop(override=STORED, fallback={"crop": 0.5}) == 1
+    assert crop({"crop": 0.7, "size": [4, 6]}, override=STORED) == 0.7
 
 
 def test_half_precision_and_wrappers() -> None:
-    """The model gets images in its own precision, and its wrapper is looked through."""
+    """The model gets images in its own precision, and its wrapper is removed."""
 
     class Half(torch.nn.Module):
         def __init__(self) -> None:
@@ -94,9 +100,9 @@ def test_half_precision_and_wrappers() -> None:
             return self.head(images.mean((2, 3)))
 
     images = ImageArray(draw_scenes(4, 16).images, torch.zeros(4, dtype=torch.int64), ("a",) * 5)
-    who = classifier_setup(
+    setup = classifier_setup(
         torch.nn.DataParallel(Half()), "test", {"size": 16, "mean": (0.5,) * 3, "std": (0.5,) * 3}, 3, 0, classes=None
     )
-    answers, broken = classify_set(who, images, "scenes", 1)
-    assert isinstance(who.model, Half) and who.classes == 5 and answers.shape == (1, 4) and broken == []
-    assert set(right(answers, images.labels)[0]) <= {0.0, 1.0}
+    answers, broken = classify_set(setup, images, "scenes", 1)
+    assert isinstance(setup.model, Half) and setup.classes == 5 and answers.shape == (1, 4) and broken == []
+    assert set(is_correct(answers, images.labels)[0]) <= {0.0, 1.0}

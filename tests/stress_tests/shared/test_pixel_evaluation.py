@@ -1,4 +1,4 @@
-"""Pixels in and out, who was right, standard errors, and what every stress test promises."""
+"""Pixels, per-image correctness, standard errors, and the properties of every stress test."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ SMALL = {
 
 
 def test_every_stress_test_of_labelled_images_is_here() -> None:
-    """Those of files and of masks have tests of their own."""
+    """Tests on files and on masks have separate test files."""
     needs = {name: set(plugins.card(module)["needs"]) for name, module in plugins.stress_tests().items()}
     assert set(SMALL) == {name for name in needs if not needs[name] & {"files", "masks"}}
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_the_model_is_left_as_found(name: str) -> None:
+def test_the_state_of_the_model_is_restored(name: str) -> None:
     model = scenes_model().train()
     model.blocks[0].eval()
     modes = [module.training for module in model.modules()]
@@ -64,7 +64,7 @@ def test_it_can_be_stored(name: str, tmp_path) -> None:
 
 
 def test_pixels_and_normalisation() -> None:
-    """The perturbation sees pixels in [0, 1]; the model sees what it would have seen without us."""
+    """The perturbation sees pixels in [0, 1]; the model gets its normal input."""
     seen = []
 
     class Model(torch.nn.Module):
@@ -113,18 +113,22 @@ def test_a_plain_list_takes_the_models_own_normalisation() -> None:
 @pytest.mark.parametrize(
     ("batches", "settings", "message"),
     [
-        ([(torch.zeros(2, 3, 8, 8), torch.arange(2))], {}, "does not say how images were normalised"),
+        ([(torch.zeros(2, 3, 8, 8), torch.arange(2))], {}, "does not declare one"),
         (Batches([(torch.full((2, 3, 8, 8), 2.0), torch.arange(2))], MEAN, (1.0,) * 3), {}, r"not in \[0, 1\]"),
-        (Batches([(torch.zeros(2, 3, 8, 8), torch.arange(2))], (0.1, 0.2), (1.0,) * 3), {}, "do not fit"),
+        (
+            Batches([(torch.zeros(2, 3, 8, 8), torch.arange(2))], (0.1, 0.2), (1.0,) * 3),
+            {},
+            "each of 3 channels",
+        ),
         (Batches([torch.zeros(2, 3, 8, 8)], MEAN, STD), {}, "needs labels"),
         (Batches([(torch.zeros(2, 3, 8, 8), torch.arange(3))], MEAN, STD), {}, "class indices"),
         (Batches([(torch.zeros(2, 3, 8, 8), torch.tensor([0, 4]))], MEAN, STD), {}, "4 classes"),
-        (Batches([(torch.zeros(1, 3, 8, 8), torch.arange(1))], MEAN, STD), {}, "at least two images; 1 given"),
-        (Batches([], MEAN, STD), {}, "at least two images; 0 given"),
-        (Batches([(torch.zeros(2, 3, 8, 8), torch.arange(2))], MEAN, STD), {"images": 3}, "holds only 2"),
+        (Batches([(torch.zeros(1, 3, 8, 8), torch.arange(1))], MEAN, STD), {}, "at least two images; got 1"),
+        (Batches([], MEAN, STD), {}, "at least two images; got 0"),
+        (Batches([(torch.zeros(2, 3, 8, 8), torch.arange(2))], MEAN, STD), {"images": 3}, "has only 2"),
         (Batches([(torch.zeros(2, 3, 8, 8), torch.arange(2))], MEAN, STD), {"grid": 3}, "did you mean 'grids'"),
-        (torch.zeros(2, 3, 8, 8), {}, "wrap one in a list"),
-        (None, {}, "not NoneType"),
+        (torch.zeros(2, 3, 8, 8), {}, "wrap a single batch in a list"),
+        (None, {}, "invalid batches of type NoneType"),
     ],
 )
 def test_mistakes(batches, settings, message) -> None:
@@ -140,7 +144,7 @@ def test_unknown_name() -> None:
 
 # -- steps ------------------------------------------------------------------------------------------------------------
 
-STEPS = {  # of SMALL: the untouched images, and each perturbation
+STEPS = {  # of SMALL: the clean images, and each perturbation
     "corruptions": ["clean", "shot_noise at 3", "fog at 3"],
     "occlusion": ["clean", "centre 0.5", "patches 0.5"],
     "patch_shuffle": ["clean", "2 x 2 patches"],
@@ -149,40 +153,40 @@ STEPS = {  # of SMALL: the untouched images, and each perturbation
 }
 
 
-def watched(name: str, folder, stop_at: str = "") -> tuple[list[tuple[str, str]], dict[str, np.ndarray]]:
-    """The steps that a stress test told of, and its values; it is interrupted when a step begins."""
-    told: list[tuple[str, str]] = []
+def run_recorded(name: str, folder, stop_at: str = "") -> tuple[list[tuple[str, str]], dict[str, np.ndarray]]:
+    """The reported steps of a stress test, and its values; it is interrupted when step `stop_at` begins."""
+    reported: list[tuple[str, str]] = []
 
-    def watch(step: str, total: int, state: str) -> None:
+    def report(step: str, total: int, state: str) -> None:
         assert total == len(STEPS[name])
-        told.append((step, state))
+        reported.append((step, state))
         if state == "begun" and step == stop_at:
             raise KeyboardInterrupt
 
     model = scenes_model()
-    with step_cache(folder, watch):
+    with step_cache(folder, report):
         try:
-            return told, dict(vitlab.stress(name, model, scene_batches(model), **SMALL[name]).values)
+            return reported, dict(vitlab.stress(name, model, scene_batches(model), **SMALL[name]).values)
         except KeyboardInterrupt:
-            return told, {}
+            return reported, {}
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_an_interrupted_test_goes_on_at_the_next_strain(name: str, tmp_path) -> None:
+def test_an_interrupted_test_resumes_at_the_next_perturbation(name: str, tmp_path) -> None:
     last = STEPS[name][-1]
-    told, whole = watched(name, None)
-    assert told == [(step, state) for step in STEPS[name] for state in ("begun", "done")]
-    told, nothing = watched(name, tmp_path, stop_at=last)
-    assert not nothing and told[-1] == (last, "begun")
-    told, values = watched(name, tmp_path)
-    assert told == [*((step, "kept") for step in STEPS[name][:-1]), (last, "begun"), (last, "done")]
+    reported, whole = run_recorded(name, None)
+    assert reported == [(step, state) for step in STEPS[name] for state in ("begun", "done")]
+    reported, nothing = run_recorded(name, tmp_path, stop_at=last)
+    assert not nothing and reported[-1] == (last, "begun")
+    reported, values = run_recorded(name, tmp_path)
+    assert reported == [*((step, "kept") for step in STEPS[name][:-1]), (last, "begun"), (last, "done")]
     assert set(values) == set(whole)
     for key, value in whole.items():
         np.testing.assert_array_equal(values[key], value, err_msg=key)
 
 
 def test_against_the_other_order_of_loops() -> None:
-    """PixelBatch by batch, all perturbations on each, as a plain loop over the images one after the other."""
+    """A plain loop over batches with all perturbations of each batch inside."""
     model = scenes_model()
     batches = scene_batches(model, 12, 5)
     found = vitlab.stress("corruptions", model, batches, names=("shot_noise", "fog"), severities=(1, 5), seed=3)
@@ -209,14 +213,14 @@ def test_a_stream_is_as_good_as_a_list() -> None:
 
 
 class Loader:
-    """Makes its batches anew at each walk; shuffled, in another order each time."""
+    """Returns its batches in each iteration; if shuffled, in alternating order."""
 
     def __init__(self, items: list, shuffled: bool = False) -> None:
-        self.items, self.shuffled, self.walks = items, shuffled, 0
+        self.items, self.shuffled, self.iterations = items, shuffled, 0
 
     def __iter__(self):
-        self.walks += 1
-        return iter(self.items[:: -1 if self.shuffled and self.walks % 2 else 1])
+        self.iterations += 1
+        return iter(self.items[:: -1 if self.shuffled and self.iterations % 2 else 1])
 
 
 def test_shuffled_batches_cannot_be_compared() -> None:

@@ -1,1 +1,1 @@
-"""What stress tests share; `vitlab list stress` shows none of these files."""
+"""Code shared by several stress tests. Files here have no `CARD`, so `vitlab list stress` omits them."""

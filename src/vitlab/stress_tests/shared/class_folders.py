@@ -1,36 +1,81 @@
-"""Accuracy on sets of images in folders of classes, over all outputs of a model or over some of them.
+"""Accuracy on published sets of images in class folders, over all outputs of a model or over some of them.
 
-Shape legend: b batch, K classes, k some of them, n images, f forms of the argmax, S sets.
+Shape legend: b batch, K classes, k some of them, n images, f forms of the argmax, S subsets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
 from vitlab.data.images import ImageFiles
-from vitlab.data.robustness_sets import missing_classes, spread
+from vitlab.data.robustness_sets import has_class, locate, missing_classes, open_classes, spread
 from vitlab.stress_tests.shared.file_evaluation import (
-    Answer,
-    ClassifierSetup,
-    about,
+    Predict,
+    classifier_setup,
     classify_set,
+    file_provenance,
+    is_correct,
     mean_over_sets,
-    right,
 )
 from vitlab.stress_tests.shared.pixel_evaluation import result
 
 
-def argmax_among(logits: Tensor, among: Sequence[int]) -> Tensor:
-    """The largest output among some classes, as an index of all K: outputs of the other classes do not count.
+@dataclass(frozen=True)
+class ClassFolderTest:
+    """The definition of a stress test on a published set with one folder per class.
 
-    A set of 200 of ImageNet's classes asks a model which of the 200 it sees (Hendrycks et al. 2021), an easier question
-    than which of the 1000.
+    Args:
+        name: the name of the stress test.
+        folders: names that the folder of the set may have below the root.
+        subsets: the folder of each subset, relative to the folder of the set. `{name: ""}` if there is only one.
+        labels: returns the ImageNet-1K label of each class folder.
+        official_images: the number of images in each complete subset.
+        forms: by value name, the classes among which the argmax is taken.
+        tree: the official layout, for errors.
+        paper: the publication of the set.
+    """
+
+    name: str
+    folders: tuple[str, ...]
+    subsets: Mapping[str, str]
+    labels: Callable[[], Mapping[str, int]]
+    official_images: int
+    forms: Mapping[str, Literal["classes of the set", "all classes"]]
+    tree: str
+    paper: str
+
+    def open(self, root: str | Path) -> dict[str, ImageFiles]:
+        """Returns the subsets found below `root`, at least one, with ImageNet-1K labels."""
+        labels = self.labels()
+
+        def present(folder: Path, subset: str) -> bool:
+            path = folder / self.subsets[subset]
+            return path.is_dir() and has_class(path, labels)
+
+        folder = locate(root, self.folders, lambda path: any(present(path, name) for name in self.subsets), self.tree)
+        paths = {name: folder / path for name, path in self.subsets.items() if present(folder, name)}
+        return {name: open_classes(path, labels, self.tree) for name, path in paths.items()}
+
+    def classes_by_form(self) -> dict[str, list[int] | None]:
+        """By value name, the outputs among which the argmax is taken; None for all 1000."""
+        every = [*self.labels().values()]
+        return {name: None if classes == "all classes" else every for name, classes in self.forms.items()}
+
+
+def argmax_among(logits: Tensor, among: Sequence[int]) -> Tensor:
+    """Returns the class with the largest output among some classes, as an index into all K classes.
+
+    A set with 200 of ImageNet's classes asks which of the 200 an image shows (Hendrycks et al. 2021). This is easier
+    than choosing among all 1000.
 
     Args:
         logits: (b, K).
@@ -42,81 +87,81 @@ def argmax_among(logits: Tensor, among: Sequence[int]) -> Tensor:
     >>> argmax_among(torch.tensor([[9.0, 1.0, 5.0]]), [1, 2])
     tensor([2])
     """
-    kept = torch.as_tensor(among, device=logits.device)
-    return kept[logits[:, kept].argmax(1)]
+    indices = torch.as_tensor(among, device=logits.device)
+    return indices[logits[:, indices].argmax(1)]
 
 
-def measure_folders(
-    kind: str,
-    who: ClassifierSetup,
-    sets: Mapping[str, ImageFiles],
-    labels: Mapping[str, int],
-    official: int,
-    forms: Mapping[str, Sequence[int] | None],
-    images: int | None = None,
-    names: Sequence[str] = (),
+def measure_class_folders(
+    test: ClassFolderTest,
+    model: nn.Module,
+    root: str | Path,
+    images: int | None,
+    batch_size: int,
+    processes: int,
+    preprocessing: Mapping[str, Any] | None,
 ) -> Measurement:
-    """Accuracy of a model on each of some sets, each a step of the step cache.
+    """Measure the accuracy of a model on each subset; each subset is one step of the step cache.
 
     Args:
-        kind: the stress test.
-        who: the classifier.
-        sets: images by the name of their set, labelled as ImageNet-1K.
-        labels: of all classes that a set should have.
-        official: how many images a set should have.
-        forms: by name of the value, the outputs among which the argmax is taken; None for all 1000.
-        images: take so many of each set, at even distances; all with None.
-        names: of all sets that the test has, where there are several.
+        test: the definition of the stress test.
+        model: a classifier of ImageNet-1K.
+        root: the folder that contains the set, or the set itself.
+        images: number of images per subset, evenly spaced; None uses all.
+        batch_size, processes, preprocessing: see `classifier_setup`.
 
     Returns:
-        Each form and its `…_error`; where the test has several sets, by `set`, NaN for those that are not there.
+        Each form and its `…_error`. With several subsets the values have the axis `set`, NaN for missing subsets.
     """
-    chosen = {name: spread(whole, images) for name, whole in sets.items()}
-    marks, broken = {}, []
-    for name, part in chosen.items():
-        answers, lost = classify_set(who, part, name, len(chosen), _answer([*forms.values()]))
-        marks[name] = right(answers, part.labels)
-        broken += lost
-    names = names or tuple(sets)
-    counts = {name: int((~np.isnan(marks[name][0])).sum()) if name in marks else 0 for name in names}
+    subsets = test.open(root)
+    setup = classifier_setup(model, test.name, preprocessing, batch_size, processes)
+    forms, names = test.classes_by_form(), tuple(test.subsets)
+    used = {name: spread(files, images) for name, files in subsets.items()}
+    correct, broken = {}, []
+    for name, part in used.items():
+        predictions, unreadable = classify_set(setup, part, name, len(used), _predict([*forms.values()]))
+        correct[name] = is_correct(predictions, part.labels)
+        broken += unreadable
+    counts = {name: int((~np.isnan(correct[name][0])).sum()) if name in correct else 0 for name in names}
     if max(counts.values()) < 2:
-        raise VitlabError(f"{kind} gives standard errors and needs at least two images that can be read")
-    extra = {"official_images": official, "images_by_set": counts, "argmax": _said(forms)}
-    few = any(count != official for count in counts.values())
-    data = " ".join([kind, *(part.fingerprint for part in chosen.values())])
-    proof = about(who, data, sum(counts.values()), broken, _missing(sets, names, labels), few, **extra)
+        raise VitlabError(f"{test.name} computes standard errors and needs at least two readable images")
+    extra = {"official_images": test.official_images, "images_by_set": counts, "argmax": _describe(forms)}
+    incomplete = any(count != test.official_images for count in counts.values())
+    data = " ".join([test.name, *(part.fingerprint for part in used.values())])
+    missing = _missing(subsets, names, test.labels())
+    about = file_provenance(setup, data, sum(counts.values()), broken, missing, incomplete, **extra)
     axes = {"set": names} if len(names) > 1 else {}
     errors = {form: f"{form}_error" for form in forms}
-    return result(kind, who.model, _values(marks, names, forms), axes, who.settings(images=images), proof, errors, {})
+    values, settings = _values(correct, names, forms), setup.settings(images=images)
+    return result(test.name, setup.model, values, axes, settings, about, errors, {})
 
 
 def _missing(
-    sets: Mapping[str, ImageFiles], names: Sequence[str], labels: Mapping[str, int]
+    subsets: Mapping[str, ImageFiles], names: Sequence[str], labels: Mapping[str, int]
 ) -> dict[str, Sequence[str]]:
-    """Sets that are not there, and classes that a set which is there lacks."""
-    lacking = {name for images in sets.values() for name in missing_classes(images, labels)}
-    absent = [name for name in names if name not in sets]
+    """Subsets that are missing, and classes that are missing in a subset that is present."""
+    lacking = {name for images in subsets.values() for name in missing_classes(images, labels)}
+    absent = [name for name in names if name not in subsets]
     return {"sets": absent, "classes": [name for name in labels if name in lacking]}
 
 
-def _values(marks: Mapping[str, np.ndarray], names: Sequence[str], forms: Iterable[str]) -> dict[str, np.ndarray]:
-    """Each form and its error, (S,), or () of the only set."""
+def _values(correct: Mapping[str, np.ndarray], names: Sequence[str], forms: Iterable[str]) -> dict[str, np.ndarray]:
+    """Each form and its error, (S,), or () for a single subset."""
     values: dict[str, np.ndarray] = {}
     for row, form in enumerate(forms):
-        nothing = float("nan"), float("nan")
-        pairs = np.array([mean_over_sets(marks[name][row, None]) if name in marks else nothing for name in names])
+        missing = float("nan"), float("nan")
+        pairs = np.array([mean_over_sets(correct[name][row, None]) if name in correct else missing for name in names])
         values[form], values[f"{form}_error"] = pairs.T if len(names) > 1 else map(np.asarray, pairs[0])
     return values
 
 
-def _said(forms: Mapping[str, Sequence[int] | None]) -> dict[str, str]:
+def _describe(forms: Mapping[str, Sequence[int] | None]) -> dict[str, str]:
     return {form: "1000-way" if among is None else f"{len(among)}-way" for form, among in forms.items()}
 
 
-def _answer(forms: Sequence[Sequence[int] | None]) -> Answer:
-    """Answers (f, b), by each form of the argmax."""
+def _predict(forms: Sequence[Sequence[int] | None]) -> Predict:
+    """Returns a function from logits to predictions (f, b), one row for each form of the argmax."""
 
-    def answer(logits: Tensor) -> Tensor:
+    def predict(logits: Tensor) -> Tensor:
         return torch.stack([logits.argmax(1) if among is None else argmax_among(logits, among) for among in forms])
 
-    return answer
+    return predict

@@ -1,4 +1,4 @@
-"""Marks of the same images in several sets, entered set by set.
+"""Per-image correctness of the same images in several sets, collected set by set.
 
 Shape legend: n images, S sets.
 """
@@ -11,75 +11,82 @@ from typing import Any
 
 import numpy as np
 
-from vitlab.stress_tests.shared.file_evaluation import ClassifierSetup, about
+from vitlab.stress_tests.shared.file_evaluation import ClassifierSetup, file_provenance
 
 
 @dataclass(frozen=True)
 class Correctness:
-    """Who was right where: a row for each set, a column for each image that any of them holds.
+    """Per-image correctness: one row per set, one column per image that any set contains.
 
     Args:
-        kind: the stress test.
-        rows: by set, the columns of its images and their marks.
-        columns: of each image, by a name that is the same in all sets.
-        broken: paths of images that could not be read.
+        test_name: the name of the stress test.
+        rows: by set, the columns of its images and their values.
+        columns: by image, its column. The name of an image is the same in all sets.
+        broken: paths of unreadable images.
         lacking: classes that a set lacks.
-        prints: fingerprints of the sets.
+        fingerprints: the fingerprints of the sets.
 
-    >>> sheet = Correctness("test")
-    >>> sheet.enter("fog", [b"a", b"b"], np.array([1.0, 0.0]))
-    >>> sheet.enter("snow", [b"b"], np.array([1.0]))
-    >>> sheet.table(["fog", "snow", "frost"]).tolist()
+    >>> correctness = Correctness("test")
+    >>> correctness.add("fog", [b"a", b"b"], np.array([1.0, 0.0]))
+    >>> correctness.add("snow", [b"b"], np.array([1.0]))
+    >>> correctness.table(["fog", "snow", "frost"]).tolist()
     [[1.0, 0.0], [nan, 1.0], [nan, nan]]
     """
 
-    kind: str
+    test_name: str
     rows: dict[Hashable, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     columns: dict[Any, int] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
     lacking: set[str] = field(default_factory=set)
-    prints: list[str] = field(default_factory=list)
+    fingerprints: list[str] = field(default_factory=list)
 
-    def enter(
+    def add(
         self,
-        place: Hashable,
+        key: Hashable,
         names: Iterable[Any],
-        marks: np.ndarray,
+        correct: np.ndarray,
         broken: Sequence[str] = (),
         lacking: Iterable[str] = (),
         fingerprint: str = "",
     ) -> None:
-        """Enter the marks (n,) of one set's images, NaN for those that could not be read."""
+        """Add the values (n,) of the images of one set, NaN for unreadable images."""
         columns = [self.columns.setdefault(name, len(self.columns)) for name in names]
-        self.rows[place] = np.array(columns, dtype=np.int64), marks
+        self.rows[key] = np.array(columns, dtype=np.int64), correct
         self.broken.extend(broken)
         self.lacking.update(lacking)
-        self.prints.append(fingerprint)
+        self.fingerprints.append(fingerprint)
 
-    def table(self, places: Sequence[Hashable]) -> np.ndarray:
-        """(S, n) marks of these sets, NaN where one lacks an image, or is not there at all."""
-        table = np.full((len(places), len(self.columns)), np.nan)
-        for row, place in enumerate(places):
-            if place in self.rows:
-                columns, marks = self.rows[place]
-                table[row, columns] = marks
+    def table(self, keys: Sequence[Hashable]) -> np.ndarray:
+        """Returns (S, n) values of these sets, NaN where a set lacks an image or is missing."""
+        table = np.full((len(keys), len(self.columns)), np.nan)
+        for row, key in enumerate(keys):
+            if key in self.rows:
+                columns, correct = self.rows[key]
+                table[row, columns] = correct
         return table
 
     def counts(self) -> dict[str, int]:
-        """How many images of each set could be read."""
-        return {_words(place): int((~np.isnan(marks)).sum()) for place, (_, marks) in self.rows.items()}
+        """Returns the number of readable images of each set."""
+        return {_text(key): int((~np.isnan(correct)).sum()) for key, (_, correct) in self.rows.items()}
 
     def provenance(
-        self, who: ClassifierSetup, places: Sequence[Hashable], classes: Sequence[str], partial: bool, **extra: Any
+        self, setup: ClassifierSetup, keys: Sequence[Hashable], classes: Sequence[str], partial: bool, **extra: Any
     ) -> dict[str, Any]:
-        """What was there and what was not: `places` are the sets that were wanted, `classes` all that a set has."""
-        absent = [_words(place) for place in places if place not in self.rows]
+        """Returns the provenance: what was read, what is broken and what is missing.
+
+        Args:
+            setup: the classifier.
+            keys: the requested sets.
+            classes: all classes of a complete set.
+            partial: see `file_provenance`.
+            extra: further entries.
+        """
+        absent = [_text(key) for key in keys if key not in self.rows]
         missing = {"sets": absent, "classes": [name for name in classes if name in self.lacking]}
-        counts = self.counts()
-        data = " ".join([self.kind, *dict.fromkeys(self.prints)])
-        told = {"images_by_set": counts, **extra}
-        return about(who, data, len(self.columns), self.broken, missing, partial, **told)
+        data = " ".join([self.test_name, *dict.fromkeys(self.fingerprints)])
+        extra = {"images_by_set": self.counts(), **extra}
+        return file_provenance(setup, data, len(self.columns), self.broken, missing, partial, **extra)
 
 
-def _words(place: Hashable) -> str:
-    return " ".join(map(str, place)) if isinstance(place, tuple) else str(place)
+def _text(key: Hashable) -> str:
+    return " ".join(map(str, key)) if isinstance(key, tuple) else str(key)

@@ -1,4 +1,4 @@
-"""Errors of AlexNet under the 15 corruptions: what mCE divides by."""
+"""Errors of AlexNet under the 15 corruptions, the denominators of mCE."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from vitlab.corruptions.parameters import ParameterSet
 
 @dataclass(frozen=True)
 class Baseline:
-    """Errors of a reference classifier, as shares.
+    """Errors of a reference classifier, as fractions.
 
     Args:
-        mean: by corruption, over the five severities.
-        by_severity: by corruption, at severities 1 to 5, where published.
-        clean: on untouched images; None where not published.
+        mean: error by corruption, averaged over the five severities.
+        by_severity: errors by corruption at severities 1 to 5, if published.
+        clean: error on clean images; None if not published.
     """
 
     mean: dict[str, float]
@@ -26,7 +26,7 @@ class Baseline:
     clean: float | None = None
 
     def error(self, corruption: str, severities: tuple[int, ...]) -> float:
-        """Mean error over some severities; NaN where it is not known.
+        """Returns the mean error over some severities; NaN if it is not published.
 
         >>> BASELINES["imagenet"].error("fog", (1, 2, 3, 4, 5))
         0.819324
@@ -40,12 +40,12 @@ class Baseline:
 
 
 def resolve(name: str | None, classes: int, parameters: ParameterSet = "imagenet") -> str:
-    """The name of a baseline; None stands for the one whose classes and strengths of corruptions are the same, if any.
+    """Returns the name of a baseline. None selects the one with the same classes and corruption strengths, if any.
 
     Args:
-        name: what the user wants.
-        classes: of the model.
-        parameters: the strengths: errors under others do not compare.
+        name: the requested baseline.
+        classes: the number of classes of the model.
+        parameters: the corruption strengths. Errors under different strengths are not comparable.
 
     >>> resolve(None, 1000), resolve(None, 1000, "cifar"), resolve(None, 100, "cifar"), resolve("imagenet", 25, "cifar")
     ('imagenet', 'none', 'cifar100', 'imagenet')
@@ -55,14 +55,14 @@ def resolve(name: str | None, classes: int, parameters: ParameterSet = "imagenet
 
 
 def choose(name: str) -> Baseline | None:
-    """The baseline of that name, or nothing for `none`."""
+    """Returns the baseline of that name, or None for `none`."""
     if name not in (*BASELINES, "none"):
         raise unknown("baseline", name, (*BASELINES, "none"))
     return BASELINES.get(name)
 
 
 def _in_order(*errors: float) -> dict[str, float]:
-    """The order of the released CIFAR baselines, which puts glass blur after zoom blur."""
+    """Returns errors by corruption. The released CIFAR baselines list glass blur after zoom blur."""
     names = [name for name in CORRUPTIONS if name != "glass_blur"]
     names.insert(names.index("zoom_blur") + 1, "glass_blur")
     return dict(zip(names, errors, strict=True))
@@ -83,11 +83,11 @@ _IMAGENET = {
     "contrast": (0.853204, (0.64548, 0.7615, 0.88874, 0.9776, 0.9927)),
     "elastic_transform": (0.646056, (0.52596, 0.70116, 0.55686, 0.64076, 0.80554)),
     "pixelate": (0.717840, (0.52218, 0.5462, 0.73728, 0.87092, 0.91262)),
-    "jpeg_compression": (0.606500, ()),  # by severity not published
+    "jpeg_compression": (0.606500, ()),  # errors by severity are not published
 }
 
-#: `imagenet`: the benchmark's authors; clean is 1 − 56.522 %, torchvision's AlexNet, the 43.5 % of their paper.
-#: `cifar10`, `cifar100`: AlexNets that the authors of "How do vision transformers work?" trained.
+#: `imagenet`: published with the benchmark; clean is 1 − 56.522 %, torchvision's AlexNet, the 43.5 % of the paper.
+#: `cifar10`, `cifar100`: AlexNets trained by the authors of "How do vision transformers work?".
 BASELINES: dict[str, Baseline] = {
     "imagenet": Baseline(
         {name: mean for name, (mean, _) in _IMAGENET.items()},

@@ -1,4 +1,4 @@
-"""A segmentation model on trial: pixels in, label maps out, one confusion matrix over all images.
+"""Evaluate a segmentation model under perturbations of the pixels: one confusion matrix over all images.
 
 Shape legend: B batch, K classes, h w pixels of the images, H W those of the masks.
 """
@@ -20,16 +20,16 @@ from vitlab.core.statistics import confusion_matrix
 from vitlab.eval_mode import eval_mode
 from vitlab.stress_tests.shared.pixel_evaluation import normalisation, to_pixels, validated_batches
 
-#: Pixels (B, C, h, w) in [0, 1] and which images these are, to pixels of the same shape.
+#: Maps pixels (B, C, h, w) in [0, 1] and the indices of the images to pixels of the same shape.
 Perturbation = Callable[[Tensor, Sequence[int]], Tensor]
 Counter = Callable[[Perturbation | None], dict[str, np.ndarray]]
 
 
 def segment(logits: Tensor, size: tuple[int, int]) -> Tensor:
-    """The label map of one image: logits are enlarged bilinearly to the mask, then the largest wins.
+    """Returns the label map of one image: the argmax of the logits after bilinear resizing to the size of the mask.
 
     Args:
-        logits: (K, h', w'), at any size; SegFormer's are at a quarter.
+        logits: (K, h', w'), at any size; those of SegFormer have a quarter of the image size.
         size: (H, W).
 
     Returns:
@@ -45,86 +45,91 @@ def segment(logits: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 def counter(
-    model: nn.Module, batches: Iterable[Any], who: str, *, ignore: int | None = 255, images: int | None = None
+    model: nn.Module, batches: Iterable[Any], test_name: str, *, ignore: int | None = 255, images: int | None = None
 ) -> Counter:
-    """What segments all images under a perturbation and counts which label was taken for which.
+    """Returns a function that segments all images under a perturbation and computes the confusion matrix.
 
-    The model is left as it was found. One batch is held at a time, and one image's logits at the size of its mask.
+    The state of the model is restored on exit. One batch is in memory at a time, and the logits of one image at the
+    size of its mask.
 
     Args:
-        model: gives logits (B, K, h', w'), as a tensor, as torchvision's `{"out": …}` or as Hugging Face's `.logits`.
-        batches: yields (images, masks), masks (B, H, W) of whole numbers; those that can be walked only once are first
-            gathered into a list.
-        who: the stress test, for errors.
-        ignore: the label of pixels that do not count; None where all do.
-        images: use the first so many; all by default.
+        model: returns logits (B, K, h', w'), as a tensor, as torchvision's `{"out": …}` or as Hugging Face's `.logits`.
+        batches: yields (images, masks), masks (B, H, W) of integers. Batches that can be iterated only once are first
+            collected into a list.
+        test_name: the name of the stress test, for errors.
+        ignore: the label of pixels to ignore; None counts all pixels.
+        images: number of images, from the start; default all.
 
     Returns:
-        A function of a perturbation, or of None for the images as they are, to `confusion` (K, K), rows are labels, and
-        `images` (), how many.
+        A function that maps a perturbation, or None for the clean images, to `confusion` (K, K), whose rows are labels,
+        and `images` (), the number of images.
     """
     inner = unwrap(model)
     device = next((parameter.device for parameter in inner.parameters()), torch.device("cpu"))
-    mean, std = normalisation(inner, batches, who)
-    walk = again(batches, lambda those: validated_batches(those, who, images, least=1))
+    mean, std = normalisation(inner, batches, test_name)
+    read = again(batches, lambda items: validated_batches(items, test_name, images, least=1))
 
     def count(perturbation: Perturbation | None = None) -> dict[str, np.ndarray]:
         confusion: np.ndarray | int = 0
         seen = 0
         with eval_mode(inner):
-            for given, masks in walk():
-                check_masks(masks, given, who)
-                pixels = to_pixels(given.to(device), mean, std, who)
+            for given, masks in read():
+                check_masks(masks, given, test_name)
+                pixels = to_pixels(given.to(device), mean, std, test_name)
                 if perturbation is not None:
                     pixels = perturbation(pixels, range(seen, seen + len(given))).clamp(0, 1)
-                logits = _logits(inner, pixels, mean, std, who)
-                confusion += sum(_compare(each, mask, ignore, who) for each, mask in zip(logits, masks, strict=True))
+                logits = _logits(inner, pixels, mean, std, test_name)
+                confusion += sum(
+                    _compare(each, mask, ignore, test_name) for each, mask in zip(logits, masks, strict=True)
+                )
                 seen += len(given)
         if not np.sum(confusion):
             raise VitlabError(
-                f"{who} saw {seen} images and no pixel with another label than {ignore}; give images with labels"
+                f"{test_name}: all pixels of the {seen} images have the ignored label {ignore}; expected others"
             )
         return {"confusion": np.asarray(confusion), "images": np.asarray(seen)}
 
     return count
 
 
-def check_masks(masks: Any, images: Tensor, who: str) -> None:
-    """Refuse what are no masks of these images; they may be larger or smaller, but not lie on their side."""
+def check_masks(masks: Any, images: Tensor, test_name: str) -> None:
+    """Raise an error for invalid masks. They may be larger or smaller than the images, but not transposed."""
     if not isinstance(masks, Tensor) or masks.ndim != 3 or len(masks) != len(images) or masks.is_floating_point():
         given = f"{masks.dtype} {tuple(masks.shape)}" if isinstance(masks, Tensor) else type(masks).__name__
-        raise VitlabError(f"{who} needs masks (B, h, w) of whole numbers for images {tuple(images.shape)}, not {given}")
+        raise VitlabError(f"{test_name} needs integer masks (B, h, w) for images {tuple(images.shape)}; got {given}")
     (h, w), size = images.shape[2:], tuple(masks.shape[1:])
     if h != w and size == (w, h):
-        raise VitlabError(f"{who}: masks {size} lie across images {(h, w)}; transpose them to (B, h, w)")
+        raise VitlabError(
+            f"{test_name}: masks {size} are transposed relative to images {(h, w)}; transpose them to (B, h, w)"
+        )
 
 
-def _logits(model: nn.Module, pixels: Tensor, mean: Sequence[float], std: Sequence[float], who: str) -> Tensor:
-    """(B, K, h', w') float32, of the model's own normalisation."""
+def _logits(model: nn.Module, pixels: Tensor, mean: Sequence[float], std: Sequence[float], test_name: str) -> Tensor:
+    """Returns float32 logits (B, K, h', w') of pixels, after the model's normalisation."""
     shift, scale = (torch.tensor(each, device=pixels.device).view(-1, 1, 1) for each in (mean, std))
     dtype = next((parameter.dtype for parameter in model.parameters()), pixels.dtype)
     output = model(((pixels - shift) / scale).to(dtype))
     logits = output["out"] if isinstance(output, Mapping) and "out" in output else getattr(output, "logits", output)
     if not isinstance(logits, Tensor) or logits.ndim != 4 or len(logits) != len(pixels):
-        gives = f"logits {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
+        given = f"logits {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
         raise VitlabError(
-            f"{who} needs a segmentation model with logits (B, K, h, w); {type(model).__name__} gives {gives} "
+            f"{test_name} needs a segmentation model with logits (B, K, h, w); {type(model).__name__} returns {given} "
             f"for {len(pixels)} images"
         )
     if not bool(logits.isfinite().all()):
-        raise VitlabError(f"{who}: logits are not finite; check the model's weights and the images for NaN")
+        raise VitlabError(f"{test_name}: logits are not finite; check the model's weights and the images for NaN")
     return logits.float()
 
 
-def _compare(logits: Tensor, mask: Tensor, ignore: int | None, who: str) -> np.ndarray:
-    """The confusion matrix (K, K) of one image, from logits (K, h', w') and its mask (H, W)."""
+def _compare(logits: Tensor, mask: Tensor, ignore: int | None, test_name: str) -> np.ndarray:
+    """Returns the confusion matrix (K, K) of one image, from logits (K, h', w') and its mask (H, W)."""
     predicted = segment(logits, (mask.shape[0], mask.shape[1])).cpu().numpy()
     labels = mask.cpu().numpy()
     counts = np.ones_like(labels, dtype=bool) if ignore is None else labels != ignore
     labels, predicted = labels[counts], predicted[counts]
     if labels.size and not 0 <= labels.min() <= labels.max() < len(logits):
         raise VitlabError(
-            f"{who}: masks hold labels from {labels.min()} to {labels.max()} and the model has {len(logits)} classes, "
-            f"ignore={ignore}; give the label of pixels that do not count as ignore=, or a model of these classes"
+            f"{test_name}: masks have labels from {labels.min()} to {labels.max()} and the model has {len(logits)} "
+            f"classes, ignore={ignore}; set ignore= to the label of unlabelled pixels, or use a model of these classes"
         )
     return confusion_matrix(labels, predicted, len(logits))

@@ -1,4 +1,4 @@
-"""What is done to images before they are segmented: the perturbations of CB Table 9, the corruptions of Cityscapes-C.
+"""The conditions of the segmentation benchmarks: the perturbations of CB Table 9 and the corruptions of Cityscapes-C.
 
 Shape legend: B batch, C channels, h w pixels.
 """
@@ -19,9 +19,9 @@ from vitlab.corruptions.noise import gaussian_noise, shot_noise
 from vitlab.corruptions.randomness import Randomness
 from vitlab.stress_tests.shared.segmentation_evaluation import Perturbation
 
-#: Cityscapes-C by group. The paper says "16 corruption types … 4 categories: noise, blur, weather, and digital"
-#: (TAPADL, Sec. 4.2) and no more: names and groups are those of its released evaluation. FAN's, which that follows,
-#: has brightness under weather, and pixelate, zoom blur and elastic transforms as well; the last move what is labelled.
+#: Cityscapes-C by group. The paper says only "16 corruption types … 4 categories: noise, blur, weather, and digital"
+#: (TAPADL, Sec. 4.2). Names and groups are those of its released evaluation, which follows FAN's. FAN's has brightness
+#: under weather, and also pixelate, zoom blur and elastic transforms; elastic transforms move the labelled objects.
 CITYSCAPES_C: dict[str, tuple[str, ...]] = {
     "noise": ("gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise"),
     "blur": ("motion_blur", "defocus_blur", "glass_blur", "gaussian_blur"),
@@ -32,37 +32,37 @@ CITYSCAPES_C: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Condition:
-    """One thing that is done to images.
+    """One perturbation of the images at one strength.
 
     Args:
-        group, corruption: what it belongs to: `noise`, `gaussian_noise`.
-        strength: as its name shows it: `gaussian_noise 5`.
-        act: pixels (B, C, h, w), seed and indices of the images, to pixels.
-        random: whether a second run differs from the first.
+        group, corruption: for example `noise`, `gaussian_noise`.
+        strength: the number in the name, for example 5 in `gaussian_noise 5`.
+        apply: maps pixels (B, C, h, w), a seed and the indices of the images to pixels.
+        random: whether the result depends on the seed.
     """
 
     group: str
     corruption: str
     strength: float
-    act: Callable[[Tensor, int, Sequence[int]], Tensor]
+    apply: Callable[[Tensor, int, Sequence[int]], Tensor]
     random: bool
 
     @property
     def name(self) -> str:
-        """Corruption and strength."""
+        """The corruption and the strength."""
         return f"{self.corruption} {self.strength:g}"
 
     def perturbation(self, seed: int) -> Perturbation:
-        """What one run does."""
-        return lambda pixels, indices: self.act(pixels, seed, indices)
+        """Returns the perturbation with a fixed seed."""
+        return lambda pixels, indices: self.apply(pixels, seed, indices)
 
 
 def context_broadcasting(photons: float = 255) -> list[Condition]:
     """Shot noise, Gaussian noise with σ 5 and 10, Gaussian blur with σ 1 and 2 (CB, Table 9).
 
-    The paper gives no unit of the noise and no strength of the shot noise. σ = 5 makes sense in the 256 levels of an
-    8-bit image only. Shot noise is here a Poisson draw of that level, 255 photons at white: σ is then about 10 at a
-    middle grey, and the paper's shot noise costs ViT-S exactly what Gaussian noise with σ = 10 does, 40.22 mIoU.
+    The paper gives no unit for the noise and no strength for the shot noise. σ = 5 is plausible only in the 256 levels
+    of an 8-bit image. Shot noise is implemented as a Poisson draw of that level, 255 photons at white: σ is then about
+    10 at mid-grey. In the paper, ViT-S has the same mIoU, 40.22, under shot noise and under Gaussian noise with σ = 10.
 
     >>> [condition.name for condition in context_broadcasting()][:3]
     ['shot_noise 255', 'gaussian_noise 5', 'gaussian_noise 10']
@@ -86,20 +86,22 @@ def cityscapes_c(severities: Sequence[int] | None = None) -> list[Condition]:
     """The 16 corruptions of Cityscapes-C (Michaelis et al. 2019; TAPADL, Sec. 4.2).
 
     Args:
-        severities: of 1 to 5. By default those of the released evaluation: 1 to 5, for noise 1 to 3.
+        severities: from 1 to 5. Default: those of the released evaluation, 1 to 5, for noise 1 to 3.
 
     >>> len(cityscapes_c()), len(cityscapes_c([5]))
     (72, 16)
     """
 
-    def act(name: str, severity: int, pixels: Tensor, seed: int, indices: Sequence[int]) -> Tensor:
+    def apply(name: str, severity: int, pixels: Tensor, seed: int, indices: Sequence[int]) -> Tensor:
         return corrupt(pixels, name, severity, seed=seed, indices=indices)
 
     levels = [] if severities is None else [severities] if isinstance(severities, int) else list(severities)
     if severities is not None and (not levels or len({*levels}) < len(levels) or {*levels} - {1, 2, 3, 4, 5}):
-        raise VitlabError(f"cityscapes_c got severities={severities}; give each of 1 to 5 at most once, or None")
+        raise VitlabError(
+            f"invalid severities={severities} for cityscapes_c; expected distinct integers from 1 to 5, or None"
+        )
     return [
-        Condition(group, name, severity, partial(act, name, severity), name not in DETERMINISTIC)
+        Condition(group, name, severity, partial(apply, name, severity), name not in DETERMINISTIC)
         for group, names in CITYSCAPES_C.items()
         for name in names
         for severity in levels or ((1, 2, 3) if group == "noise" else (1, 2, 3, 4, 5))
