@@ -1,7 +1,7 @@
 """Hooks that mkdocs calls: add the generated pages, fill the navigation, and rewrite links.
 
-Links in README.md, CONTRIBUTING.md and docs/ are relative to the repository. In the site, a link to a file
-outside docs/ becomes a link to the page that shows that file.
+Links in README.md, CONTRIBUTING.md and docs/ are relative to the repository. In the site, a link to a file outside
+docs/ becomes a link to the page that shows that file.
 """
 
 from __future__ import annotations
@@ -104,10 +104,8 @@ def _results() -> list[tuple[str, str]]:
 
 def _results_index() -> str:
     lines = [f"- [{title}]({name}.md)" for name, title in _results()]
-    return (
-        "# Results\n\nResults measured with vitlab, negative ones included. [The log](../log.md) lists all findings by date.\n\n"
-        + "\n".join(lines)
-    )
+    about = "Results measured with vitlab, negative ones included. [The log](../log.md) lists all findings by date."
+    return "\n\n".join(["# Results", about, "\n".join(lines)])
 
 
 def _examples() -> str:
