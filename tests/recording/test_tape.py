@@ -220,7 +220,7 @@ def test_a_forward_that_raises_does_not_confuse_the_next(images: Tensor) -> None
     [
         ({"what": "attentions"}, "did you mean 'attention'"),
         ({"what": "features", "at": "mlp.outt"}, "did you mean 'mlp.out'"),
-        ({"what": "attention", "at": "mlp.out"}, "where it happens"),
+        ({"what": "attention", "at": "mlp.out"}, "omit it"),
         ({"blocks": ["blocks.9"]}, "blocks.2"),
     ],
 )
@@ -258,5 +258,5 @@ class TwoMaps(nn.Module):
 def test_two_attentions_in_one_module_are_refused(images: Tensor) -> None:
     model = plain_model()
     model.blocks[1].attn = TwoMaps(model.blocks[1].attn)
-    with vitlab.record(model), pytest.raises(vitlab.VitlabError, match=r"blocks\.1 holds more than one attention"):
+    with vitlab.record(model), pytest.raises(vitlab.VitlabError, match=r"blocks\.1 calls attention more than once"):
         model(images)
