@@ -172,5 +172,5 @@ def test_an_untrained_model_is_named_where_a_trained_one_is_needed(tmp_path: Pat
 
 
 def test_a_text_is_no_model() -> None:
-    with pytest.raises(vitlab.VitlabError, match=r"not str; vitlab\.load"):
+    with pytest.raises(vitlab.VitlabError, match=r"of type str; expected a torch.nn.Module; use vitlab\.load"):
         vitlab.measure("calibration", TINY, BATCHES)

@@ -330,7 +330,7 @@ MISTAKES = [
     ({"part": "ContextBroadcast", "blocks": "middle"}, "'upper'"),
     ({"part": "ContextBroadcast", "blocks": ["blocks.77"]}, "blocks.0"),
     ({"part": "ContextBroadcast", "at": "attn"}, "cannot replace"),
-    ({"part": "UniformHead", "at": "mlp.out"}, "put it at 'attn'"),
+    ({"part": "UniformHead", "at": "mlp.out"}, "use at='attn'"),
     ({"part": "TokenAwarePooling(branchs=3)"}, "did you mean 'branches'"),
     ({"part": "TokenAwarePooling(dim=3)"}, "no setting"),
     ({"part": "TokenAwarePooling(branches=0)"}, "branches"),
@@ -341,7 +341,7 @@ MISTAKES = [
     ({"part": "ContextBroadcast(at='mlp.out')", "at": "mlp.in"}, "given twice"),
     ({"part": "__import__('os').system('true')"}, "cannot read"),
     ({"part": "ContextBroadcast(tokens=__import__('os'))"}, "no literal"),
-    ({"part": 3}, "a part is a name"),
+    ({"part": 3}, "invalid part of type int"),
     ({"part": nn.Linear(3, 3)}, "no default seam"),
 ]
 

@@ -91,7 +91,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(VitlabError, match="has no permutation"):
         orders(TokenLayout((2, 2)))
     unknown_order = TokenLayout((2, 2), windows=2, permutation=())  # windows that pad: tokens would vanish silently
-    with pytest.raises(VitlabError, match="pad the 2x2 map"):
+    with pytest.raises(VitlabError, match="order of the 2x2 map is not known"):
         to_tokens(torch.zeros(2, 2, 2), unknown_order)
     with pytest.raises(VitlabError, match=r"2x2 grid.*got 9"):  # one window that pads
         to_tokens(torch.zeros(1, 9, 2), TokenLayout((2, 2), permutation=()))

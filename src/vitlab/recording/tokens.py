@@ -60,7 +60,7 @@ def orders(layout: TokenLayout, device: torch.device | None = None) -> tuple[Ten
         raise VitlabError(f"{layout} has no permutation; expected a permuted layout")
     if not layout.permutation:
         raise VitlabError(
-            f"the token order of the {layout.grid[0]}x{layout.grid[1]} map is not known: padded or shuffled"
+            f"the token order of the {layout.grid[0]}x{layout.grid[1]} map is not known: windows pad the map"
         )
     order, inverse = _orders(layout.permutation, layout.prefix)
     return torch.tensor(order, device=device), torch.tensor(inverse, device=device)
