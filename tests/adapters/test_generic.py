@@ -1,4 +1,4 @@
-"""A model that no adapter knows: what the generic reading finds, and what it leaves out as it would not be true."""
+"""The generic adapter: the seams that it finds, and those that it omits because they would be wrong."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def images(seed: int = 0) -> Tensor:
 
 
 def read(model: nn.Module, size: tuple[int, int]) -> Anatomy:
-    """The generic reading, also of a model that has an adapter."""
+    """The generic description, also for a model that has an adapter."""
     flow = Flow(model, {"": blank_images(model, size)})
     return Anatomy("generic", generic.blocks(model, flow), size)
 

@@ -134,7 +134,7 @@ def test_the_pooling_head_of_siglip_is_not_counted() -> None:
     with torch.no_grad(), vitlab.record(model, input_size=32) as tape:
         model(_images())
     assert len(tape) == 4 and all((tape[name].sum(-1) - 1).abs().max() < 1e-5 for name in tape)
-    with pytest.raises(vitlab.VitlabError, match="one query of its own"):
+    with pytest.raises(vitlab.VitlabError, match="one learned query"):
         tape["head"]
 
 
