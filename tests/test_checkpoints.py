@@ -1,4 +1,4 @@
-"""Files of weights: formats, entries, prefixes, other numbers of classes, and parts that are there or not."""
+"""Weight files: formats, entries, prefixes, other numbers of classes, and files with and without parts."""
 
 from __future__ import annotations
 

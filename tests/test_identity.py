@@ -1,4 +1,4 @@
-"""Which model was measured: names and digests tell models apart, and say where their weights came from."""
+"""Model identity: names, digests and origins of weights."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_what_a_part_without_tensors_computes_counts() -> None:
     assert identify(vitlab.restore(models[1])) == identify(models[0])
 
 
-# -- where weights came from -------------------------------------------------------------------------------------------
+# -- origin of weights -------------------------------------------------------------------------------------------------
 
 
 def test_a_loaded_model_knows_its_expression_and_origin(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Retrofit and restore on real timm models: everything that users do with a model still works with parts in it."""
+"""Retrofit and restore on timm models: copy, save, compile and train also work with parts."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_retrofit_after_compilation_is_seen(images: Tensor) -> None:
 
 
 def test_compiled_code_of_a_plain_model_is_not_taken_for_a_fitted_one(images: Tensor) -> None:
-    """Both models share their class and shapes; only hooks tell them apart."""
+    """Both models have the same class and shapes; only their hooks differ."""
     plain, fitted = plain_model(), fitted_model("TokenAwarePooling")
 
     def compiled(model: nn.Module) -> object:
@@ -183,7 +183,7 @@ def test_foreign_hooks_stay(images: Tensor) -> None:
     model, seen = plain_model(), []
     model.blocks[0].mlp.register_forward_hook(lambda *_: seen.append(1))
     vitlab.restore(vitlab.retrofit(model, "ContextBroadcast"))
-    seen.clear()  # `describe` runs the model once, hooks and all
+    seen.clear()  # `describe` runs the model once, with its hooks
     model(images)
     assert seen == [1]
 
@@ -300,9 +300,9 @@ def test_uniform_heads_replace_attention_and_leave_again(form: str, images: Tens
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name not in keys:
-                parameter.normal_(std=0.1)  # B and C start where A and the plain model are
+                parameter.normal_(std=0.1)  # B and C initially equal A and the plain model
     assert (model(images) - logits).abs().max() > 1e-4
-    if form != "B":  # B has other widths: nothing of a plain checkpoint fits them
+    if form != "B":  # B has other widths: a plain checkpoint does not fit
         missing, unexpected = model.load_state_dict(plain_state, strict=False)
         assert not unexpected
         assert not set(missing) & set(keys)

@@ -94,8 +94,8 @@ def restore(model: Model) -> Model:
                 module._modules[name] = _restored_original(child)
             elif name.startswith(_PREFIX) and hasattr(child, "vitlab_seam"):
                 del module._modules[name]
-        for hooks, ours in ((module._forward_pre_hooks, _before), (module._forward_hooks, _after)):
-            for key in [key for key, hook in hooks.items() if hook is ours]:
+        for hooks, part_hook in ((module._forward_pre_hooks, _before), (module._forward_hooks, _after)):
+            for key in [key for key, hook in hooks.items() if hook is part_hook]:
                 del hooks[key]
     guard_hooks()
     return model

@@ -31,7 +31,7 @@ def test_synsets_descriptions_and_first_words_are_the_same_classes() -> None:
 
 
 def test_a_word_of_two_classes_is_no_match() -> None:
-    """There are two cranes in ImageNet, a bird and a machine."""
+    """ImageNet has two classes named crane, a bird and a machine."""
     assert "crane" in match_labels(["crane"], 1000, IMAGENET).why_not
 
 

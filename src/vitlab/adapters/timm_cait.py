@@ -45,7 +45,7 @@ def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
 
 
 def _talking_heads(path: str, layout: TokenLayout) -> Mixer:
-    """The map is the output of the softmax. `proj_w` mixes heads after it; those values are signed and do not sum to 1."""
+    """The map is the output of the softmax. `proj_w` mixes heads after it, into signed values that do not sum to 1."""
     return Mixer("attention", path, layout, layout)
 
 
