@@ -130,7 +130,7 @@ def test_layouts_that_are_not_right(tmp_path) -> None:
         ({"image": 3}, "did you mean 'images'"),
         ({"model": Colours(10)}, "1000 classes of ImageNet-1K; this one has 10"),
         ({"model": torch.nn.Linear(3, 1000)}, r"does not run on 224x224 images .*give preprocessing="),
-        ({"model": "timm/vit"}, "vitlab.load makes one"),
+        ({"model": "timm/vit"}, "expected a torch.nn.Module; use vitlab.load"),
     ],
 )
 def test_mistakes(tmp_path, settings, message) -> None:
