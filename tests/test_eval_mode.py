@@ -1,4 +1,4 @@
-"""Evaluation mode for a while: every module, and gradients, come back as they were."""
+"""Temporary evaluation mode: training modes and gradients are restored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vitlab.parts` lists what was fitted, on copies and behind wrappers too; the same part twice is noticed."""
+"""`vitlab.parts` lists fitted parts, also on copies and wrapped models; a repeated part is a warning."""
 
 from __future__ import annotations
 

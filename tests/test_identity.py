@@ -1,4 +1,4 @@
-"""Which model was measured: names and digests tell models apart, and say where their weights came from."""
+"""Model identity: names, digests and origins of weights."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_what_a_part_without_tensors_computes_counts() -> None:
     assert identify(vitlab.restore(models[1])) == identify(models[0])
 
 
-# -- where weights came from -------------------------------------------------------------------------------------------
+# -- origin of weights -------------------------------------------------------------------------------------------------
 
 
 def test_a_loaded_model_knows_its_expression_and_origin(tmp_path: Path) -> None:
@@ -172,5 +172,5 @@ def test_an_untrained_model_is_named_where_a_trained_one_is_needed(tmp_path: Pat
 
 
 def test_a_text_is_no_model() -> None:
-    with pytest.raises(vitlab.VitlabError, match=r"not str; vitlab\.load"):
+    with pytest.raises(vitlab.VitlabError, match=r"of type str; expected a torch.nn.Module; use vitlab\.load"):
         vitlab.measure("calibration", TINY, BATCHES)

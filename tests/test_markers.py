@@ -1,4 +1,4 @@
-"""A part without tensors shows in the state dict, and loading tells models with and without it apart."""
+"""A part without tensors has a key in the state dict, and loading checks for it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_copies_load_each_others_weights_in_silence(copied: object, tmp_path: Pa
 
 
 def test_every_part_can_be_seen_in_the_state_dict() -> None:
-    """Whatever is fitted adds a key of its own."""
+    """Every part adds a key."""
     for name in plugins.parts():
         plain = plain_model()
         try:
@@ -80,7 +80,7 @@ def test_every_part_can_be_seen_in_the_state_dict() -> None:
 
 
 class Marked(nn.Module):
-    """A part that has an attribute of the name that a marker would take."""
+    """A part with an attribute that has the name of a marker."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Retrofit and restore on real timm models: everything that users do with a model still works with parts in it."""
+"""Retrofit and restore on timm models: copy, save, compile and train also work with parts."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_retrofit_after_compilation_is_seen(images: Tensor) -> None:
 
 
 def test_compiled_code_of_a_plain_model_is_not_taken_for_a_fitted_one(images: Tensor) -> None:
-    """Both models share their class and shapes; only hooks tell them apart."""
+    """Both models have the same class and shapes; only their hooks differ."""
     plain, fitted = plain_model(), fitted_model("TokenAwarePooling")
 
     def compiled(model: nn.Module) -> object:
@@ -183,7 +183,7 @@ def test_foreign_hooks_stay(images: Tensor) -> None:
     model, seen = plain_model(), []
     model.blocks[0].mlp.register_forward_hook(lambda *_: seen.append(1))
     vitlab.restore(vitlab.retrofit(model, "ContextBroadcast"))
-    seen.clear()  # `describe` runs the model once, hooks and all
+    seen.clear()  # `describe` runs the model once, with its hooks
     model(images)
     assert seen == [1]
 
@@ -300,9 +300,9 @@ def test_uniform_heads_replace_attention_and_leave_again(form: str, images: Tens
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name not in keys:
-                parameter.normal_(std=0.1)  # B and C start where A and the plain model are
+                parameter.normal_(std=0.1)  # B and C initially equal A and the plain model
     assert (model(images) - logits).abs().max() > 1e-4
-    if form != "B":  # B has other widths: nothing of a plain checkpoint fits them
+    if form != "B":  # B has other widths: a plain checkpoint does not fit
         missing, unexpected = model.load_state_dict(plain_state, strict=False)
         assert not unexpected
         assert not set(missing) & set(keys)
@@ -330,7 +330,7 @@ MISTAKES = [
     ({"part": "ContextBroadcast", "blocks": "middle"}, "'upper'"),
     ({"part": "ContextBroadcast", "blocks": ["blocks.77"]}, "blocks.0"),
     ({"part": "ContextBroadcast", "at": "attn"}, "cannot replace"),
-    ({"part": "UniformHead", "at": "mlp.out"}, "put it at 'attn'"),
+    ({"part": "UniformHead", "at": "mlp.out"}, "use at='attn'"),
     ({"part": "TokenAwarePooling(branchs=3)"}, "did you mean 'branches'"),
     ({"part": "TokenAwarePooling(dim=3)"}, "no setting"),
     ({"part": "TokenAwarePooling(branches=0)"}, "branches"),
@@ -341,7 +341,7 @@ MISTAKES = [
     ({"part": "ContextBroadcast(at='mlp.out')", "at": "mlp.in"}, "given twice"),
     ({"part": "__import__('os').system('true')"}, "cannot read"),
     ({"part": "ContextBroadcast(tokens=__import__('os'))"}, "no literal"),
-    ({"part": 3}, "a part is a name"),
+    ({"part": 3}, "invalid part of type int"),
     ({"part": nn.Linear(3, 3)}, "no default seam"),
 ]
 
@@ -376,7 +376,7 @@ def test_a_wrong_grid_is_refused_with_what_to_do() -> None:
 def test_a_wrong_grid_with_the_same_number_of_tokens_is_refused_where_the_map_shows_it() -> None:
     model = timm.create_model("resnet10t", num_classes=3).eval()
     vitlab.retrofit(model, "SpatialSmoothing", input_size=(64, 64))
-    with pytest.raises(vitlab.VitlabError, match=r"fitted for a .* grid, but got one of"):
+    with pytest.raises(vitlab.VitlabError, match=r"fitted for a .* grid, but got"):
         model(torch.zeros(1, 3, 32, 128))
 
 

@@ -1,4 +1,4 @@
-"""Weights in files: safetensors, and PyTorch's own format read without unpickling; and how they get into a model."""
+"""Read weights from safetensors and PyTorch files (with `weights_only=True`) and load them into a model."""
 
 from __future__ import annotations
 
@@ -16,98 +16,104 @@ from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.store import read_tensors
 from vitlab.markers import parts_in
 
-#: Entries of a training checkpoint that hold the weights, in order of preference. Averaged weights (`…ema`) are taken
-#: only where there are no others, or where they are asked for.
+#: Entries of a training checkpoint that hold the weights, in order of preference. Averaged weights (`…ema`) are used
+#: only if there are no others, or on request.
 ENTRIES = ("state_dict", "model", "model_state_dict", "model_state", "model_ema", "state_dict_ema", "ema")
-#: Prefixes that DataParallel, `torch.compile` and Lightning put before every name.
+#: Prefixes that DataParallel, `torch.compile` and Lightning add to every name.
 _PREFIXES = ("module.", "_orig_mod.", "model.")
 _PYTORCH = (".pth", ".pt", ".bin", ".ckpt", ".tar")
 
 
 def read_weights(path: str | Path, entry: str | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors of a file by name, and what `write_tensors` said of them.
+    """Read the tensors of a file by name, and the metadata that `write_tensors` stored with them.
 
     Args:
-        path: a safetensors file, or one of `torch.save` (.pth, .pt, .bin, .ckpt, .tar). The latter is read with
-            `weights_only=True`: a file that holds more than tensors and plain values is refused, and nothing in it is
-            run.
-        entry: which entry of a training checkpoint holds the weights; by default the first of `ENTRIES` that is there.
+        path: a safetensors file, or a file of `torch.save` (.pth, .pt, .bin, .ckpt, .tar). The latter is read with
+            `weights_only=True`: a file with other objects than tensors and plain values is an error, and no code in it
+            is executed.
+        entry: key of the weights in a training checkpoint. Default: the first of `ENTRIES` that is present.
     """
     if Path(path).suffix not in _PYTORCH or not Path(path).is_file():
         if entry is not None:
-            raise VitlabError(f"weights_entry={entry!r} is for files of torch.save; {path} is none")
+            raise VitlabError(f"invalid weights_entry={entry!r} with {path}; it is for files of torch.save; omit it")
         return read_tensors(path)
     try:
-        with torch.serialization.safe_globals([argparse.Namespace]):  # training scripts keep their options in one
-            found = torch.load(path, map_location="cpu", weights_only=True)
+        with torch.serialization.safe_globals([argparse.Namespace]):  # training scripts store their options in one
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise VitlabError(
-            f"{path} cannot be read as tensors alone ({reason}), and other pickled objects are not read; "
-            "save its state dict by itself, best as safetensors"
+            f"{path} cannot be read with weights_only=True ({reason}); other pickled objects are not read; "
+            "save only the state dict, preferably as safetensors"
         ) from error
-    return _weights_in(found, str(path), entry), {}
+    return _weights_in(content, str(path), entry), {}
 
 
-def fill(model: nn.Module, tensors: Mapping[str, Tensor], path: str, *, new_head: bool = False) -> bool:
-    """Load weights into a model; whatever does not fit is an error.
+def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], path: str, *, new_head: bool = False) -> bool:
+    """Load weights into a model; missing and unexpected names and other shapes are errors.
 
     Args:
         model: changed in place.
         tensors: the weights by name.
-        path: where they are from, for errors.
-        new_head: whether a classifier of another number of classes may keep its own, random weights, with a warning.
+        path: their file, for error messages.
+        new_head: whether a classifier with another number of classes may keep its random weights, with a warning.
 
     Returns:
-        Whether it kept them.
+        Whether the classifier kept its random weights.
     """
     own = model.state_dict()
-    given = _without_prefixes(tensors, own)
-    head = _other_classes(model, given, own) if new_head else []
+    loaded = _without_prefixes(tensors, own)
+    head = _resized_classifier(model, loaded, own) if new_head else []
     for name in head:
-        del given[name]
+        del loaded[name]
     try:
-        missing, unexpected = model.load_state_dict(given, strict=False)
+        missing, unexpected = model.load_state_dict(loaded, strict=False)
     except RuntimeError as error:
-        raise _misfit(model, path, " ".join(str(error).split())[:300]) from error
+        raise _mismatch(model, path, " ".join(str(error).split())[:300]) from error
     absent = [name for name in missing if name not in head]
     if absent or unexpected:
-        raise _misfit(model, path, _difference(absent, unexpected))
+        raise _mismatch(model, path, _difference(absent, unexpected))
     if head:
         warnings.warn(
-            f"{path} is of a model with another number of classes: {', '.join(head)} keep their random initial values",
+            f"{path} has another number of classes than the model: {', '.join(head)} keep their random initial values",
             stacklevel=4,
         )
     return bool(head)
 
 
-def _weights_in(found: Any, path: str, entry: str | None) -> dict[str, Tensor]:
-    """The weights of a file of `torch.save`: all of it, or one entry of it."""
+def _weights_in(content: Any, path: str, entry: str | None) -> dict[str, Tensor]:
+    """The weights in a loaded file of `torch.save`: the whole object, or one entry."""
     if entry is not None:
-        entries = [str(key) for key, value in found.items() if _is_state(value)] if isinstance(found, Mapping) else []
+        entries = (
+            [str(key) for key, value in content.items() if _is_state(value)] if isinstance(content, Mapping) else []
+        )
         if entry not in entries:
             raise unknown(f"entry with weights in {path}", entry, entries)
-        return dict(found[entry])
-    if _is_state(found):
-        return dict(found)
-    there = [key for key in ENTRIES if isinstance(found, Mapping) and _is_state(found.get(key))]
-    if not there:
-        raise VitlabError(f"{path} holds no state dict; expected tensors by name, or an entry of: {', '.join(ENTRIES)}")
-    if len(there) > 1:
+        return dict(content[entry])
+    if _is_state(content):
+        return dict(content)
+    present = [key for key in ENTRIES if isinstance(content, Mapping) and _is_state(content.get(key))]
+    if not present:
+        raise VitlabError(
+            f"{path} contains no state dict; expected tensors by name, or one of the entries {', '.join(ENTRIES)}"
+        )
+    if len(present) > 1:
         warnings.warn(
-            f"{path} holds weights under {', '.join(there)}; {there[0]} is taken (weights_entry= chooses another)",
+            f"{path} contains weights under {', '.join(present)}; using {present[0]} (weights_entry= selects another)",
             stacklevel=5,
         )
-    return dict(found[there[0]])
+    return dict(content[present[0]])
 
 
-def _is_state(found: Any) -> bool:
-    """Whether this is tensors by name, and nothing else."""
-    return isinstance(found, Mapping) and bool(found) and all(isinstance(value, Tensor) for value in found.values())
+def _is_state(content: Any) -> bool:
+    """Whether this is a mapping from names to tensors only."""
+    return (
+        isinstance(content, Mapping) and bool(content) and all(isinstance(value, Tensor) for value in content.values())
+    )
 
 
 def _without_prefixes(tensors: Mapping[str, Tensor], own: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors without prefixes that all their names have and no name of the model has."""
+    """Remove prefixes that all names of the tensors have and no name of the model has."""
     given = dict(tensors)
     while given:
         prefix = next((p for p in _PREFIXES if all(name.startswith(p) for name in given)), None)
@@ -117,10 +123,10 @@ def _without_prefixes(tensors: Mapping[str, Tensor], own: Mapping[str, Any]) -> 
     return given
 
 
-def _other_classes(model: nn.Module, given: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> list[str]:
-    """The weights and biases of classifiers, where these and nothing else differ, in the number of classes.
+def _resized_classifier(model: nn.Module, given: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> list[str]:
+    """Names of the classifier's weights and biases, if only they differ in shape, and only in the number of classes.
 
-    Only the width of the last layer can change by itself: that of any other is also that of what comes after.
+    Only the output width of the last layer can differ alone: that of any other layer is also an input width.
     """
     differ = [name for name in own if name in given and given[name].shape != own[name].shape]
     last = {name.rpartition(".")[0] for name in differ}
@@ -131,21 +137,22 @@ def _other_classes(model: nn.Module, given: Mapping[str, Tensor], own: Mapping[s
 
 
 def _difference(absent: Sequence[str], unexpected: Sequence[str]) -> str:
-    """What a file lacks and what it has too much of, in words; parts by their names."""
-    said = []
-    foreign, lacking = parts_in(unexpected), parts_in(absent)
-    if foreign:
-        wanted = "".join(f" | {name}" for name in foreign)
-        said.append(f"it was saved with {', '.join(foreign)}, which the model does not have; add '{wanted}' to it")
-    if lacking:
-        said.append(f"it was saved without {', '.join(lacking)}, which the model has")
-    for what, names in (("lacks", absent), ("does not know", unexpected)):
+    """Describe missing and unexpected tensors; parts are listed by name."""
+    problems = []
+    extra_parts, missing_parts = parts_in(unexpected), parts_in(absent)
+    if extra_parts:
+        parts = "".join(f" | {name}" for name in extra_parts)
+        problems.append(
+            f"it was saved with {', '.join(extra_parts)}, which the model does not have; add '{parts}' to it"
+        )
+    if missing_parts:
+        problems.append(f"it was saved without {', '.join(missing_parts)}, which the model has")
+    for kind, names in (("missing", absent), ("unexpected", unexpected)):
         plain = [name for name in names if not parts_in([name])]
         if plain:
-            who = "it" if what == "lacks" else "the model"
-            said.append(f"{who} {what} {len(plain)} tensors: {', '.join(plain[:4])}{', …' if len(plain) > 4 else ''}")
-    return "; ".join(said)
+            problems.append(f"{len(plain)} {kind} tensors: {', '.join(plain[:4])}{', …' if len(plain) > 4 else ''}")
+    return "; ".join(problems)
 
 
-def _misfit(model: nn.Module, path: str, why: str) -> VitlabError:
+def _mismatch(model: nn.Module, path: str, why: str) -> VitlabError:
     return VitlabError(f"{path} does not fit {type(model).__name__}: {why}")

@@ -1,4 +1,4 @@
-"""A model as it is used, not trained: for a while, and then as it was found."""
+"""Temporary evaluation mode without gradients; training modes are restored on exit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 
 @contextmanager
 def eval_mode(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; every module gets its own mode back.
+    """Context manager: evaluation mode without gradients. The mode of every module is restored on exit.
 
     >>> model = nn.Dropout()
     >>> with eval_mode(model):

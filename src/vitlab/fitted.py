@@ -1,4 +1,4 @@
-"""Which parts are fitted into a model, read from the model itself."""
+"""List the parts that are fitted into a model."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class FittedPart:
     Args:
         name: the part's name, for example `ContextBroadcast`.
         kind: its class.
-        seam: where it is, for example `mlp.out`.
-        block: the block that it is in, for example `blocks.3`; empty where this is not known.
-        path: the part's own path in the module tree.
-        settings: the settings that it was made with, without defaults; None where a finished module was given.
+        seam: its seam, for example `mlp.out`.
+        block: its block, for example `blocks.3`; empty if not known.
+        path: the part's path in the module tree.
+        settings: the settings given to its constructor, without defaults; None if a module was given.
     """
 
     name: str
@@ -35,40 +35,40 @@ class FittedPart:
 
 
 def parts(model: nn.Module) -> tuple[FittedPart, ...]:
-    """The parts that `retrofit` put into a model, in the order of the module tree.
+    """The parts that `retrofit` inserted into a model, in the order of the module tree.
 
     Args:
-        model: any model; wrappers of `torch.compile` and DDP are looked through.
+        model: any model; wrappers of `torch.compile` and DDP are removed first.
 
     >>> parts(nn.Linear(2, 2))
     ()
     """
-    found = []
+    result = []
     for path, module in unwrap(model).named_modules():
-        kept = vars(module)
-        if "vitlab_seam" in kept:
-            name = kept.get("vitlab_name", type(module).__name__)
-            block, settings = kept.get("vitlab_block", ""), kept.get("vitlab_settings")
-            found.append(FittedPart(name, type(module), kept["vitlab_seam"].name, block, path, settings))
-    return tuple(found)
+        attributes = vars(module)
+        if "vitlab_seam" in attributes:
+            name = attributes.get("vitlab_name", type(module).__name__)
+            block, settings = attributes.get("vitlab_block", ""), attributes.get("vitlab_settings")
+            result.append(FittedPart(name, type(module), attributes["vitlab_seam"].name, block, path, settings))
+    return tuple(result)
 
 
 def by_kind(fitted: Iterable[FittedPart]) -> list[dict[str, Any]]:
-    """Parts that differ in their block only, as one entry of plain data: name, seam, settings, blocks."""
+    """Group parts that differ in their block only; entries of JSON types: name, seam, settings, blocks."""
     entries: list[dict[str, Any]] = []
     for part in fitted:
         settings = None if part.settings is None else {key: _plain(value) for key, value in part.settings.items()}
-        about = {"name": part.name, "seam": part.seam, "settings": settings}
-        alike = next((entry for entry in entries if {**about, "blocks": entry["blocks"]} == entry), None)
-        if alike is None:
-            entries.append({**about, "blocks": [part.block]})
+        description = {"name": part.name, "seam": part.seam, "settings": settings}
+        same = next((entry for entry in entries if {**description, "blocks": entry["blocks"]} == entry), None)
+        if same is None:
+            entries.append({**description, "blocks": [part.block]})
         else:
-            alike["blocks"].append(part.block)
+            same["blocks"].append(part.block)
     return entries
 
 
 def configuration(part: nn.Module) -> list[tuple[str, str, Any]]:
-    """What a part computes with beside its tensors: the plain attributes of all its modules, sorted by name."""
+    """The configuration of a part beside its tensors: plain attributes of all its modules, sorted by name."""
     return sorted(
         (path, name, repr(value))
         for path, module in part.named_modules()
@@ -84,7 +84,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON can say it."""
+    """Convert a value to JSON types."""
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, (tuple, list)):

@@ -1,11 +1,10 @@
-"""A mark in the state dict for parts that have no tensors of their own.
+"""Marker buffers: state dict keys for parts without tensors.
 
-Context broadcasting has no parameters, so a checkpoint of a model with it would match a plain model key by key, and
-the other way round. `retrofit` gives such a part a persistent buffer without elements: the key says that the part is
-there, and loading into a model without it fails as for any other unknown key.
+Context broadcasting has no parameters, so that the state dict of a model with it would have the same keys as that of
+a plain model. `retrofit` registers an empty persistent buffer on such a part: its key shows that the part is present,
+and loading it into a model without the part fails like any other unexpected key.
 
-Checkpoints that were written before there were markers have none. A model with the part loads them, and plain ones,
-with a warning.
+Checkpoints written before markers existed have none. A model with the part loads them, and plain ones, with a warning.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ _PART = re.compile(r"(?:^|\.)vitlab_(\w+?)(?:_\d+)?(?:\.|$)")
 
 
 def mark(part: Any, name: str, original: nn.Module | None, device: torch.device) -> None:
-    """Give a part a marker unless its state dict tells it from the plain model anyway.
+    """Register a marker on a part, unless its state dict already differs from that of the plain model.
 
     Args:
         part: the part.
         name: the name of the buffer.
-        original: the module that the part replaces, where it does; their common keys tell nothing.
-        device: where the buffer is made.
+        original: the module that the part replaces, or None; keys that both have do not count as a difference.
+        device: device of the buffer.
     """
     if set(part.state_dict()) - set(original.state_dict() if original is not None else ()):
         return
@@ -42,18 +41,18 @@ def mark(part: Any, name: str, original: nn.Module | None, device: torch.device)
 
 
 def parts_in(keys: Iterable[str]) -> list[str]:
-    """The names of the parts whose keys are among those of a state dict, each once.
+    """The names of the parts that have keys in a state dict, without duplicates.
 
     >>> parts_in(["head.bias", "blocks.0.mlp.vitlab_context_broadcast.marker", "blocks.0.attn.vitlab_local_attention"])
     ['ContextBroadcast', 'LocalAttention']
     """
     known = {snake(name): name for name in plugins.parts()}
-    found = [match[1] for key in keys if (match := _PART.search(key))]
-    return list(dict.fromkeys(known.get(name, name) for name in found))
+    names = [match[1] for key in keys if (match := _PART.search(key))]
+    return list(dict.fromkeys(known.get(name, name) for name in names))
 
 
 def snake(name: str) -> str:
-    """The name of a class as the name of a module.
+    """Convert a class name to snake case.
 
     >>> snake("ContextBroadcast")
     'context_broadcast'
@@ -62,13 +61,13 @@ def snake(name: str) -> str:
 
 
 def _before_loading(part: Any, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """Warn where a state dict has no marker of a part, and let the load go on (torch hands over a copy of the dict)."""
+    """Warn if a state dict has no marker of a part; add it to torch's copy of the dict, so that loading succeeds."""
     key = prefix + part.vitlab_marker
     if key in state:
         return
     warnings.warn(
-        f"the state dict has no marker of {part.vitlab_name}: it was saved without this part, or by a version of "
-        "vitlab that wrote no markers; the part stays in the model",
+        f"the state dict has no marker of {part.vitlab_name}: it was saved without this part or by a version of "
+        "vitlab without markers; the part remains in the model",
         stacklevel=2,
     )
     state[key] = getattr(part, part.vitlab_marker)

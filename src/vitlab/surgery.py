@@ -1,11 +1,11 @@
-"""Retrofit and restore: put a part into a model that exists, in place, and take it out again.
+"""Insert parts into an existing model in place (`retrofit`) and remove them (`restore`).
 
-A part becomes a registered child of the module at its seam, named `vitlab_<part>`, and one module-level hook calls
-it by name. Nothing else is kept anywhere: whatever copies, saves or wraps the model copies, saves and wraps the parts,
-and `restore` finds them on a deepcopy, an EMA copy or an unpickled model just as well.
+A part is registered as a child of the module at its seam, named `vitlab_<part>`, and one module-level hook calls it
+by name. All state is on the model, so that parts are copied, saved and wrapped with it, and `restore` also works on a
+deepcopy, an EMA copy or an unpickled model.
 
-At the seam `attn` there is nothing to call beside: the part takes the attention module's place and name, and keeps
-the original, unregistered, for `restore`.
+At the seam `attn` the part replaces the attention module under the same name, and stores the original, unregistered,
+for `restore`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Model = TypeVar("Model", bound=nn.Module)
 Part = str | nn.Module | Callable[..., nn.Module]
 
 _PREFIX = "vitlab_"
-_GIVEN = ("dim", "layout", "attention")  # what a part's constructor may ask for by name
+_INJECTED = ("dim", "layout", "attention")  # constructor parameters of a part that retrofit fills in
 
 
 def retrofit(
@@ -47,34 +47,34 @@ def retrofit(
     *,
     input_size: int | tuple[int, int] | None = None,
 ) -> Model:
-    """Put a part into a model, in place.
+    """Insert a part into a model, in place.
 
     Args:
-        model: any model that `describe` can read; wrappers of `torch.compile` and DDP are looked through.
-        part: a part's name or call as text (`"TokenAwarePooling(branches=4)"`), its class, or a module, of which each
-            block gets a copy. A class is asked for what it wants by parameter name: `dim`, `layout`, `attention`.
-        at: the seam, for example `"mlp.out"`; each part has its own default.
+        model: any model that `describe` supports; wrappers of `torch.compile` and DDP are removed first.
+        part: a part's name or call as text (`"TokenAwarePooling(branches=4)"`), its class, or a module, which is
+            copied for each block. A class may have the parameters `dim`, `layout` and `attention`; these are filled in.
+        at: the seam, for example `"mlp.out"`. Default: the part's default seam.
         blocks: `"all"` (default), `"upper"`, `"lower"`, `"6:12"`, `":30%"`, `"30%:"`, or a list of indices or names.
             Class attention is not counted.
-        input_size: size of the images, where it is not the model's own; parts that need the grid are fitted to it.
+        input_size: size of the images, for parts that depend on the grid. Default: the model's input size.
 
     Returns:
-        The same model. After an error it is untouched.
+        The same model. It is unchanged if an error is raised.
     """
-    name, make, settings, default, at, blocks = _read(part, at, blocks)
+    name, make, settings, default, at, blocks = _parse(part, at, blocks)
     at = at or default
     if at is None:
-        raise VitlabError(f"{name} has no default seam; give one of: at={', '.join(map(repr, SEAMS))}")
+        raise VitlabError(f"{name} has no default seam; expected at=SEAM, one of: {', '.join(map(repr, SEAMS))}")
     if at not in SEAMS:
         raise unknown("seam", at, SEAMS)
     inner = unwrap(model)
     anatomy = describe(inner, input_size)
-    places = _places(anatomy, at, "all" if blocks is None else blocks)
-    # All are built before any goes in.
-    fitted = [(block, seam, _fit(inner, seam, name, make, settings or {})) for block, seam in places]
-    twice = [block.name for block, seam, module in fitted if _has_same(inner, seam, module, settings)]
-    if twice:
-        warnings.warn(f"{name} with the same settings is already at {at!r} of {', '.join(twice)}", stacklevel=2)
+    places = _select_seams(anatomy, at, "all" if blocks is None else blocks)
+    # All parts are built before the first is inserted, so that an error leaves the model unchanged.
+    fitted = [(block, seam, _build(inner, seam, name, make, settings or {})) for block, seam in places]
+    duplicates = [block.name for block, seam, module in fitted if _has_same(inner, seam, module, settings)]
+    if duplicates:
+        warnings.warn(f"{name} with the same settings is already at {at!r} of {', '.join(duplicates)}", stacklevel=2)
     for block, seam, module in fitted:
         module.vitlab_name, module.vitlab_block, module.vitlab_settings = name, block.name, settings
         _insert(inner, seam, snake(name), module)
@@ -83,37 +83,39 @@ def retrofit(
 
 
 def restore(model: Model) -> Model:
-    """Take every part of ours out of a model, in place: same outputs, same keys, same module tree as before.
+    """Remove every vitlab part from a model, in place: same outputs, state dict keys and module tree as before.
 
-    Hooks and children of others are left alone. An attention module that a part replaced comes back with the weights
-    that the part has now (those that the part dropped are as they were), on its device and in its precision.
+    Other hooks and children are unchanged. An attention module that a part replaced is restored with the current
+    weights of the part (weights that the part does not have keep their values), on its device and in its precision.
     """
     for module in list(unwrap(model).modules()):
         for name, child in list(module._modules.items()):
             if child is not None and hasattr(child, "vitlab_original"):
-                module._modules[name] = _original(child)
+                module._modules[name] = _restored_original(child)
             elif name.startswith(_PREFIX) and hasattr(child, "vitlab_seam"):
                 del module._modules[name]
-        for hooks, ours in ((module._forward_pre_hooks, _before), (module._forward_hooks, _after)):
-            for key in [key for key, hook in hooks.items() if hook is ours]:
+        for hooks, part_hook in ((module._forward_pre_hooks, _before), (module._forward_hooks, _after)):
+            for key in [key for key, hook in hooks.items() if hook is part_hook]:
                 del hooks[key]
     guard_hooks()
     return model
 
 
-# -- the two hooks: module-level functions, so that a model with parts can be pickled and copied --------------------
+# -- hooks: module-level functions, so that a model with parts can be pickled and copied ----------------------------
 
 
 def _before(module: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    return _through(module, "in", arguments)
+    return _apply_parts(module, "in", arguments)
 
 
 def _after(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> Any:
-    return _through(module, "out", output) if isinstance(output, tuple) else _through(module, "out", (output,))[0]
+    return (
+        _apply_parts(module, "out", output) if isinstance(output, tuple) else _apply_parts(module, "out", (output,))[0]
+    )
 
 
-def _through(module: nn.Module, side: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Send the first of some values through the parts on one side of a module, in order of insertion."""
+def _apply_parts(module: nn.Module, side: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Apply the parts on one side of a module to the first value, in order of insertion."""
     x, *rest = values
     for name, child in module.named_children():
         if name.startswith(_PREFIX) and child.vitlab_side == side:
@@ -127,39 +129,39 @@ def _apply(part: Any, x: Tensor) -> Tensor:
         grid = tuple(x.shape[2:]) if layout.order == "BCHW" else tuple(x.shape[1:3])
         if grid != layout.grid:
             raise VitlabError(
-                f"{type(part).__name__} was fitted for a {layout.grid[0]}x{layout.grid[1]} grid, but got one of "
-                f"{grid[0]}x{grid[1]}; retrofit again with input_size= set to the size that you feed"
+                f"{type(part).__name__} was fitted for a {layout.grid[0]}x{layout.grid[1]} grid, but got "
+                f"{grid[0]}x{grid[1]}; retrofit again with input_size= set to the size of your images"
             )
     tokens = to_tokens(x, layout, getattr(part, "vitlab_inverse", None))
     mixed = part(tokens)
     if mixed.shape != tokens.shape:
         raise VitlabError(
-            f"{type(part).__name__} made {tuple(mixed.shape)} of {tuple(tokens.shape)}; a part keeps the shape"
+            f"{type(part).__name__} returned shape {tuple(mixed.shape)}; expected its input shape {tuple(tokens.shape)}"
         )
     return from_tokens(mixed, layout, x, getattr(part, "vitlab_order", None))
 
 
-# -- reading what the user asked for --------------------------------------------------------------------------------
+# -- parsing the arguments of retrofit ------------------------------------------------------------------------------
 
 
-def _read(
+def _parse(
     part: Part, at: str | None, blocks: Any
 ) -> tuple[str, Callable[..., nn.Module], dict[str, Any] | None, str | None, str | None, Any]:
-    """Name, constructor, settings, default seam, seam and blocks of a part, however it was given.
+    """Name, constructor, settings, default seam, seam and blocks of a part given as text, class or module.
 
-    The settings of a finished module are not known: None.
+    Settings are None for a module, because they are not known.
     """
     if isinstance(part, str):
         call = parse_part(part)
         for word, inside, outside in (("at", call.at, at), ("blocks", call.blocks, blocks)):
             if inside is not None and outside is not None:
-                raise VitlabError(f"{word!r} is given twice, in {part!r} and beside it; give it once")
-        made = plugins.part(call.name)
+                raise VitlabError(f"{word!r} is given twice, in {part!r} and as {word}={outside!r}; give it once")
+        constructor = plugins.part(call.name)
         return (
             call.name,
-            made,
+            constructor,
             dict(call.settings),
-            made.default_seam,
+            constructor.default_seam,
             call.at or at,
             blocks if call.blocks is None else call.blocks,
         )
@@ -167,15 +169,15 @@ def _read(
         return type(part).__name__, lambda: copy.deepcopy(part), None, getattr(part, "default_seam", None), at, blocks
     if callable(part):
         return getattr(part, "__name__", type(part).__name__), part, {}, getattr(part, "default_seam", None), at, blocks
-    raise VitlabError(f"a part is a name, a class or a module, not {type(part).__name__}")
+    raise VitlabError(f"invalid part of type {type(part).__name__}; expected a name, a class or a torch.nn.Module")
 
 
-def _places(anatomy: Anatomy, at: str, blocks: Any) -> list[tuple[Block, Seam]]:
-    """The chosen blocks and their seams of that name; says so where some of them do not have it."""
+def _select_seams(anatomy: Anatomy, at: str, blocks: Any) -> list[tuple[Block, Seam]]:
+    """The selected blocks and their seams of that name; warns or raises an error for blocks without it."""
     mixing = [block for block in anatomy.blocks if block.mixer.kind != "class attention"]
     if at == "stage.out":
         mixing = [block for block in mixing if block.seam(at)]
-    chosen = _choose(mixing, blocks)
+    chosen = _select_blocks(mixing, blocks)
     seams = [(block, block.seam(at)) for block in chosen]
     missing = [block.name for block, seam in seams if seam is None]
     if len(missing) == len(seams):
@@ -187,11 +189,11 @@ def _places(anatomy: Anatomy, at: str, blocks: Any) -> list[tuple[Block, Seam]]:
         )
     if missing and not isinstance(blocks, str):
         raise VitlabError(
-            f"no seam {at!r} in {', '.join(missing)} of family {anatomy.family!r}; leave them out of blocks"
+            f"no seam {at!r} in {', '.join(missing)} of family {anatomy.family!r}; omit them from blocks="
         )
     if missing:
         warnings.warn(
-            f"{len(missing)} of {len(seams)} blocks have no seam {at!r} and stay plain: {', '.join(missing)}",
+            f"{len(missing)} of {len(seams)} blocks have no seam {at!r} and are skipped: {', '.join(missing)}",
             stacklevel=3,
         )
     return [(block, seam) for block, seam in seams if seam is not None]
@@ -200,35 +202,35 @@ def _places(anatomy: Anatomy, at: str, blocks: Any) -> list[tuple[Block, Seam]]:
 _RANGE = re.compile(r"^(\d+%?)?:(\d+%?)?$")
 
 
-def _choose(blocks: list[Block], spec: Any) -> list[Block]:
-    """The blocks that a specification names, in execution order."""
+def _select_blocks(blocks: list[Block], spec: Any) -> list[Block]:
+    """The blocks that a specification selects, in execution order."""
     count, names = len(blocks), [block.name for block in blocks]
-    help = "write 'all', 'upper', 'lower', a range like '6:12' or ':30%', or a list"
+    expected = "expected 'all', 'upper', 'lower', a range such as '6:12' or ':30%', or a list of indices or names"
     if isinstance(spec, str):
         if spec in ("all", "upper", "lower"):
             half = count // 2
             return {"all": blocks, "upper": blocks[half:], "lower": blocks[:half]}[spec]
         match = _RANGE.match(spec.replace(" ", ""))
         if match is None:
-            raise VitlabError(f"blocks={spec!r} is not understood; {help}")
+            raise VitlabError(f"invalid blocks={spec!r}; {expected}")
         start, stop = (_bound(bound, count) for bound in match.groups())
         chosen = blocks[start:stop]
         if not chosen:
-            raise VitlabError(f"blocks={spec!r} is empty; the model has {count} token-mixing blocks")
+            raise VitlabError(f"invalid blocks={spec!r}: the range is empty; the model has {count} token-mixing blocks")
         return chosen
     if not isinstance(spec, Sequence) or not spec:
-        raise VitlabError(f"blocks={spec!r} is not understood; {help}")
-    wanted = set()
+        raise VitlabError(f"invalid blocks={spec!r}; {expected}")
+    selected = set()
     for item in spec:
         if isinstance(item, str):
             if item not in names:
                 raise unknown("block", item, names)
-            wanted.add(names.index(item))
+            selected.add(names.index(item))
         elif isinstance(item, int) and not isinstance(item, bool) and -count <= item < count:
-            wanted.add(item % count)
+            selected.add(item % count)
         else:
             raise VitlabError(f"no block {item!r}; the model has {count} token-mixing blocks, 0 to {count - 1}")
-    return [blocks[i] for i in sorted(wanted)]
+    return [blocks[i] for i in sorted(selected)]
 
 
 def _bound(text: str | None, count: int) -> int | None:
@@ -238,45 +240,47 @@ def _bound(text: str | None, count: int) -> int | None:
     return int(int(text[:-1]) * count / 100 + 0.5) if text.endswith("%") else int(text)
 
 
-# -- making and placing parts ---------------------------------------------------------------------------------------
+# -- building and inserting parts -----------------------------------------------------------------------------------
 
 
-def _fit(model: nn.Module, seam: Seam, name: str, make: Callable[..., nn.Module], settings: dict[str, Any]) -> Any:
-    """A part for one seam: built, on the device and in the precision of its neighbours, in the model's mode."""
+def _build(model: nn.Module, seam: Seam, name: str, make: Callable[..., nn.Module], settings: dict[str, Any]) -> Any:
+    """Build a part for one seam, on the device, in the precision and in the training mode of the model there."""
     host = model.get_submodule(seam.path)
     if seam.side == "replace" and (hasattr(host, "vitlab_original") or any(True for _ in _children(host))):
         raise VitlabError(
-            f"{seam.path} already carries a part; restore the model first, then put {name} in before the others"
+            f"{seam.path} already has a part; restore the model, then insert {name} before the other parts"
         )
     if seam.side != "replace" and isinstance(host, (nn.Sequential, nn.ModuleList)):
-        raise AssertionError(f"an adapter put {seam.name} on the container {seam.path}, which would run the part twice")
-    wants = _parameters(make)
-    if wants is not None:
-        unknown_settings = [key for key in settings if key not in wants or key in _GIVEN]
+        raise AssertionError(
+            f"the adapter defines {seam.name} at the container {seam.path}, which would run the part twice"
+        )
+    accepted = _parameters(make)
+    if accepted is not None:
+        unknown_settings = [key for key in settings if key not in accepted or key in _INJECTED]
         if unknown_settings:
-            raise unknown(f"setting of {name}", unknown_settings[0], [key for key in wants if key not in _GIVEN])
-        if ("attention" in wants) != (seam.side == "replace"):
+            raise unknown(f"setting of {name}", unknown_settings[0], [key for key in accepted if key not in _INJECTED])
+        if ("attention" in accepted) != (seam.side == "replace"):
             raise VitlabError(
-                f"{name} replaces the attention module: put it at 'attn', not at {seam.name!r}"
-                if "attention" in wants
-                else f"{name} cannot replace an attention module; put it at another seam than 'attn'"
+                f"invalid at={seam.name!r}: {name} replaces the attention module; use at='attn'"
+                if "attention" in accepted
+                else f"invalid at='attn': {name} cannot replace an attention module; use another seam"
             )
-        if "layout" in wants and seam.layout.shuffled:
+        if "layout" in accepted and seam.layout.shuffled:
             raise VitlabError(
-                f"{name} needs to know where tokens lie, and {type(model).__name__} shuffles its patches; "
-                "use a part that does not ask for the layout"
+                f"{name} needs the token layout, and {type(model).__name__} shuffles its patches; "
+                "use a part without the parameter layout"
             )
-        given = {"dim": seam.dim, "layout": seam.layout, "attention": host}
-        settings = {**settings, **{key: value for key, value in given.items() if key in wants}}
+        injected = {"dim": seam.dim, "layout": seam.layout, "attention": host}
+        settings = {**settings, **{key: value for key, value in injected.items() if key in accepted}}
     try:
         part = make(**settings)
     except VitlabError:
         raise
-    except Exception as error:  # whatever a part's constructor raises is about the settings that the user gave
+    except Exception as error:  # any error of a part's constructor is about the user's settings
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise VitlabError(f"{name} could not be built: {reason}") from error
     if not isinstance(part, nn.Module):
-        raise VitlabError(f"{name} made {type(part).__name__}, not a torch.nn.Module")
+        raise VitlabError(f"{name} returned {type(part).__name__}; expected a torch.nn.Module")
     weight = next((p for p in (*host.parameters(), *model.parameters()) if p.is_floating_point()), None)
     if weight is not None and seam.side != "replace":
         part.to(weight.device, weight.dtype)
@@ -284,7 +288,7 @@ def _fit(model: nn.Module, seam: Seam, name: str, make: Callable[..., nn.Module]
 
 
 def _parameters(make: Callable[..., nn.Module]) -> list[str] | None:
-    """The names of a constructor's parameters, or None where it takes anything."""
+    """The names of a constructor's parameters, or None if it accepts **kwargs."""
     parameters = inspect.signature(make).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return None
@@ -298,7 +302,7 @@ def _insert(model: nn.Module, seam: Seam, name: str, part: Any) -> None:
     weight = next(iter(model.parameters()), torch.empty(0))
     if seam.side == "replace":
         mark(part, _PREFIX + name, host, weight.device)
-        part.vitlab_original = (host,)  # in a tuple, so that it is kept without being registered
+        part.vitlab_original = (host,)  # in a tuple, so that it is not registered as a submodule
         parent, _, child = seam.path.rpartition(".")
         model.get_submodule(parent)._modules[child] = part
         return
@@ -307,17 +311,17 @@ def _insert(model: nn.Module, seam: Seam, name: str, part: Any) -> None:
         order, inverse = orders(seam.layout, weight.device)
         part.register_buffer("vitlab_order", order, persistent=False)
         part.register_buffer("vitlab_inverse", inverse, persistent=False)
-    host.add_module(_free_name(host, _PREFIX + name), part)
+    host.add_module(_unused_name(host, _PREFIX + name), part)
     if seam.side == "in" and _before not in host._forward_pre_hooks.values():
         host.register_forward_pre_hook(_before)
     if seam.side == "out" and _after not in host._forward_hooks.values():
-        # First, so that hooks which record outputs see the part's: transformers collects hidden states with such hooks.
+        # Prepended, so that later hooks see the part's output: transformers collects hidden states with hooks.
         host.register_forward_hook(_after, prepend=True)
 
 
-def _original(part: Any) -> nn.Module:
+def _restored_original(part: Any) -> nn.Module:
     original: nn.Module = part.vitlab_original[0]
-    if hasattr(part, "give_back"):  # a part that holds copies of weights returns what became of them
+    if hasattr(part, "give_back"):  # a part with copies of weights writes their current values to the original
         part.give_back(original)
     weight = next((p for p in part.parameters() if p.is_floating_point()), None)
     if weight is not None:
@@ -330,18 +334,18 @@ def _children(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def _has_same(model: nn.Module, seam: Seam, part: nn.Module, settings: dict[str, Any] | None) -> bool:
-    """Whether there is a part of the same class, settings and configuration at a seam."""
-    here = [vars(child) | {"part": child} for _, child in _children(model.get_submodule(seam.path))]
+    """Whether the seam already has a part of the same class, settings and configuration."""
+    existing = [vars(child) | {"part": child} for _, child in _children(model.get_submodule(seam.path))]
     return any(
         type(child["part"]) is type(part)
         and (child.get("vitlab_seam"), child.get("vitlab_settings")) == (seam, settings)
         and configuration(child["part"]) == configuration(part)
-        for child in here
+        for child in existing
     )
 
 
-def _free_name(module: nn.Module, name: str) -> str:
-    taken = dict(_children(module))
-    if name not in taken:
+def _unused_name(module: nn.Module, name: str) -> str:
+    used = dict(_children(module))
+    if name not in used:
         return name
-    return next(f"{name}_{i}" for i in range(2, len(taken) + 3) if f"{name}_{i}" not in taken)
+    return next(f"{name}_{i}" for i in range(2, len(used) + 3) if f"{name}_{i}" not in used)

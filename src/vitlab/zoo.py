@@ -1,6 +1,6 @@
-"""From a model expression to a model: timm's, torchvision's, Hugging Face's, ours, or one from a file.
+"""Build a model from a model expression: from timm, torchvision, Hugging Face, vitlab or a file.
 
-Weights are random unless the expression asks for others; nothing that a user hands over is unpickled.
+Weights are random unless the expression requests others. User files are never unpickled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from vitlab.checkpoints import fill, read_weights
+from vitlab.checkpoints import load_weights, read_weights
 from vitlab.core import plugins
 from vitlab.core.downloads import downloading_from
 from vitlab.core.errors import VitlabError
@@ -33,7 +33,7 @@ from vitlab.surgery import retrofit
 
 __all__ = ["builder_of", "load", "model_names", "recipe_of", "save"]
 
-_HUB = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"  # where timm's and Hugging Face's weights are
+_HUB = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"  # server of timm's and Hugging Face's weights
 
 _WEIGHTS = ("weights", "weights_entry", "pretrained")
 
@@ -43,11 +43,11 @@ def load(expression: str, *, seed: int | None = None) -> nn.Module:
 
     Args:
         expression: for example `"timm/deit_tiny_patch16_224(pretrained=True) | ContextBroadcast(blocks='upper')"`.
-        seed: seeds the random initialisation, and leaves the random state as it was.
+        seed: seed of the random initialisation; the global random state is then unchanged.
 
     Returns:
-        The model, as its library builds it (in training mode, as timm's `create_model` does). It remembers where its
-        weights came from (`vitlab.identity`).
+        The model as its library builds it (in training mode, like timm's `create_model`). The origin of its weights is
+        stored on it (`vitlab.identity`).
     """
     parsed = parse_model(expression)
     with torch.random.fork_rng(devices=[], enabled=seed is not None):
@@ -59,17 +59,17 @@ def load(expression: str, *, seed: int | None = None) -> nn.Module:
 
 
 def save(model: nn.Module, expression: str, path: str) -> None:
-    """Write a model's weights with the expression that builds it, so that `file/PATH` loads it again."""
+    """Write a model's weights and the expression that builds it to a file, which `file/PATH` loads."""
     parse_model(expression)
     write_tensors(path, model.state_dict(), {"model": expression})
 
 
 def builder_of(expression: str) -> str:
-    """The expression that builds the same model with random weights, without files or downloads."""
+    """The expression that builds the same architecture with random weights, without files or downloads."""
     parsed = parse_model(expression)
     if parsed.source == "file":
-        _, about = _read_own(parsed.name)
-        return " | ".join([_built_by(parsed.name, about), *map(str, parsed.parts)])
+        _, metadata = _read_vitlab_file(parsed.name)
+        return " | ".join([_builder_expression(parsed.name, metadata), *map(str, parsed.parts)])
     settings = {key: value for key, value in parsed.settings.items() if key not in _WEIGHTS}
     if parsed.source == "timm" and "." in parsed.name:
         settings["pretrained"] = False
@@ -77,22 +77,22 @@ def builder_of(expression: str) -> str:
 
 
 def recipe_of(expression: str) -> Recipe | None:
-    """The recipe that trained a model, where the expression names a file or run folder of vitlab."""
+    """The recipe that trained a model, if the expression names a file or run folder of vitlab, else None."""
     parsed = parse_model(expression)
     file = parsed.name if parsed.source == "file" else parsed.settings.get("weights")
     if not isinstance(file, str) or _weights_file(file).suffix != ".safetensors":
         return None
-    about = read_about(_weights_file(file))
-    return stored_recipe(about["recipe"]) if "recipe" in about else None
+    metadata = read_about(_weights_file(file))
+    return stored_recipe(metadata["recipe"]) if "recipe" in metadata else None
 
 
 def model_names(source: str) -> list[str]:
-    """All models of a source that have names: timm, torchvision, vitlab."""
+    """All model names of a source: timm, torchvision or vitlab; empty for other sources."""
     if source == "timm":
         import timm
 
-        ours = set(model_names("vitlab"))
-        return [name for name in timm.list_models() if name not in ours]
+        own = set(model_names("vitlab"))
+        return [name for name in timm.list_models() if name not in own]
     if source == "torchvision":
         import torchvision
 
@@ -100,24 +100,24 @@ def model_names(source: str) -> list[str]:
     if source == "vitlab":
         import timm
 
-        names = [name for module in _own_modules() for name in timm.list_models(module=module.rpartition(".")[2])]
+        names = [name for module in _vitlab_modules() for name in timm.list_models(module=module.rpartition(".")[2])]
         return sorted(set(names))
     return []
 
 
 def _build(parsed: ModelExpression) -> tuple[nn.Module, str]:
-    """The model and where its weights came from, in words."""
+    """The model and the origin of its weights."""
     settings = dict(parsed.settings)
     if parsed.source == "file":
         model, origin, path = _from_file(parsed.name, settings), f"file: {parsed.name}", None
     else:
         path, entry = settings.pop("weights", None), settings.pop("weights_entry", None)
         if path is not None and settings.get("pretrained"):
-            raise VitlabError(f"{parsed}: give weights= or pretrained=True, not both")
-        build = {"timm": _timm, "torchvision": _torchvision, "hf": _hugging_face, "vitlab": _own}[parsed.source]
+            raise VitlabError(f"{parsed} has both weights= and pretrained=True; expected one of them")
+        build = {"timm": _timm, "torchvision": _torchvision, "hf": _hugging_face, "vitlab": _vitlab}[parsed.source]
         model, origin = build(parsed.name, settings)
     if path is not None:
-        return model, _load_weights(model, parsed, str(path), entry)
+        return model, _load_file_weights(model, parsed, str(path), entry)
     _fit_parts(model, parsed)
     return model, origin
 
@@ -127,18 +127,20 @@ def _fit_parts(model: nn.Module, parsed: ModelExpression) -> None:
         retrofit(model, str(part))
 
 
-def _load_weights(model: nn.Module, parsed: ModelExpression, path: str, entry: str | None) -> str:
-    """Load a file's weights and fit the parts, which come first where the file has them too; returns the origin."""
-    tensors, about = read_weights(path, entry)
+def _load_file_weights(model: nn.Module, parsed: ModelExpression, path: str, entry: str | None) -> str:
+    """Load a file's weights and fit the parts, which are fitted first if the file has them; returns the origin."""
+    tensors, metadata = read_weights(path, entry)
     with_parts = bool(parts_in(tensors))
     if with_parts:
         _fit_parts(model, parsed)
-    random_head = fill(model, tensors, path, new_head=True)
+    random_head = load_weights(model, tensors, path, new_head=True)
     if not with_parts and parsed.parts:
         names = ", ".join(dict.fromkeys(part.name for part in parsed.parts))
-        warnings.warn(f"{path} was saved without {names}; what is fitted now is new to these weights", stacklevel=4)
+        warnings.warn(
+            f"{path} was saved without {names}; these weights were not trained with the fitted parts", stacklevel=4
+        )
         _fit_parts(model, parsed)
-    _declare_as_trained(model, about, path)
+    _declare_as_trained(model, metadata, path)
     return f"file: {path}" + (" (random head)" if random_head else "")
 
 
@@ -146,10 +148,10 @@ def _timm(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
     import timm
 
     if not timm.is_model(name.partition(".")[0]):
-        raise _no_model("timm", name.partition(".")[0], timm.list_models())
+        raise _unknown_model("timm", name.partition(".")[0], timm.list_models())
     settings.setdefault("pretrained", "." in name)
     server = _HUB if settings["pretrained"] else ""
-    model: Any = _wrapped(f"timm/{name}", lambda: timm.create_model(name, **settings), server)
+    model: Any = _build_or_raise(f"timm/{name}", lambda: timm.create_model(name, **settings), server)
     if settings.get("checkpoint_path"):
         return model, f"file: {settings['checkpoint_path']}"
     if not settings["pretrained"]:
@@ -161,15 +163,15 @@ def _timm(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
     return model, origin if same else f"{origin} (random head)"
 
 
-def _own(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
+def _vitlab(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
     names = model_names("vitlab")
     if name not in names:
-        raise _no_model("vitlab", name, names)
+        raise _unknown_model("vitlab", name, names)
     return _timm(name, settings)
 
 
-def _own_modules() -> list[str]:
-    """Import the files of `models/`, which register themselves with timm."""
+def _vitlab_modules() -> list[str]:
+    """Import the modules of `models/`, which register their models with timm."""
     modules = plugins.models()
     for module in modules:
         importlib.import_module(module)
@@ -181,11 +183,11 @@ def _torchvision(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
 
     names = torchvision.models.list_models(module=torchvision.models)
     if name not in names:
-        raise _no_model("torchvision", name, names)
+        raise _unknown_model("torchvision", name, names)
     default: Any = getattr(torchvision.models.get_model_weights(name), "DEFAULT", None)
     weights = default if settings.pop("pretrained", False) else None
     server = "https://download.pytorch.org" if weights else ""
-    model = _wrapped(
+    model = _build_or_raise(
         f"torchvision/{name}", lambda: torchvision.models.get_model(name, weights=weights, **settings), server
     )
     if default is not None:
@@ -214,7 +216,7 @@ def _hugging_face(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
         return kind._from_config(config) if hasattr(kind, "_from_config") else kind.from_config(config)
 
     local = Path(name).is_dir()
-    model: Any = _wrapped(f"hf/{name}", build, "" if local else _HUB)
+    model: Any = _build_or_raise(f"hf/{name}", build, "" if local else _HUB)
     processor = _image_processor(name)
     if processor is not None:
         declare(model, **from_hugging_face(processor, getattr(model.config, "id2label", None)))
@@ -222,41 +224,41 @@ def _hugging_face(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
 
 
 def _image_processor(name: str) -> dict[str, Any] | None:
-    """The configuration of a model's image processor, from its folder or the hub; None where it has none."""
+    """The configuration of a model's image processor, from its folder or the hub; None if it has none."""
     from transformers.utils import cached_file
 
     for file in ("preprocessor_config.json", "processor_config.json"):
         path = cached_file(name, file, _raise_exceptions_for_missing_entries=False)
         if path is not None:
-            found: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
-            return found
+            config: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+            return config
     return None
 
 
 def _from_file(path: str, settings: dict[str, Any]) -> nn.Module:
-    tensors, about = _read_own(path)
-    expression = _built_by(path, about)
+    tensors, metadata = _read_vitlab_file(path)
+    expression = _builder_expression(path, metadata)
     if settings:
         raise VitlabError(
-            f"file/{path} takes no settings ({', '.join(settings)} given): the file says what the model is"
+            f"file/{path} takes no settings ({', '.join(settings)} given); the file defines the model; omit them"
         )
     model: Any = _build(parse_model(expression))[0]
-    fill(model, tensors, path)
-    _declare_as_trained(model, about, path)
+    load_weights(model, tensors, path)
+    _declare_as_trained(model, metadata, path)
     return model
 
 
-def _declare_as_trained(model: nn.Module, about: dict[str, Any], path: str) -> None:
-    """Declare the preprocessing that a file of ours was trained with; files of others say nothing."""
-    fields = dict(about.get("preprocessing") or {})
-    if not fields and "mean" in about and "std" in about:  # written before all of it was stored
-        fields = {"mean": about["mean"], "std": about["std"]}
+def _declare_as_trained(model: nn.Module, metadata: dict[str, Any], path: str) -> None:
+    """Declare the preprocessing stored in a file of vitlab; other files store none."""
+    fields = dict(metadata.get("preprocessing") or {})
+    if not fields and "mean" in metadata and "std" in metadata:  # files of older versions store no other fields
+        fields = {"mean": metadata["mean"], "std": metadata["std"]}
     if fields:
-        declare(model, **{**fields, "classes": tuple(about.get("classes", ())), "source": f"training run {path}"})
+        declare(model, **{**fields, "classes": tuple(metadata.get("classes", ())), "source": f"training run {path}"})
 
 
-def _read_own(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The tensors of a file of ours, or of the last weights of a run folder, and what is said of them."""
+def _read_vitlab_file(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The tensors and metadata of a vitlab file, or of the last weights of a run folder."""
     return read_weights(_weights_file(path))
 
 
@@ -264,24 +266,26 @@ def _weights_file(path: str) -> Path:
     """The path itself, or the last weights of a run folder."""
     inside = Path(path) / "model.safetensors"
     if Path(path).is_dir() and not inside.is_file():
-        raise VitlabError(f"the run folder {path} holds no model.safetensors; has its training finished?")
+        raise VitlabError(f"the run folder {path} has no model.safetensors; finish or resume its training")
     return inside if inside.is_file() else Path(path)
 
 
-def _built_by(path: str, about: dict[str, Any]) -> str:
-    """What a file of ours says builds its model."""
-    if "model" not in about:
+def _builder_expression(path: str, metadata: dict[str, Any]) -> str:
+    """The expression in a vitlab file that builds its model."""
+    if "model" not in metadata:
         raise VitlabError(
-            f"{path} holds weights but does not say of which model; name it, for example timm/NAME(weights={path!r})"
+            f"{path} has weights but no model expression; name the model, for example timm/NAME(weights={path!r})"
         )
-    expression = str(about["model"])
+    expression = str(metadata["model"])
     if parse_model(expression).source == "file":
-        raise VitlabError(f"{path} names another file as its model; it should name what builds it")
+        raise VitlabError(
+            f"{path} names another file as its model; expected an expression with the source of the architecture"
+        )
     return expression
 
 
-def _wrapped(what: str, build: Callable[[], nn.Module], server: str = "") -> nn.Module:
-    """Build, perhaps with files from a server, and turn whatever another library raises into one line."""
+def _build_or_raise(what: str, build: Callable[[], nn.Module], server: str = "") -> nn.Module:
+    """Build a model, with downloads from `server` if given; errors of other libraries become one-line errors."""
     try:
         with downloading_from(server):
             return build()
@@ -290,7 +294,7 @@ def _wrapped(what: str, build: Callable[[], nn.Module], server: str = "") -> nn.
         raise VitlabError(f"{what} could not be built: {reason}") from error
 
 
-def _no_model(source: str, name: str, names: list[str]) -> VitlabError:
+def _unknown_model(source: str, name: str, names: list[str]) -> VitlabError:
     near = get_close_matches(name, names, n=5, cutoff=0.5)
-    hint = f"near it: {', '.join(near)}; " if near else ""
-    return VitlabError(f"no model {name!r} in {source}; {hint}`vitlab list models` shows all {len(names)}")
+    hint = f"similar names: {', '.join(near)}; " if near else ""
+    return VitlabError(f"no model {name!r} in {source}; {hint}`vitlab list models` lists all {len(names)}")

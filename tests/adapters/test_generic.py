@@ -1,4 +1,4 @@
-"""A model that no adapter knows: what the generic reading finds, and what it leaves out as it would not be true."""
+"""The generic adapter: the seams that it finds, and those that it omits because they would be wrong."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Attention(nn.Module):
 
 
 class MultiHead(nn.Module):
-    """nn.MultiheadAttention inside a module that hides its two outputs."""
+    """nn.MultiheadAttention inside a module that returns only its first output."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class PreNorm(nn.Module):
 
 
 class InPlace(PreNorm):
-    """The same, but it writes into its input."""
+    """The same, but it modifies its input in place."""
 
     def forward(self, x: Tensor) -> Tensor:
         x += self.attention(self.first(x))
@@ -82,7 +82,7 @@ class SharedNorm(PreNorm):
 
 
 class Parallel(PreNorm):
-    """Nothing lies between the halves."""
+    """Attention and MLP in parallel, without a tensor between them."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.attention(self.first(x)) + self.ff(self.second(x))
@@ -120,7 +120,7 @@ def images(seed: int = 0) -> Tensor:
 
 
 def read(model: nn.Module, size: tuple[int, int]) -> Anatomy:
-    """The generic reading, also of a model that has an adapter."""
+    """The generic description, also for a model that has an adapter."""
     flow = Flow(model, {"": blank_images(model, size)})
     return Anatomy("generic", generic.blocks(model, flow), size)
 
@@ -184,7 +184,7 @@ def test_retrofit_and_restore(seam: str) -> None:
     plain, anatomy = model(images()), vitlab.describe(model, SIZE)
     vitlab.retrofit(model, Mixing(), at=seam, input_size=SIZE)
     assert (model(images()) - plain).abs().max() > 1e-4
-    assert vitlab.describe(model, SIZE) == anatomy  # a second part finds the same seams
+    assert vitlab.describe(model, SIZE) == anatomy  # the same seams are available to a second part
     assert torch.equal(vitlab.restore(model)(images()), plain)
 
 
@@ -206,7 +206,7 @@ def test_a_timm_family_without_an_adapter() -> None:
 def test_windows_are_not_taken_for_tokens() -> None:
     import timm
 
-    model = timm.create_model("mobilevit_xxs", num_classes=5)  # cuts its map into 2x2 patches, folded into the batch
+    model = timm.create_model("mobilevit_xxs", num_classes=5)  # splits its map into 2x2 patches, folded into the batch
     with pytest.raises(vitlab.VitlabError, match=r"ByobNet.*\(8, 16, 64\).*write an adapter"):
         read(model, (64, 64))
 

@@ -1,4 +1,4 @@
-"""The same blocks are found in a bare Hugging Face model and inside its wrappers, wherever those put them."""
+"""A bare Hugging Face model and its wrappers have the same blocks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ VILT = {**SMALL, "vocab_size": 50}
 def test_wrappers(model: str, config: str, settings: dict[str, object], prefix: str) -> None:
     anatomy = vitlab.describe(hugging_face(model, config, **settings)(), 32)
     assert len(anatomy.blocks) == VIT["num_hidden_layers"]
-    # Older versions of transformers keep one more wrapper around the vision half of CLIP.
+    # Older versions of transformers have one more wrapper around the vision half of CLIP.
     assert all(block.name.startswith((prefix, "vision_model.")) for block in anatomy.blocks)
     assert anatomy.seams == ("attn.in", "attn.out", "mlp.in", "mlp.mid", "mlp.out", "block.out", "stage.out")
     layout = anatomy.blocks[0].mixer.queries
@@ -46,7 +46,7 @@ def test_wrappers(model: str, config: str, settings: dict[str, object], prefix: 
 
 
 class Scaling(nn.Module):
-    """Scales each channel by another number, which no norm undoes."""
+    """Scales each channel by a different factor, which a norm does not cancel."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x * torch.arange(x.shape[-1])
@@ -90,7 +90,7 @@ def test_parts_reach_the_feature_maps_of_swin() -> None:
         model(_images())  # transformers hooks its stages here
         ends = [block for block in vitlab.describe(model, 32).blocks if block.seam("stage.out")]
         vitlab.retrofit(model, Scaling(), at="stage.out", input_size=32)
-        for block in ends:  # the end of a stage, seen before the part that comes last there
+        for block in ends:  # the end of a stage, before the part that is applied last
             module = model.get_submodule(block.seam("stage.out").path)
             module.register_forward_hook(lambda module, given, output: before.append(_first(output)), prepend=True)
         maps = model(_images()).feature_maps
@@ -105,7 +105,7 @@ def _first(output: Any) -> Tensor:
 
 @pytest.mark.parametrize("settings", [{"image_size": 32}, {"image_size": 8}], ids=["larger", "smaller than a window"])
 def test_maps_of_a_swin_backbone_are_what_transformers_says(settings: dict[str, object]) -> None:
-    """A backbone cuts every map into windows, also one that is smaller than a window."""
+    """A backbone splits every map into windows, also one that is smaller than a window."""
     model = hugging_face(
         "SwinBackbone", "SwinConfig", **{**SWIN, **settings}, out_features=["stage2"], attn_implementation="eager"
     )()
@@ -134,7 +134,7 @@ def test_the_pooling_head_of_siglip_is_not_counted() -> None:
     with torch.no_grad(), vitlab.record(model, input_size=32) as tape:
         model(_images())
     assert len(tape) == 4 and all((tape[name].sum(-1) - 1).abs().max() < 1e-5 for name in tape)
-    with pytest.raises(vitlab.VitlabError, match="one query of its own"):
+    with pytest.raises(vitlab.VitlabError, match="one learned query"):
         tape["head"]
 
 
@@ -156,7 +156,7 @@ def test_the_shuffled_patches_of_vitmae_have_no_known_order() -> None:
 
 
 def test_layers_that_shuffle_nothing_keep_their_order() -> None:
-    """ViTMAE's decoder puts the patches back."""
+    """ViTMAE's decoder restores the order of the patches."""
     decoder = {"decoder_hidden_size": 24, "decoder_num_attention_heads": 3, "decoder_num_hidden_layers": 2}
     model = hugging_face("ViTMAEForPreTraining", "ViTMAEConfig", **SMALL, **decoder, mask_ratio=0.0)()
     layouts = [block.mixer.queries for block in vitlab.describe(redraw(model).eval(), 32).blocks]

@@ -1,4 +1,4 @@
-"""Blocks of timm's ViT with more than one softmax: two attentions side by side, and the difference of two."""
+"""Blocks of timm's ViT with more than one softmax: two parallel attentions, and the difference of two."""
 
 from __future__ import annotations
 

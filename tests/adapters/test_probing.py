@@ -1,4 +1,4 @@
-"""What a change of one token tells: attention between channels is not taken for attention between tokens."""
+"""A change of one token distinguishes attention between tokens from attention between channels."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from cases import redraw, timm_model
 from vitlab.adapters.probing import between_tokens
 from vitlab.core.anatomy import TokenLayout
 
-TOKENS = 16  # as many as there are channels
+TOKENS = 16  # equal to the number of channels
 LAYOUT = TokenLayout((2, 8))
 
 
 class Mixing(nn.Module):
-    """softmax(q kᵀ) v between tokens or between channels, or something else that a softmax is used for."""
+    """softmax(q kᵀ) v between tokens or between channels, or another use of a softmax."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()
@@ -65,19 +65,19 @@ def test_the_axis_over_which_multihead_attention_attends(batch_first: bool) -> N
 
 
 def test_the_channel_attention_of_davit_has_no_map() -> None:
-    """32 tokens and 32 channels a head in the last stage."""
+    """32 tokens and 32 channels per head in the last stage."""
     settings = {"depths": (1, 1), "embed_dims": (32, 64), "num_heads": (1, 2), "window_size": 4}
     model = redraw(timm_model("davit_tiny", **settings)()).eval()
     anatomy = vitlab.describe(model, (32, 64))
     channels = [block for block in anatomy.blocks if "Channel" in type(model.get_submodule(block.name)).__name__]
     assert [block.mixer.queries for block in channels] == [None, None]
     grid = channels[-1].seam("block.out").layout.grid
-    assert grid[0] * grid[1] == 32  # else shapes alone would tell
+    assert grid[0] * grid[1] == 32  # else the shapes alone would be different
     assert "not between tokens" in channels[-1].mixer.why_no_map
 
 
 class Training(Mixing):
-    """Draws random numbers and counts batches while it is trained."""
+    """Draws random numbers and counts batches in training mode."""
 
     def __init__(self) -> None:
         super().__init__("tokens")

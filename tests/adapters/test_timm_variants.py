@@ -32,7 +32,7 @@ def test_the_maps_of_vitamin_are_timms_own() -> None:
     model = redraw(timm_model("vitamin_small_224", depth=2, img_size=32)()).eval()
     images = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     own: list[torch.Tensor] = []
-    for block in model.blocks:  # timm's explicit softmax, seen with fused attention off
+    for block in model.blocks:  # timm's explicit softmax, with fused attention disabled
         block.attn.fused_attn = False
         block.attn.attn_drop.register_forward_hook(lambda module, given, output: own.append(output))
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""What a change of half the image tells of the order of tokens."""
+"""A change of half of the image shows the order of tokens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vitlab.core.anatomy import TokenLayout
 
 
 class Patches(nn.Module):
-    """Patches as tokens, in some order, and one block that changes nothing."""
+    """Patches as tokens, in a given order, and one identity block."""
 
     def __init__(self, order: list[int]) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Patches(nn.Module):
     ("order", "expected"),
     [
         (range(16), True),
-        ([4 * (i % 4) + i // 4 for i in range(16)], False),  # column after column
+        ([4 * (i % 4) + i // 4 for i in range(16)], False),  # column-major
         (range(15, -1, -1), False),
         (torch.randperm(16, generator=torch.Generator().manual_seed(0)).tolist(), False),
     ],
@@ -39,7 +39,7 @@ def test_the_order_of_tokens(order: list[int], expected: bool) -> None:
 
 
 class Behind(nn.Module):
-    """A second block that sees only what a branch lets through."""
+    """A second block whose input is only the output of a branch."""
 
     def __init__(self, order: list[int]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The tokens that attention sees in a window are those that the description says, shift included."""
+"""The tokens in each attention window are those of the description, also for shifted windows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WINDOWED = [case for case in CASES if case.family in ("torchvision_swin", "torch
 
 
 class FirstLinear(TorchFunctionMode):
-    """Keeps what the first linear map of every forward of a module sees: the windows, on their way to q, k and v."""
+    """Stores the input of the first linear layer in every forward of a module: the windows before q, k and v."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ def test_the_order_of_tokens_in_windows(case) -> None:  # type: ignore[no-untype
     for block in blocks:
         seam = block.seam("attn.in")
         norm = model.get_submodule(seam.path)
-        post_norm = seam.path == block.mixer.path  # Swin-V2: attention sees the residual stream itself
+        post_norm = seam.path == block.mixer.path  # Swin-V2: the input of attention is the residual stream
 
         def keep(module, arguments, output, block=block, post_norm=post_norm) -> None:  # type: ignore[no-untyped-def]
             full[block.name] = arguments[0] if post_norm else output

@@ -1,4 +1,4 @@
-"""What a model's library says about its images is what our transform does."""
+"""The transform matches the preprocessing of the model's library."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ PROCESSORS = [
 
 @pytest.mark.parametrize(("kind", "settings"), PROCESSORS)
 def test_hugging_face_processors_are_read(kind: str, settings: dict) -> None:
-    """Their torchvision backend resizes tensors, ours images, and an odd margin is cropped half a pixel apart."""
+    """Hugging Face's torchvision backend resizes tensors, vitlab images; odd margins differ by half a pixel."""
     transformers = pytest.importorskip("transformers")
     smooth = picture(12, 10).resize((84, 70), Image.Resampling.BICUBIC)
     processor = getattr(transformers, kind)(**settings)

@@ -1,4 +1,4 @@
-"""Attention calls: the map by loops, and statistics that never hold it whole.
+"""Attention calls: the map against explicit loops, and statistics over chunks of rows.
 
 Shape legend: B batch, H heads, N query tokens, M key tokens, d head channels.
 """

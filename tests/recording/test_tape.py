@@ -1,4 +1,4 @@
-"""The recorder: right numbers, unchanged outputs, nothing left behind, under everything that users wrap a model in."""
+"""`record`: exact values, unchanged outputs, no hooks left, also with compiled and wrapped models."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def images() -> Tensor:
 
 
 def unfused_map(model: nn.Module, images: Tensor, block: int) -> Tensor:
-    """The oracle: timm's own explicit softmax, seen at `attn_drop` with fused attention switched off."""
+    """The oracle: timm's explicit softmax, read at `attn_drop` with fused attention disabled."""
     maps: list[Tensor] = []
     attention = model.blocks[block].attn
     handle = attention.attn_drop.register_forward_hook(lambda module, args, output: maps.append(output.detach()))
@@ -148,7 +148,7 @@ def test_gradient_checkpointing(images: Tensor) -> None:
 
 
 def test_multihead_attention_keeps_its_fast_path() -> None:
-    """torchvision's ViT takes a fused path in inference whose last bits differ; recording must not switch it off."""
+    """torchvision's ViT takes a fused path in inference whose last bits differ; recording must not disable it."""
     model = torchvision.models.VisionTransformer(32, 8, 2, 3, 24, 48, num_classes=7)
     redraw(model).eval()
     images = torch.randn(2, 3, 32, 32)
@@ -220,7 +220,7 @@ def test_a_forward_that_raises_does_not_confuse_the_next(images: Tensor) -> None
     [
         ({"what": "attentions"}, "did you mean 'attention'"),
         ({"what": "features", "at": "mlp.outt"}, "did you mean 'mlp.out'"),
-        ({"what": "attention", "at": "mlp.out"}, "where it happens"),
+        ({"what": "attention", "at": "mlp.out"}, "omit it"),
         ({"blocks": ["blocks.9"]}, "blocks.2"),
     ],
 )
@@ -245,7 +245,7 @@ def test_a_known_anatomy_is_not_made_again(images: Tensor) -> None:
 
 
 class TwoMaps(nn.Module):
-    """An attention module that attends twice and averages."""
+    """An attention module that calls attention twice and averages."""
 
     def __init__(self, attention: nn.Module) -> None:
         super().__init__()
@@ -258,5 +258,5 @@ class TwoMaps(nn.Module):
 def test_two_attentions_in_one_module_are_refused(images: Tensor) -> None:
     model = plain_model()
     model.blocks[1].attn = TwoMaps(model.blocks[1].attn)
-    with vitlab.record(model), pytest.raises(vitlab.VitlabError, match=r"blocks\.1 holds more than one attention"):
+    with vitlab.record(model), pytest.raises(vitlab.VitlabError, match=r"blocks\.1 calls attention more than once"):
         model(images)

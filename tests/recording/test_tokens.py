@@ -1,4 +1,4 @@
-"""Tokens on their way to (B, N, D) and back, against explicit loops.
+"""Conversion of tokens to (B, N, D) and back, against explicit loops.
 
 Shape legend: B batch, N tokens, D channels, h w grid, T windows, n tokens of a window.
 """
@@ -19,7 +19,7 @@ small = st.integers(1, 3)
 
 
 def canonical(batch: int, layout: TokenLayout, dim: int) -> Tensor:
-    """(B, N, D), every entry another number."""
+    """(B, N, D), all entries different."""
     return torch.arange(batch * layout.tokens * dim, dtype=torch.float32).reshape(batch, layout.tokens, dim)
 
 
@@ -88,10 +88,10 @@ def test_what_does_not_fit_is_refused() -> None:
     layout = TokenLayout((2, 2), permutation=(3, 2, 1, 0))
     with pytest.raises(VitlabError, match=r"2x2 grid.*got 5"):
         to_tokens(torch.zeros(1, 5, 2), layout)
-    with pytest.raises(VitlabError, match="no permutation to follow"):
+    with pytest.raises(VitlabError, match="has no permutation"):
         orders(TokenLayout((2, 2)))
-    unknown_order = TokenLayout((2, 2), windows=2, permutation=())  # windows that pad: tokens would vanish silently
-    with pytest.raises(VitlabError, match="pad the 2x2 map"):
+    unknown_order = TokenLayout((2, 2), windows=2, permutation=())  # windows that pad: tokens would be lost silently
+    with pytest.raises(VitlabError, match="order of the 2x2 map is not known"):
         to_tokens(torch.zeros(2, 2, 2), unknown_order)
     with pytest.raises(VitlabError, match=r"2x2 grid.*got 9"):  # one window that pads
         to_tokens(torch.zeros(1, 9, 2), TokenLayout((2, 2), permutation=()))

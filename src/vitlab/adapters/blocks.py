@@ -1,4 +1,4 @@
-"""The block that most transformers share, described once: norm, attention, norm, MLP, each with its skip path."""
+"""Descriptions that adapters share: pre-norm transformer block, MLP seams, windows, class attention."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from vitlab.core.anatomy import SEAMS, TAPS, Block, Mixer, Seam, TokenLayout, wi
 
 
 def mlp_seams(flow: Flow, mlp: str, layout: TokenLayout, last: str = "fc2", out: str | None = None) -> list[Seam]:
-    """Front, Mid and End of the CB paper, around an MLP module whose last layer is called `last`.
+    """Front, Mid and End of the CB paper, of an MLP module whose last layer is named `last`.
 
-    Where the MLP is an nn.Sequential, `out` names its last leaf (a hook on a Sequential would run a part twice).
+    If the MLP is an nn.Sequential, `out` is the path of its last leaf (a hook on a Sequential would run a part twice).
     """
     seams = [flow.seam("mlp.in", mlp, "in", layout)] if out is None else []
     return [
@@ -40,12 +40,12 @@ def transformer_block(
     last: str = "fc2",
     replaceable: bool = False,
 ) -> Block:
-    """A pre-norm block: x + attention(norm1(x)), then x + mlp(norm2(x)), tokens in the same layout everywhere.
+    """A pre-norm block: x + attention(norm1(x)), then x + mlp(norm2(x)), all tokens in the same layout.
 
     Args:
         attention, norm1, norm2, mlp: names of the children.
         last: name of the MLP's last linear layer.
-        replaceable: whether the attention module has the form that parts at the `attn` seam understand.
+        replaceable: whether the attention module has the form that parts at the `attn` seam support.
     """
     seams = [
         flow.seam("attn.in", f"{path}.{norm1}", "in", layout),
@@ -63,7 +63,7 @@ def transformer_block(
 
 
 def with_stage_ends(blocks: list[Block]) -> tuple[Block, ...]:
-    """Offer `stage.out` at the last block of each stage, where that block offers `block.out`; pooling heads aside."""
+    """Add `stage.out` to the last block of each stage that has `block.out`; class attention is not counted."""
     last = {block.stage: block.index for block in blocks if block.mixer.kind != "class attention"}
     return tuple(
         replace(block, seams=(*block.seams, replace(out, name="stage.out")))
@@ -74,7 +74,7 @@ def with_stage_ends(blocks: list[Block]) -> tuple[Block, ...]:
 
 
 def holds_packed_qkv(attention: nn.Module) -> bool:
-    """Whether an attention module has timm's packed form, which parts at the `attn` seam understand."""
+    """Whether an attention module has timm's packed qkv form, which parts at the `attn` seam support."""
     return (
         isinstance(getattr(attention, "qkv", None), nn.Linear)
         and isinstance(getattr(attention, "proj", None), nn.Linear)
@@ -84,7 +84,7 @@ def holds_packed_qkv(attention: nn.Module) -> bool:
 
 
 def block_of(path: str, index: int, stage: int, mixer: Mixer, places: Iterable[Seam]) -> Block:
-    """A block whose places differ in layout, listed in one go: names tell seams from taps, `block.out` is both."""
+    """A block from one list of places, split by name into seams and taps; `block.out` is both."""
     places = tuple(places)
     seams = tuple(place for place in places if place.name in SEAMS)
     return Block(path, index, stage, mixer, seams, tuple(place for place in places if place.name in TAPS))
@@ -93,13 +93,13 @@ def block_of(path: str, index: int, stage: int, mixer: Mixer, places: Iterable[S
 def window_layout(
     grid: tuple[int, int], window: tuple[int, int], shift: tuple[int, int] = (0, 0), dilated: bool = False
 ) -> TokenLayout:
-    """A map cut into windows that are folded into the batch; where they pad the map, the order is not known."""
+    """Layout of a map split into windows that are folded into the batch; the order is not known if windows pad it."""
     windows = ceil(grid[0] / window[0]) * ceil(grid[1] / window[1])
     return TokenLayout(grid, windows=windows, permutation=window_permutation(grid, window, shift, dilated))
 
 
 def class_attention_block(path: str, keys: TokenLayout, *, index: int, stage: int = 0) -> Block:
-    """Class attention: one row of weights, by which the class token gathers from all tokens. It has no seams."""
+    """Class attention: the class token is the only query and attends to all tokens. It has no seams."""
     row = TokenLayout((0, 0), prefix=1)
     return Block(path, index, stage, Mixer("class attention", f"{path}.attn", row, keys))
 

@@ -1,7 +1,7 @@
-"""One forward, observed: the shapes that went into and came out of every module.
+"""Record the input and output shapes of every module in one forward.
 
-An adapter reads a module tree; this is where it learns what the tree does not say, such as the grid that a given
-input size leads to. The model is left as it was found: hooks, training mode, gradients and random state.
+Adapters use them for what the module tree does not contain, such as the grid for a given input size. Hooks, training
+mode, gradients and random state of the model are restored.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from vitlab.core.anatomy import Seam, Side, TokenLayout
 
 Shape = tuple[int, ...]
 
-_BATCH = 2  # two images, so that a batch axis can be told from a window axis
+_BATCH = 2  # two images, to distinguish a batch axis from a window axis
 _CHANNEL = {"BND": 2, "BDN": 1, "BHWD": 3, "BCHW": 1, "BTND": 3}
 
 
 @dataclass(frozen=True)
-class _Visit:
-    """What one module saw."""
+class _ModuleCall:
+    """Arguments and shapes of the last call of one module."""
 
     arguments: tuple[Any, ...]
     keywords: Mapping[str, Any]
@@ -34,56 +34,57 @@ class _Visit:
 
 
 class Flow:
-    """What one forward showed of a model.
+    """The shapes in one forward of a model.
 
     Args:
         model: the model; it runs once, in evaluation mode, without gradients.
-        inputs: what to feed it, as keyword arguments or as the single entry `""` for a positional image.
+        inputs: its inputs as keyword arguments; the entry `""` is a positional image.
     """
 
     def __init__(self, model: nn.Module, inputs: Mapping[str, Tensor]) -> None:
-        self.visits: dict[str, _Visit] = {}
+        self.calls: dict[str, _ModuleCall] = {}
         positional = [tensor for name, tensor in inputs.items() if not name]
         keywords = {name: tensor for name, tensor in inputs.items() if name}
         with ExitStack() as stack:
-            stack.enter_context(undisturbed(model))
+            stack.enter_context(preserve_state(model))
             for path, module in model.named_modules():
-                handle = module.register_forward_hook(self._visit(path), with_kwargs=True)
+                handle = module.register_forward_hook(self._recorder(path), with_kwargs=True)
                 stack.callback(handle.remove)
             model(*positional, **keywords)
 
-    def _visit(self, path: str) -> Any:
-        def note(module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> None:
+    def _recorder(self, path: str) -> Any:
+        def hook(module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> None:
             first = _first_tensor(arguments) if arguments else _first_tensor(tuple(keywords.values()))
             plain = tuple(_plain(argument) for argument in arguments)
-            self.visits[path] = _Visit(plain, {k: _plain(v) for k, v in keywords.items()}, first, _first_tensor(output))
+            named = {name: _plain(value) for name, value in keywords.items()}
+            self.calls[path] = _ModuleCall(plain, named, first, _first_tensor(output))
 
-        return note
+        return hook
 
     def ran(self, path: str) -> bool:
-        """Whether the module of that path was called."""
-        return path in self.visits
+        """Whether the module at a path was called."""
+        return path in self.calls
 
     def input(self, path: str) -> Shape:
-        """Shape of the first tensor that went in."""
-        return self.visits[path].input
+        """Shape of the first input tensor of a module."""
+        return self.calls[path].input
 
     def output(self, path: str) -> Shape:
-        """Shape of the first tensor that came out."""
-        return self.visits[path].output
+        """Shape of the first output tensor of a module."""
+        return self.calls[path].output
 
     def argument(self, path: str, position: int, keyword: str) -> Any:
-        """An argument that is no tensor (a size, for example), however it was passed."""
-        visit = self.visits[path]
-        return visit.arguments[position] if position < len(visit.arguments) else visit.keywords.get(keyword)
+        """A non-tensor argument (a size, for example), passed by position or by keyword."""
+        call = self.calls[path]
+        return call.arguments[position] if position < len(call.arguments) else call.keywords.get(keyword)
 
     def grid(self, path: str) -> tuple[int, int]:
-        """Rows and columns of the (B, C, h, w) map that came out of a module."""
+        """Rows and columns of a module's output map (B, C, h, w)."""
         _, _, h, w = self.output(path)
         return h, w
 
     def seam(self, name: str, path: str, side: Side, layout: TokenLayout) -> Seam:
-        """A seam, its width read from the observed shape, which must be what the layout says."""
+        """A seam, with its width from the recorded shape, which must match the layout."""
         shape = self.output(path) if side == "out" else self.input(path)
         dim = shape[_CHANNEL[layout.order]]
         assert prod(shape) == _BATCH * layout.tokens * dim, f"{name} at {path}: {shape} is not {layout}"
@@ -91,7 +92,7 @@ class Flow:
 
 
 @contextmanager
-def undisturbed(model: nn.Module) -> Iterator[None]:
+def preserve_state(model: nn.Module) -> Iterator[None]:
     """Run a model in evaluation mode without gradients; mode, attributes and random state are restored on exit."""
     before = [(module, _attributes(module)) for module in model.modules()]
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -105,7 +106,7 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
 
 
 def _attributes(module: nn.Module) -> dict[str, Any]:
-    """What a forward may change: the mode, LeViT's bias cache, ConViT's indices, Hugging Face Swin's window."""
+    """Attributes that a forward may change: mode, LeViT's bias cache, ConViT's indices, Hugging Face Swin's window."""
     plain = (Tensor, dict, tuple, int, float, type(None))
     return {
         name: dict(value) if isinstance(value, dict) else value
@@ -115,7 +116,7 @@ def _attributes(module: nn.Module) -> dict[str, Any]:
 
 
 def _first_tensor(value: Any) -> Shape:
-    """Shape of the first tensor in nested tuples, or () where there is none."""
+    """Shape of the first tensor in nested tuples, or () if there is none."""
     if isinstance(value, Tensor):
         return tuple(value.shape)
     if isinstance(value, Mapping):
@@ -126,5 +127,5 @@ def _first_tensor(value: Any) -> Shape:
 
 
 def _plain(value: Any) -> Any:
-    """Tensors are not kept alive, only their shapes."""
+    """The shape of a tensor, so that it is not kept in memory; other values unchanged."""
     return tuple(value.shape) if isinstance(value, Tensor) else value

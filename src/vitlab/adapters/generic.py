@@ -1,6 +1,6 @@
-"""Any other model, read from its module tree: blocks that hold an attention and an MLP module.
+"""Models without an adapter: blocks are modules with an attention and an MLP child, found by name.
 
-Names are only a hint here, so what they suggest is tested, see `trial`. A block that fails offers only its end.
+Names are only a hint, so that each block is tested, see `trial`. A block that fails has only the seam `block.out`.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from vitlab.core.errors import VitlabError
 
 FAMILIES: dict[str, str] = {}
 CLASSES: tuple[str, ...] = ()
-_WHY_ABSENT = "the generic reading could not confirm it here"
+_WHY_ABSENT = "the generic adapter could not confirm it for this model"
 ABSENT = dict.fromkeys(("attn", "attn.in", "attn.out", "mlp.in", "mlp.mid", "mlp.out", "block.out"), _WHY_ABSENT)
 
 _ATTENTION = ("attn", "attention", "self_attn", "self_attention", "attn_layer", "token_mixer", "mha", "msa")
 _MLP = ("mlp", "ffn", "feed_forward", "feedforward", "ff")
-_MOST_PREFIX = 16
+_MAX_PREFIX = 16
 _NOT_BETWEEN_TOKENS = (
-    "its softmax is not between tokens: a change of one token does not move just the weights of its row and column "
-    "(attention between channels is of this kind)"
+    "its softmax is not between tokens: a change of one token changes more than the weights of its row and column "
+    "(for example, attention between channels)"
 )
 _CONTAINERS = (nn.Sequential, nn.ModuleList)
 
 
 def family(model: nn.Module) -> str:
-    """A model of no known family."""
+    """The family of all models without an adapter."""
     return "generic"
 
 
 def blocks(model: nn.Module, flow: Flow) -> tuple[Block, ...]:
-    """Every module that holds both an attention and an MLP module, in the order in which they ran."""
-    pairs = {path: _branches(model.get_submodule(path)) for path in flow.visits}
+    """Every module with an attention and an MLP child, in execution order."""
+    pairs = {path: _branches(model.get_submodule(path)) for path in flow.calls}
     halves = {path: pair for path, pair in pairs.items() if pair is not None}
     if not halves:
-        raise _needs_an_adapter(
-            model, f"no module of it holds both an attention ({', '.join(_ATTENTION)}) and an MLP ({', '.join(_MLP)})"
+        raise _adapter_error(
+            model, f"no module has both an attention ({', '.join(_ATTENTION)}) and an MLP ({', '.join(_MLP)}) child"
         )
     layouts = {path: _layout(model, flow, path, mlp) for path, (_, mlp) in halves.items()}
     layouts = _in_order(model, flow, layouts, halves)
     trial = Trial(model, flow, halves)
-    found: list[Block] = []
+    result: list[Block] = []
     grids: list[tuple[int, int]] = []
     for path, (attention, mlp) in halves.items():
         layout = layouts[path]
@@ -64,47 +64,47 @@ def blocks(model: nn.Module, flow: Flow) -> tuple[Block, ...]:
         places = [*_ends(model, flow, path, layout), *_inside(model, flow, path, attention, mlp, layout, trial)]
         if mixer.kind == "unknown":
             places = [place for place in places if not place.name.startswith("attn")]
-        found.append(block_of(path, len(found), len(grids) - 1, mixer, places))
-    return with_stage_ends(found)
+        result.append(block_of(path, len(result), len(grids) - 1, mixer, places))
+    return with_stage_ends(result)
 
 
-def _needs_an_adapter(model: nn.Module, reason: str) -> VitlabError:
+def _adapter_error(model: nn.Module, reason: str) -> VitlabError:
     return VitlabError(
-        f"no adapter knows {type(model).__name__}, and the generic reading cannot describe it: {reason}; "
+        f"no adapter supports {type(model).__name__}, and the generic adapter cannot describe it: {reason}; "
         "write an adapter, a file in vitlab/adapters with FAMILIES, CLASSES, ABSENT, family(model) and "
-        "blocks(model, flow), that says where its blocks are and how their tokens lie (timm_vit.py is a short one)"
+        "blocks(model, flow), that describes its blocks and token layouts (see timm_vit.py)"
     )
 
 
 def _branches(module: nn.Module) -> tuple[str, str] | None:
-    """The names of a block's attention and MLP, where it has both."""
+    """The names of a block's attention and MLP children, or None if it does not have both."""
     names = {name for name, child in module.named_children() if not isinstance(child, nn.Identity)}
     attention = next((name for name in _ATTENTION if name in names), None)
     mlp = next((name for name in _MLP if name in names), None)
     return (attention, mlp) if attention and mlp else None
 
 
-# -- how tokens lie --------------------------------------------------------------------------------------------------
+# -- token layouts ---------------------------------------------------------------------------------------------------
 
 
 def _layout(model: nn.Module, flow: Flow, path: str, mlp: str) -> TokenLayout:
-    """The layout of what goes into a block: a map, or the tokens of the last map seen before it."""
+    """The layout of a block's input: a map, or the tokens of the last map before it."""
     shape = flow.input(path)
     layout = None
     if len(shape) in (3, 4) and shape[0] == flow.input("")[0]:
         is_map = len(shape) == 4
         layout = _as_map(model, flow, f"{path}.{mlp}", shape) if is_map else _as_tokens(model, flow, path, shape)
     if layout is None:
-        raise _needs_an_adapter(
+        raise _adapter_error(
             model,
-            f"{path} sees {shape}, which is no map of the two images fed, nor the tokens of one seen before it "
-            f"with at most {_MOST_PREFIX} more in front",
+            f"{path} has input shape {shape}; expected a map of two images, or the tokens of an earlier map with "
+            f"at most {_MAX_PREFIX} prefix tokens",
         )
     return layout
 
 
 def _as_map(model: nn.Module, flow: Flow, mlp: str, shape: Shape) -> TokenLayout | None:
-    """Which axis of a map holds the channels: that which the MLP's first layer takes."""
+    """The layout of a map: its channel axis has the input width of the MLP's first layer."""
     first = next(m for m in model.get_submodule(mlp).modules() if isinstance(m, (nn.Linear, nn.Conv2d)))
     width = first.in_features if isinstance(first, nn.Linear) else first.in_channels
     _, a, b, c = shape
@@ -114,18 +114,18 @@ def _as_map(model: nn.Module, flow: Flow, mlp: str, shape: Shape) -> TokenLayout
 
 
 def _as_tokens(model: nn.Module, flow: Flow, path: str, shape: Shape) -> TokenLayout | None:
-    """The last map, seen before a block, whose cells and at most a few tokens more are its N tokens."""
+    """The layout of N tokens: those of the last earlier map with N cells, or a few fewer (prefix tokens)."""
     _, tokens, dim = shape
     layout = None
-    for earlier, visit in flow.visits.items():
+    for earlier, call in flow.calls.items():
         if earlier.startswith(f"{path}."):
             break
-        if len(visit.output) != 4 or visit.output[0] != shape[0]:
+        if len(call.output) != 4 or call.output[0] != shape[0]:
             continue
-        _, a, b, c = visit.output
+        _, a, b, c = call.output
         channels_first = a == dim or isinstance(model.get_submodule(earlier), nn.Conv2d)
         h, w = (b, c) if channels_first else (a, b)
-        if (channels_first or c == dim) and 0 <= tokens - h * w <= _MOST_PREFIX and _fits(flow, (h, w)):
+        if (channels_first or c == dim) and 0 <= tokens - h * w <= _MAX_PREFIX and _fits(flow, (h, w)):
             layout = TokenLayout((h, w), prefix=tokens - h * w)
     return layout
 
@@ -133,7 +133,7 @@ def _as_tokens(model: nn.Module, flow: Flow, path: str, shape: Shape) -> TokenLa
 def _in_order(
     model: nn.Module, flow: Flow, layouts: dict[str, TokenLayout], halves: dict[str, tuple[str, str]]
 ) -> dict[str, TokenLayout]:
-    """The layouts, where a change of the image shows that tokens lie row by row; else their order is not known."""
+    """The layouts, with unknown order where a change of the image does not confirm row-major order."""
     images = blank_images(model, (flow.input("")[-2], flow.input("")[-1]))
     if images.is_meta:
         return layouts  # there are no values to compare
@@ -143,17 +143,17 @@ def _in_order(
 
 
 def _fits(flow: Flow, grid: tuple[int, int]) -> bool:
-    """Whether cells are about as high as they are wide: an axis of windows or heads is not mistaken for rows."""
+    """Whether cells are about square, to exclude axes of windows or heads."""
     height, width = flow.input("")[-2:]
     high, wide = height / grid[0], width / grid[1]
     return 2 / 3 < high / wide < 3 / 2
 
 
-# -- what is offered -------------------------------------------------------------------------------------------------
+# -- seams and mixers ------------------------------------------------------------------------------------------------
 
 
 def _ends(model: nn.Module, flow: Flow, path: str, layout: TokenLayout) -> list[Seam]:
-    """The block's end, where it keeps the shape."""
+    """The seam `block.out`, if the block keeps the shape."""
     if isinstance(model.get_submodule(path), _CONTAINERS) or flow.input(path) != flow.output(path):
         return []
     return [flow.seam("block.out", path, "out", layout)]
@@ -162,7 +162,7 @@ def _ends(model: nn.Module, flow: Flow, path: str, layout: TokenLayout) -> list[
 def _inside(
     model: nn.Module, flow: Flow, path: str, attention: str, mlp: str, layout: TokenLayout, trial: Trial
 ) -> list[Seam]:
-    """The seams around attention and MLP, where the trial showed that they are the block's two branches."""
+    """The seams around attention and MLP, if the trial confirmed that they are the block's two branches."""
     norm1, norm2 = (f"{path}.{trial.before(model, path, child)}" for child in (attention, mlp))
     attention, mlp = f"{path}.{attention}", f"{path}.{mlp}"
     parts = (path, norm1, attention, norm2, mlp)
@@ -174,7 +174,7 @@ def _inside(
     last = last_linear(model, flow, mlp)
     end = leaf(model, mlp, -1)
     middle = last is not None and trial.hookable(last) and torch.equal(trial.outputs[last], trial.outputs[end])
-    parallel = trial.inputs[norm2] is trial.inputs[path]  # then nothing lies between the halves
+    parallel = trial.inputs[norm2] is trial.inputs[path]  # then there is no tensor between the halves
     return [
         flow.seam("block.in", path, "in", layout),
         flow.seam("attn.in", leaf(model, norm1, 0), "in", layout),
@@ -187,21 +187,23 @@ def _inside(
 
 
 def _mixer(model: nn.Module, flow: Flow, path: str, layout: TokenLayout, maps: list[Shape]) -> Mixer:
-    """The attention, with its map where one softmax, over all the tokens of an image, was seen."""
+    """The attention, with its map if exactly one softmax over all tokens of an image was recorded."""
     modules = {f"{path}.{name}".rstrip("."): module for name, module in model.get_submodule(path).named_modules()}
     multihead = [name for name, module in modules.items() if isinstance(module, nn.MultiheadAttention)]
     images, tokens = flow.input("")[0], layout.tokens
     if len(multihead) == 1 and not maps[1:] and 1 in flow.input(multihead[0])[:2] and tokens > 1:
-        return Mixer("class attention", path, why_no_map="one query of its own gathers from all tokens here")
+        return Mixer("class attention", path, why_no_map="one learned query attends to all tokens")
     if len(multihead) == 1 and not maps[1:] and sorted(flow.input(multihead[0])[:2]) == sorted((images, tokens)):
         return Mixer("attention", multihead[0], layout, layout)
     if len(maps) == 1 and (maps[0][0], *maps[0][-2:]) == (images, tokens, tokens):
         tokens_first = replace(layout, order="BND")
         return Mixer("attention", path, tokens_first, tokens_first)
     if len(maps) == 1 and maps[0][-2] == 1 < tokens:
-        return Mixer("class attention", path, why_no_map="only one token asks here, and which one is not known")
+        return Mixer("class attention", path, why_no_map="only one token is a query, and which one is not known")
     if not maps and not multihead:
-        return Mixer("unknown", path, why_no_map="no softmax was seen here, so its tokens are mixed by other means")
-    seen = ", ".join(map(str, maps)) or "none"
-    why = f"no single softmax over its {tokens} tokens was seen here (seen: {seen}); an adapter can say how a map lies"
+        return Mixer("unknown", path, why_no_map="no softmax was recorded, so that it is not softmax attention")
+    shapes = ", ".join(map(str, maps)) or "none"
+    why = (
+        f"no single softmax over its {tokens} tokens was recorded (recorded: {shapes}); an adapter can describe its map"
+    )
     return Mixer("attention", path, why_no_map=why)

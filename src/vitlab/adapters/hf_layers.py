@@ -1,7 +1,7 @@
-"""The layer of Hugging Face's vision transformers, described once, in the two forms that its versions have.
+"""The layer of Hugging Face's vision transformers, in the two forms of its versions.
 
-Newer ones have an `mlp`; older ones, and ViLT, split it into `intermediate` and `output`, and may add the skip path
-inside `output`. Which one a model has is read from its modules, not from the version.
+Newer versions have an `mlp`; older ones, and ViLT, split it into `intermediate` and `output`, and may add the skip path
+inside `output`. The form is read from the modules, not from the version.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ _LAST = ("fc2", "down_proj", "weights_out")  # of an MLP, or of a SwiGLU one, in
 
 
 def layers(model: nn.Module, flow: Flow, without: str = "text_model") -> Iterator[tuple[str, Any]]:
-    """Paths and modules of the layers that ran, in order, wherever a wrapper put them; none of the text encoder."""
+    """Paths and modules of the layers that ran, in order, at any depth; layers of the text encoder are skipped."""
     for path, module in model.named_modules():
         if without not in path and flow.ran(path) and _norms(module) and attention_name(module):
             yield path, module
 
 
 def attention_name(layer: nn.Module) -> str | None:
-    """The child that attends: `attention`, or `self_attn` in CLIP."""
+    """The name of the attention child: `attention`, or `self_attn` in CLIP."""
     return next((name for name in ("attention", "self_attn") if hasattr(layer, name)), None)
 
 
 def places(flow: Flow, path: str, layer: nn.Module, layout: TokenLayout, windowed: bool = False) -> list[Seam]:
-    """Every seam and tap of a pre-norm layer whose tokens lie in `layout`.
+    """Every seam and tap of a pre-norm layer with tokens in `layout`.
 
     Args:
-        windowed: whether attention sees windows; the full map is then what `drop_path` sees right after it.
+        windowed: whether attention works in windows; the full map is then the input of `drop_path` after it.
     """
     before, after = _norms(layer) or ("", "")
     end = "drop_path" if windowed else attention_name(layer)

@@ -1,4 +1,4 @@
-"""Hugging Face's Swin: attention in shifted windows; tokens lie in (B, N, D) outside of them."""
+"""Hugging Face's Swin: attention in shifted windows; tokens are (B, N, D) outside of them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ ABSENT = {"attn": "attention happens inside windows"}
 
 
 def family(model: nn.Module) -> str:
-    """There is one."""
+    """One family."""
     return "hf_swin"
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
-    """The layers of all stages; every second one has shifted windows, where the map is larger than a window."""
-    found: list[Block] = []
+    """The layers of all stages; every second one has shifted windows, if the map is larger than a window."""
+    result: list[Block] = []
     stages: list[str] = []
     for path, layer in layers(model, flow):
         stage = path.rpartition(".blocks.")[0]
@@ -41,5 +41,5 @@ def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
         windows = window_layout((h, w), (window, window), (shift, shift))
         mixer = Mixer("window attention", f"{path}.attention", windows, windows)
         seams = places(flow, path, layer, TokenLayout((h, w)), windowed=True)
-        found.append(block_of(path, len(found), stages.index(stage), mixer, seams))
-    return with_stage_ends(found)
+        result.append(block_of(path, len(result), stages.index(stage), mixer, seams))
+    return with_stage_ends(result)

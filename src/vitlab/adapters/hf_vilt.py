@@ -22,13 +22,13 @@ CLASSES = (
     "transformers.models.vilt.modeling_vilt.ViltForImageAndTextRetrieval",
     "transformers.models.vilt.modeling_vilt.ViltForTokenClassification",
 )
-ABSENT = {"attn": "queries, keys and values are apart, and parts at this seam understand timm's packed form"}
+ABSENT = {"attn": "queries, keys and values are separate layers, and parts at this seam need timm's packed qkv"}
 
-_TEXT = 6  # tokens of the text that is fed
+_TEXT = 6  # number of text tokens
 
 
 def family(model: nn.Module) -> str:
-    """There is one."""
+    """One family."""
     return "hf_vilt"
 
 
@@ -39,14 +39,14 @@ def inputs(model: nn.Module, size: tuple[int, int]) -> Mapping[str, Tensor]:
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
-    """Pre-norm layers. The text and the image's class token are the prefix.
+    """Pre-norm layers. Text tokens and the image's class token are prefix tokens.
 
-    ViLT draws a new random order of the patches in every forward, so that of the tokens is not known.
+    ViLT shuffles the patches in every forward, so that the order of the tokens is not known.
     """
     patches = next(path for path, module in model.named_modules() if isinstance(module, nn.Conv2d))
     layout = TokenLayout(flow.grid(patches), prefix=_TEXT + 1, permutation=())
-    found: list[Block] = []
+    result: list[Block] = []
     for path, layer in layers(model, flow):
         mixer = Mixer("attention", f"{path}.attention", layout, layout)
-        found.append(block_of(path, len(found), 0, mixer, places(flow, path, layer, layout)))
-    return with_stage_ends(found)
+        result.append(block_of(path, len(result), 0, mixer, places(flow, path, layer, layout)))
+    return with_stage_ends(result)

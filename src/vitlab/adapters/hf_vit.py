@@ -31,16 +31,16 @@ CLASSES = (
     "transformers.models.clip.modeling_clip.CLIPVisionModelWithProjection",
     "transformers.models.clip.modeling_clip.CLIPForImageClassification",
 )
-ABSENT = {"attn": "queries, keys and values are apart, and parts at this seam understand timm's packed form"}
+ABSENT = {"attn": "queries, keys and values are separate layers, and parts at this seam need timm's packed qkv"}
 
 
 def family(model: nn.Module) -> str:
-    """The package inside transformers tells."""
+    """The family is the package inside transformers."""
     return "hf_" + type(model).__module__.split(".")[2]
 
 
 def inputs(model: nn.Module, size: tuple[int, int]) -> Mapping[str, Tensor]:
-    """Images; the whole of CLIP also takes a text, here four padding tokens."""
+    """Images; the full CLIP model also takes a text, here four padding tokens."""
     images = {"pixel_values": blank_images(model, size)}
     if not hasattr(model, "text_model"):
         return images
@@ -48,11 +48,11 @@ def inputs(model: nn.Module, size: tuple[int, int]) -> Mapping[str, Tensor]:
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
-    """Pre-norm layers; one class token stands in front of the grid."""
+    """Pre-norm layers; one class token precedes the grid."""
     patches = next(path for path, module in model.named_modules() if isinstance(module, nn.Conv2d) and flow.ran(path))
     layout = TokenLayout(flow.grid(patches), prefix=1)
-    found: list[Block] = []
+    result: list[Block] = []
     for path, layer in layers(model, flow):
         mixer = Mixer("attention", f"{path}.{attention_name(layer)}", layout, layout)
-        found.append(block_of(path, len(found), 0, mixer, places(flow, path, layer, layout)))
-    return with_stage_ends(found)
+        result.append(block_of(path, len(result), 0, mixer, places(flow, path, layer, layout)))
+    return with_stage_ends(result)

@@ -1,4 +1,4 @@
-"""Our AlterNet and pre-activation ResNet: blocks of convolution, or of attention in windows, on (B, C, h, w) maps."""
+"""vitlab's AlterNet and pre-activation ResNet: convolution or window attention blocks on (B, C, h, w) maps."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from vitlab.adapters.blocks import block_of, window_layout, with_stage_ends
 from vitlab.adapters.flow import Flow, Shape
 from vitlab.core.anatomy import Block, Mixer, Seam, TokenLayout
 
-FAMILIES = {"alternet": "vitlab/alternet50_cifar"}  # timm_convolution lists the family of our pre-activation ResNet
+FAMILIES = {
+    "alternet": "vitlab/alternet50_cifar"
+}  # the family of vitlab's pre-activation ResNet is in timm_convolution
 CLASSES = (
     "vitlab.models.alternet.AlterNet",
     "vitlab.models.preact_resnet.PreActResNet",
 )
 ABSENT = {
-    "attn": "attention happens inside windows, and leaves more channels than it takes",
+    "attn": "attention works inside windows, and has more output than input channels",
     "attn.in": "only the MSA blocks of an AlterNet have attention",
     "attn.out": "only the MSA blocks of an AlterNet have attention",
     "mlp.in": "convolution and MSA blocks have no MLP",
@@ -26,13 +28,13 @@ ABSENT = {
 
 
 def family(model: nn.Module) -> str:
-    """Pre-activation ResNet is a family that timm has too."""
+    """Pre-activation ResNet is also a family of timm."""
     return "alternet" if type(model).__name__ == "AlterNet" else "preact_resnet"
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
-    """The blocks of all stages; each has one residual branch, so there is nothing to read in its middle."""
-    found: list[Block] = []
+    """The blocks of all stages; each has one residual branch, so that there is no `block.mid`."""
+    result: list[Block] = []
     for stage, layers in enumerate(model.stages):
         for position, block in enumerate(layers):
             path = f"stages.{stage}.{position}"
@@ -41,13 +43,13 @@ def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
                 *(_attention(flow, path, block) if hasattr(block, "attn") else []),
                 flow.seam("block.out", path, "out", _layout(flow.output(path))),
             ]
-            found.append(block_of(path, len(found), stage, _mixer(flow, path, block), places))
-    return with_stage_ends(found)
+            result.append(block_of(path, len(result), stage, _mixer(flow, path, block), places))
+    return with_stage_ends(result)
 
 
 def _mixer(flow: Flow, path: str, block: Any) -> Mixer:
     if not hasattr(block, "attn"):
-        return Mixer("conv", path, why_no_map="its tokens are mixed by a convolution")
+        return Mixer("conv", path, why_no_map="a convolution mixes its tokens")
     h, w = flow.grid(path)
     largest = block.attn.window_size
     windows = window_layout((h, w), (min(largest, h), min(largest, w)))
@@ -55,7 +57,7 @@ def _mixer(flow: Flow, path: str, block: Any) -> Mixer:
 
 
 def _attention(flow: Flow, path: str, block: nn.Module) -> list[Seam]:
-    """The branch from its first layer to its last: norm1 to attn, or, with post-activation, conv1 to norm2."""
+    """The seams at the ends of the branch: norm1 and attn, or, with post-activation, conv1 and norm2."""
     first, last = ("conv1", "norm2") if type(block).__name__ == "PostActAttentionBlock" else ("norm1", "attn")
     layout = _layout(flow.output(path))
     return [

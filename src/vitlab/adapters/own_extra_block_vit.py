@@ -1,4 +1,4 @@
-"""Our ViT with an extra block of half a kind at its end: attention alone, or an MLP alone."""
+"""vitlab's ViT with an extra block at its end: only attention, or only an MLP."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ ABSENT: dict[str, str] = {}
 
 
 def family(model: nn.Module) -> str:
-    """One family, whatever the extra block is."""
+    """One family for both kinds of extra block."""
     return "extra_block_vit"
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
-    """Full blocks, and the extra one with the seams of the half that it has."""
+    """Full blocks, and the extra block with the seams of its half."""
     layout = TokenLayout(flow.grid("patch_embed.proj"), prefix=model.num_prefix_tokens)
-    found = []
+    result = []
     for index, block in enumerate(model.blocks):
         path = f"blocks.{index}"
         mixer = Mixer("attention", f"{path}.attn", layout, layout)
         replaceable = hasattr(block, "attn") and holds_packed_qkv(block.attn)
         if hasattr(block, "attn") and hasattr(block, "mlp"):
-            found.append(transformer_block(flow, path, mixer, layout, index=index, replaceable=replaceable))
+            result.append(transformer_block(flow, path, mixer, layout, index=index, replaceable=replaceable))
         elif hasattr(block, "attn"):
-            found.append(block_of(path, index, 0, mixer, _attention_places(flow, path, layout, replaceable)))
+            result.append(block_of(path, index, 0, mixer, _attention_places(flow, path, layout, replaceable)))
         else:
-            why = "this block is an MLP alone: it mixes channels, not tokens"
+            why = "this block is only an MLP: it mixes channels, not tokens"
             places = [
                 flow.seam("block.in", f"{path}.norm2", "in", layout),
                 *mlp_seams(flow, f"{path}.mlp", layout),
                 flow.seam("block.out", path, "out", layout),
             ]
-            found.append(block_of(path, index, 0, Mixer("mlp", f"{path}.mlp", why_no_map=why), places))
-    return with_stage_ends(found)
+            result.append(block_of(path, index, 0, Mixer("mlp", f"{path}.mlp", why_no_map=why), places))
+    return with_stage_ends(result)
 
 
 def _attention_places(flow: Flow, path: str, layout: TokenLayout, replaceable: bool) -> list[Seam]:

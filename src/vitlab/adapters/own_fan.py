@@ -1,4 +1,4 @@
-"""Our FAN, plain and hybrid: pre-norm blocks with attentional channel processing for an MLP, then class attention."""
+"""vitlab's FAN, plain and hybrid: pre-norm blocks with attentional channel processing as MLP, then class attention."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ ABSENT: dict[str, str] = {}
 
 
 def family(model: nn.Module) -> str:
-    """The hybrids begin with two stages of a ConvNeXt."""
+    """The hybrids start with two stages of a ConvNeXt."""
     return "fan_hybrid" if hasattr(model.patch_embed, "stages") else "fan_vit"
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
-    """The blocks, without a class token; it comes in for the class attention at the end, which has no seams.
+    """The blocks, without a class token, which is added for the class attention at the end; that has no seams.
 
-    Class attention also changes the patch tokens here, so they can be read after it.
+    Class attention also changes the patch tokens of this model, so that it has the tap `block.out`.
     """
     grid = flow.argument("blocks.0", 1, "h"), flow.argument("blocks.0", 2, "w")
     layout = TokenLayout(grid)
-    found = []
+    result = []
     for index in range(len(model.blocks)):
         path = f"blocks.{index}"
         mixer = Mixer("attention", f"{path}.attn", layout, layout)
-        # Mid lies before the last layer of the MLP inside the channel processing; its gate and End come after.
-        found.append(transformer_block(flow, path, mixer, layout, index=index, last="mlp.fc2", replaceable=True))
+        # Mid is before the last layer of the MLP inside the channel processing; its gate and End are after it.
+        result.append(transformer_block(flow, path, mixer, layout, index=index, last="mlp.fc2", replaceable=True))
     keys = TokenLayout(grid, prefix=1)
-    gathering = []
+    class_blocks = []
     for position in range(len(model.cls_attn_blocks)):
         path = f"cls_attn_blocks.{position}"
-        block = class_attention_block(path, keys, index=len(found) + position)
-        gathering.append(replace(block, taps=(flow.seam("block.out", path, "out", keys),)))
-    return (*with_stage_ends(found), *gathering)
+        block = class_attention_block(path, keys, index=len(result) + position)
+        class_blocks.append(replace(block, taps=(flow.seam("block.out", path, "out", keys),)))
+    return (*with_stage_ends(result), *class_blocks)

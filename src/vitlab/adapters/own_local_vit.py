@@ -1,4 +1,4 @@
-"""Our LocalViT: attention over all tokens, then a convolutional MLP over the patches, beside the class token."""
+"""vitlab's LocalViT: attention over all tokens, then a convolutional MLP over the patches without the class token."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def family(model: nn.Module) -> str:
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
-    """The MLP's seams hold the map without the class token: a mean over tokens there is one over patches."""
+    """The MLP's seams have the map without the class token: a mean over tokens there is a mean over patches."""
     grid = flow.grid("patch_embed.proj")
     tokens, patches = TokenLayout(grid, prefix=model.num_prefix_tokens), TokenLayout(grid, order="BCHW")
-    found = []
+    result = []
     for index, block in enumerate(model.blocks):
         path = f"blocks.{index}"
         places = [
@@ -36,5 +36,5 @@ def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
             *mlp_seams(flow, f"{path}.mlp", patches),
             flow.seam("block.out", path, "out", tokens),
         ]
-        found.append(block_of(path, index, 0, Mixer("attention", f"{path}.attn", tokens, tokens), places))
-    return with_stage_ends(found)
+        result.append(block_of(path, index, 0, Mixer("attention", f"{path}.attn", tokens, tokens), places))
+    return with_stage_ends(result)

@@ -1,4 +1,4 @@
-"""Our PVT (version 1): a pyramid of pre-norm blocks with attention to a reduced map; the class token joins last."""
+"""vitlab's PVT (version 1): pre-norm blocks in stages with attention to a reduced map; class token in the last one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vitlab.core.anatomy import Block, Mixer, TokenLayout
 
 FAMILIES = {"pvt": "vitlab/pvt_tiny"}
 CLASSES = ("vitlab.models.pvt.PyramidVisionTransformer",)
-ABSENT = {"attn": "attention looks at a reduced map, and is told its size"}
+ABSENT = {"attn": "attention uses a reduced map, and takes its size as an argument"}
 
 
 def family(model: nn.Module) -> str:
@@ -22,12 +22,12 @@ def family(model: nn.Module) -> str:
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
     """The blocks of all stages."""
-    found: list[Block] = []
+    result: list[Block] = []
     for number, stage in enumerate(model.stages):
         layout = TokenLayout(flow.grid(f"stages.{number}.patch_embed.proj"), prefix=stage.prefix)
         for position, block in enumerate(stage.blocks):
             path = f"stages.{number}.blocks.{position}"
             keys = layout if block.attn.sr is None else TokenLayout(flow.grid(f"{path}.attn.sr"))
             mixer = Mixer("attention", f"{path}.attn", layout, keys)
-            found.append(transformer_block(flow, path, mixer, layout, index=len(found), stage=number))
-    return with_stage_ends(found)
+            result.append(transformer_block(flow, path, mixer, layout, index=len(result), stage=number))
+    return with_stage_ends(result)

@@ -1,4 +1,4 @@
-"""Our RVT and RVT*: pre-norm blocks that take tokens and their grid; the convolutional MLP works on maps inside."""
+"""vitlab's RVT and RVT*: pre-norm blocks that take tokens and their grid; the convolutional MLP works on maps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vitlab.core.anatomy import Block, Mixer, Seam, TokenLayout
 
 FAMILIES = {"rvt": "vitlab/rvt_tiny", "rvt_plus": "vitlab/rvt_tiny_plus"}
 CLASSES = ("vitlab.models.rvt.RobustVisionTransformer",)
-ABSENT = {"attn": "attention that is scaled by position takes the grid beside the tokens"}
+ABSENT = {"attn": "attention that is scaled by position takes the grid as an argument"}
 
 
 def family(model: nn.Module) -> str:
@@ -23,14 +23,14 @@ def family(model: nn.Module) -> str:
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
     """The blocks of all stages."""
-    found: list[Block] = []
+    result: list[Block] = []
     for stage, layers in enumerate(model.stages):
         for position, block in enumerate(layers.blocks):
             path = f"stages.{stage}.blocks.{position}"
             layout = TokenLayout(flow.argument(path, 1, "grid"))
             mixer = Mixer("attention", f"{path}.attn", layout, layout)
-            found.append(block_of(path, len(found), stage, mixer, _places(flow, path, block, layout)))
-    return with_stage_ends(found)
+            result.append(block_of(path, len(result), stage, mixer, _places(flow, path, block, layout)))
+    return with_stage_ends(result)
 
 
 def _places(flow: Flow, path: str, block: Any, layout: TokenLayout) -> list[Seam]:

@@ -1,4 +1,4 @@
-"""Our T2T-ViT: two narrow transformer layers that make the tokens, a stage each, then a plain ViT."""
+"""vitlab's T2T-ViT: two narrow transformer layers that compute the tokens, one stage each, then a plain ViT."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ def family(model: nn.Module) -> str:
 
 
 def inputs(model: Any, size: tuple[int, int]) -> dict[str, Tensor]:
-    """Two blank images. No layer of this model is a convolution that would tell the channels, so the model is asked."""
+    """Two blank images. The model has no convolution to read the channels from, so that `in_chans` is used."""
     return {"": model.pos_embed.new_zeros(2, model.in_chans, *size)}
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
-    """The layers of the tokens-to-token module and the blocks behind it."""
-    found = [_token_layer(flow, number) for number in (1, 2)]
+    """The layers of the tokens-to-token module and the blocks after it."""
+    result = [_token_layer(flow, number) for number in (1, 2)]
     layout = TokenLayout(flow.grid("patch_embed.split3"), prefix=model.num_prefix_tokens)
     for position, block in enumerate(model.blocks):
         path = f"blocks.{position}"
         mixer = Mixer("attention", f"{path}.attn", layout, layout)
         replaceable = holds_packed_qkv(block.attn)
-        found.append(transformer_block(flow, path, mixer, layout, index=len(found), stage=2, replaceable=replaceable))
-    return with_stage_ends(found)
+        result.append(transformer_block(flow, path, mixer, layout, index=len(result), stage=2, replaceable=replaceable))
+    return with_stage_ends(result)
 
 
 def _token_layer(flow: Flow, number: int) -> Block:
-    """Its values are also its skip path, so there is no `attn.in` that leaves the skip path alone."""
+    """A layer without `attn.in`: its values are also its skip path, which a part there would change."""
     path, layout = f"patch_embed.layer{number}", TokenLayout(flow.grid(f"patch_embed.split{number}"))
     places = [
         flow.seam("block.in", f"{path}.norm1", "in", layout),

@@ -1,4 +1,4 @@
-"""timm's BEiT, EVA and DINOv3: plain ViTs whose attention is told relative or rotary positions."""
+"""timm's BEiT, EVA and DINOv3: plain ViTs with relative or rotary position embeddings in attention."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ CLASSES = (
     "timm.models.beit.Beit",
     "timm.models.eva.Eva",
 )
-ABSENT = {"attn": "attention is handed position biases or rotations, which a replacement would drop"}
+ABSENT = {"attn": "attention takes position biases or rotations, which a replacement would ignore"}
 
 
 def family(model: nn.Module) -> str:
-    """DINOv3 is timm's EVA under another name: the architecture's name tells."""
+    """The name of the architecture distinguishes DINOv3 from EVA, which share a class."""
     if type(model).__name__ == "Beit":
         return "beit"
     architecture = (getattr(model, "pretrained_cfg", None) or {}).get("architecture", "")
@@ -33,15 +33,15 @@ def family(model: nn.Module) -> str:
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
     """Pre-norm blocks, or the post-norm ones of some EVAs. Gated MLPs (SwiGLU) end in `fc2` like plain ones."""
     layout = TokenLayout(flow.grid("patch_embed.proj"), prefix=model.num_prefix_tokens)
-    found = []
+    result = []
     for index, block in enumerate(model.blocks):
         path = f"blocks.{index}"
         mixer = Mixer("attention", f"{path}.attn", layout, layout)
         if type(block).__name__ == "EvaBlockPostNorm":
-            found.append(block_of(path, index, 0, mixer, _post_norm(flow, path, layout)))
+            result.append(block_of(path, index, 0, mixer, _post_norm(flow, path, layout)))
         else:
-            found.append(transformer_block(flow, path, mixer, layout, index=index))
-    return with_stage_ends(found)
+            result.append(transformer_block(flow, path, mixer, layout, index=index))
+    return with_stage_ends(result)
 
 
 def _post_norm(flow: Flow, path: str, layout: TokenLayout) -> list[Seam]:

@@ -1,4 +1,4 @@
-"""timm's CoaT: serial blocks at four scales, then, except in CoaT-Lite, parallel blocks in which three scales meet."""
+"""timm's CoaT: serial blocks at four scales, then, except in CoaT-Lite, parallel blocks that combine three scales."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vitlab.core.anatomy import Block, Mixer, Seam, TokenLayout
 FAMILIES = {"coat": "timm/coat_tiny"}
 CLASSES = ("timm.models.coat.CoaT",)
 ABSENT = {
-    "attn": "attention is factorised, and is told the size of its map",
+    "attn": "attention is factorised, and takes the size of its map as an argument",
     "mlp.mid": "the three scales of a parallel layer share one MLP",
     "mlp.out": "the three scales of a parallel layer share one MLP",
     "block.out": "a parallel layer returns its scales together",
@@ -21,28 +21,28 @@ ABSENT = {
 
 
 def family(model: nn.Module) -> str:
-    """One family, CoaT and CoaT-Lite."""
+    """One family for CoaT and CoaT-Lite."""
     return "coat"
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
     """The serial blocks of each scale, then one block for every scale of each parallel layer, as a fifth stage."""
     layouts = [TokenLayout(flow.grid(f"patch_embed{scale}.proj"), prefix=1) for scale in (1, 2, 3, 4)]
-    found: list[Block] = []
+    result: list[Block] = []
     for stage, layout in enumerate(layouts):
         for position in range(len(model.get_submodule(f"serial_blocks{stage + 1}"))):
             path = f"serial_blocks{stage + 1}.{position}"
             mixer = _factorised(f"{path}.factoratt_crpe")
             block = transformer_block(
-                flow, path, mixer, layout, index=len(found), stage=stage, attention="factoratt_crpe"
+                flow, path, mixer, layout, index=len(result), stage=stage, attention="factoratt_crpe"
             )
-            found.append(block)
+            result.append(block)
     for layer in range(len(model.parallel_blocks or ())):
         for scale in (2, 3, 4):
             path, layout = f"parallel_blocks.{layer}", layouts[scale - 1]
             mixer = _factorised(f"{path}.factoratt_crpe{scale}")
-            found.append(block_of(f"{path}.{scale}", len(found), 4, mixer, _parallel(flow, path, scale, layout)))
-    return with_stage_ends(found)
+            result.append(block_of(f"{path}.{scale}", len(result), 4, mixer, _parallel(flow, path, scale, layout)))
+    return with_stage_ends(result)
 
 
 def _factorised(path: str) -> Mixer:
@@ -50,9 +50,9 @@ def _factorised(path: str) -> Mixer:
 
 
 def _parallel(flow: Flow, path: str, scale: int, layout: TokenLayout) -> list[Seam]:
-    """One scale of a parallel layer: its attention also flows to the other scales, resampled.
+    """One scale of a parallel layer: its attention output is also resampled and added to the other scales.
 
-    The three scales share one MLP, so that only what comes before it can be told apart; and they are returned together.
+    The three scales share one MLP and are returned together, so that only seams before the MLP are separate.
     """
     return [
         flow.seam("block.in", f"{path}.norm1{scale}", "in", layout),

@@ -1,4 +1,4 @@
-"""timm's ConViT: gated positional attention in the lower blocks; the class token joins where plain attention begins."""
+"""timm's ConViT: gated positional attention in the lower blocks; the class token is added before plain attention."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def family(model: nn.Module) -> str:
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
-    """The blocks; only those with plain attention can have it replaced."""
+    """The blocks; only plain attention can be replaced."""
     grid = flow.grid("patch_embed.proj")
-    found = []
+    result = []
     for index, block in enumerate(model.blocks):
         path = f"blocks.{index}"
         layout = TokenLayout(grid, prefix=int(index >= model.local_up_to_layer))
-        # a gate sums two softmaxes, of content and of position: the true map comes after them
+        # a gate adds two softmaxes, of content and of position: the map is their sum
         map_at = f"{path}.attn.attn_drop" if block.use_gpsa else None
         mixer = Mixer("attention", f"{path}.attn", layout, layout, map_at=map_at)
         replaceable = holds_packed_qkv(block.attn)
-        found.append(transformer_block(flow, path, mixer, layout, index=index, replaceable=replaceable))
-    return with_stage_ends(found)
+        result.append(transformer_block(flow, path, mixer, layout, index=index, replaceable=replaceable))
+    return with_stage_ends(result)

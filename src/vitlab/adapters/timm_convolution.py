@@ -1,4 +1,4 @@
-"""timm's convolutional networks, to compare with: ResNet, ResNeXt, pre-activation ResNet and ConvNeXt."""
+"""timm's convolutional networks, for comparison: ResNet, ResNeXt, pre-activation ResNet and ConvNeXt."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def family(model: nn.Module) -> str:
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
-    """One residual branch a block, so there is nothing to read in its middle; a strided block changes the grid."""
-    found: list[Block] = []
+    """One residual branch per block, so that there is no `block.mid`; a strided block changes the grid."""
+    result: list[Block] = []
     for stage, path, block in _blocks(model):
         after = _layout(flow.output(path))
         depthwise = hasattr(block, "conv_dw")
@@ -54,8 +54,8 @@ def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
             *(_mlp(flow, path, block, after) if depthwise else []),
             flow.seam("block.out", path, "out", after),
         ]
-        found.append(block_of(path, len(found), stage, mixer, places))
-    return with_stage_ends(found)
+        result.append(block_of(path, len(result), stage, mixer, places))
+    return with_stage_ends(result)
 
 
 def _spatial(block: Any) -> list[nn.Module]:

@@ -1,4 +1,4 @@
-"""timm's CrossViT: two ViTs on patches of two sizes, whose class tokens visit the other's patches after every stage."""
+"""timm's CrossViT: two ViTs on patches of two sizes; class tokens attend to the other's patches after every stage."""
 
 from __future__ import annotations
 
@@ -21,20 +21,22 @@ def family(model: nn.Module) -> str:
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
-    """A stage's blocks, one branch after the other, then its fusion: class attention to the other branch's patches."""
+    """The blocks of a stage, branch by branch, then its fusion: class attention to the other branch's patches."""
     layouts = [TokenLayout(flow.grid(f"patch_embed.{i}.proj"), prefix=1) for i in range(model.num_branches)]
-    found: list[Block] = []
+    result: list[Block] = []
     for stage, scales in enumerate(model.blocks):
         for branch, layers in enumerate(scales.blocks):
             for position, block in enumerate(layers):
                 path, layout = f"blocks.{stage}.blocks.{branch}.{position}", layouts[branch]
                 mixer = Mixer("attention", f"{path}.attn", layout, layout)
                 replaceable = holds_packed_qkv(block.attn)
-                found.append(
-                    transformer_block(flow, path, mixer, layout, index=len(found), stage=stage, replaceable=replaceable)
+                result.append(
+                    transformer_block(
+                        flow, path, mixer, layout, index=len(result), stage=stage, replaceable=replaceable
+                    )
                 )
         for branch, fusion in enumerate(scales.fusion):
             path = f"blocks.{stage}.fusion.{branch}" + (".0" if isinstance(fusion, nn.Sequential) else "")
             other = layouts[(branch + 1) % model.num_branches]
-            found.append(class_attention_block(path, other, index=len(found), stage=stage))
-    return tuple(found)
+            result.append(class_attention_block(path, other, index=len(result), stage=stage))
+    return tuple(result)

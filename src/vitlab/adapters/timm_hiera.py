@@ -1,4 +1,4 @@
-"""timm's Hiera: tokens unrolled so that pooling is a maximum over an axis, and in row-major order only at the end.
+"""timm's Hiera: tokens are unrolled so that pooling is a maximum over an axis, and in row-major order only at the end.
 
 The first blocks attend inside mask units. Token p then belongs to unit p mod T: units are the fastest axis.
 """
@@ -21,25 +21,25 @@ ABSENT = {"attn": "attention works on unrolled tokens, and pools its queries"}
 
 
 def family(model: nn.Module) -> str:
-    """The only one."""
+    """One family."""
     return "hiera"
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
-    """All blocks; the first of a stage pools its queries, and with them the map."""
-    found: list[Block] = []
+    """All blocks; the first of a stage pools its queries and so the map."""
+    result: list[Block] = []
     before = _unrolled(model, 0)
     for index, block in enumerate(model.blocks):
         path, after = f"blocks.{index}", _unrolled(model, index)
         stage = sum(index > end for end in model.stage_ends)
         mixer = _mixer(f"{path}.attn", block.attn, before, after)
-        found.append(block_of(path, index, stage, mixer, _places(flow, path, block, before, after)))
+        result.append(block_of(path, index, stage, mixer, _places(flow, path, block, before, after)))
         before = after
-    return with_stage_ends(found)
+    return with_stage_ends(result)
 
 
 def _unrolled(model: Any, index: int) -> TokenLayout:
-    """How tokens lie after a block: the model's own way back to the map, followed by the tokens' positions."""
+    """The layout after a block: the model's `reroll`, applied to token positions."""
     _, (h, w) = model.reroll.schedule[index]
     positions = model.reroll(torch.arange(h * w, device="cpu").view(1, -1, 1), index).flatten()
     order = tuple(positions.argsort().tolist())
@@ -54,13 +54,13 @@ def _mixer(path: str, attention: Any, before: TokenLayout, after: TokenLayout) -
 
 
 def _by_unit(layout: TokenLayout, units: int) -> TokenLayout:
-    """The same tokens, mask unit after mask unit, as attention sees them."""
+    """The same tokens grouped by mask unit, as in attention."""
     order = layout.permutation or tuple(range(layout.tokens))
     return replace(layout, windows=units, permutation=tuple(p for unit in range(units) for p in order[unit::units]))
 
 
 def _places(flow: Flow, path: str, block: Any, before: TokenLayout, after: TokenLayout) -> list[Seam]:
-    """A pre-norm block; where it widens, norm1 may feed the skip path too, and only attention sees its own input."""
+    """A pre-norm block; where it widens, norm1 may feed the skip path too, and `attn.in` is at the attention module."""
     entry = "norm1" if block.proj is None else "attn"
     return [
         flow.seam("block.in", path, "in", before),

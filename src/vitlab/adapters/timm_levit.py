@@ -1,4 +1,4 @@
-"""timm's LeViT: attention and MLPs without norms in front of them, and attention that also shrinks the map."""
+"""timm's LeViT: attention and MLPs without norms before them, and attention that also downsamples the map."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ def family(model: nn.Module) -> str:
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
-    """The blocks of all stages. From the second on, a stage begins with the shrinking block."""
+    """The blocks of all stages. From the second on, a stage starts with a downsampling block."""
     order: Order = "BCHW" if model.use_conv else "BND"
     grid = flow.grid("stem")
-    found: list[Block] = []
+    result: list[Block] = []
     for stage, layers in enumerate(model.stages):
         if not isinstance(layers.downsample, nn.Identity):
             path, stride = f"stages.{stage}.downsample", layers.downsample.attn_downsample.stride
             keys = TokenLayout(grid)
             grid = ((grid[0] - 1) // stride + 1, (grid[1] - 1) // stride + 1)
             mixer = Mixer("attention", f"{path}.attn_downsample", TokenLayout(grid), keys)
-            found.append(block_of(path, len(found), stage, mixer, _shrinking(flow, path, mixer, order)))
+            result.append(block_of(path, len(result), stage, mixer, _downsampling(flow, path, mixer, order)))
         layout, tokens = TokenLayout(grid, order=order), TokenLayout(grid)
         for position in range(len(layers.blocks)):
             path = f"stages.{stage}.blocks.{position}"
             mixer = Mixer("attention", f"{path}.attn", tokens, tokens)
-            # without norms, the two branches begin at attention and at the MLP
+            # without norms, the two branches start at attention and at the MLP
             block = transformer_block(
-                flow, path, mixer, layout, index=len(found), stage=stage, norm1="attn", norm2="mlp", last="ln2"
+                flow, path, mixer, layout, index=len(result), stage=stage, norm1="attn", norm2="mlp", last="ln2"
             )
-            found.append(block)
-    return with_stage_ends(found)
+            result.append(block)
+    return with_stage_ends(result)
 
 
-def _shrinking(flow: Flow, path: str, mixer: Mixer, order: Order) -> list[Seam]:
+def _downsampling(flow: Flow, path: str, mixer: Mixer, order: Order) -> list[Seam]:
     """attention(x), which has no skip path, then x + mlp(x)."""
     assert mixer.queries is not None and mixer.keys is not None
     before, after = TokenLayout(mixer.keys.grid, order=order), TokenLayout(mixer.queries.grid, order=order)

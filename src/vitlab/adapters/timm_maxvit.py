@@ -1,6 +1,6 @@
-"""timm's MaxViT and CoAtNet, which share a file and a class there: convolutions, then attention on maps.
+"""timm's MaxViT and CoAtNet, which share a class: convolutions, then attention on maps.
 
-A MaxViT layer attends twice, in windows and over a dilated grid, after a convolution that counts as its stem.
+A MaxViT layer attends twice, in windows and over a dilated grid, after a convolution that is treated as its stem.
 CoAtNet's layers are either a convolution or global attention.
 """
 
@@ -24,18 +24,18 @@ ABSENT = {"attn": "attention takes maps, not tokens"}
 
 
 def family(model: nn.Module) -> str:
-    """The kind of attention tells: CoAtNet's is global."""
+    """The kind of attention decides: CoAtNet's is global."""
     return "coatnet" if any(type(module).__name__ == "TransformerBlock2d" for module in model.modules()) else "maxvit"
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
-    """One block per attention; CoAtNet's convolution layers are blocks as well."""
-    found: list[Block] = []
+    """One block per attention; CoAtNet's convolution layers are also blocks."""
+    result: list[Block] = []
     for stage, layers in enumerate(model.stages):
         for position, layer in enumerate(layers.blocks):
             for path, mixer, places in _layer(flow, f"stages.{stage}.blocks.{position}", layer):
-                found.append(block_of(path, len(found), stage, mixer, places))
-    return with_stage_ends(found)
+                result.append(block_of(path, len(result), stage, mixer, places))
+    return with_stage_ends(result)
 
 
 def _layer(flow: Flow, path: str, layer: Any) -> Iterator[tuple[str, Mixer, list[Seam]]]:
@@ -49,7 +49,7 @@ def _layer(flow: Flow, path: str, layer: Any) -> Iterator[tuple[str, Mixer, list
                 mixer = _partition(f"{path}.{name}.attn", full, half.partition_size, dilated=not half.partition_block)
                 yield f"{path}.{name}", mixer, _places(flow, f"{path}.{name}", full, full)
     elif kind == "ParallelMaxxVitBlock":
-        # Both attentions share norms, residual and MLP: the second block carries the places of both.
+        # Both attentions share norms, residual and MLP: the second block has the places of both.
         full, half = _full(flow.input(f"{path}.attn"), "BHWD"), layer.attn
         windows = _partition(f"{path}.attn.attn_block", full, half.partition_size, dilated=False)
         dilated = _partition(f"{path}.attn.attn_grid", full, half.partition_size, dilated=True)
@@ -81,7 +81,7 @@ def _places(
 ) -> list[Seam]:
     """A pre-norm block on maps; at the start of a CoAtNet stage norm1 is a Sequential that pools `outer` to `inner`.
 
-    Windows are undone before the layer scale ls1, which sees the full map.
+    Windows are merged before the layer scale ls1, whose input is the full map.
     """
     first = "norm1.norm" if isinstance(norm1, nn.Sequential) else "norm1"
     return [

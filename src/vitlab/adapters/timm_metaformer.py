@@ -17,21 +17,21 @@ FAMILIES = {
 }
 CLASSES = ("timm.models.metaformer.MetaFormer",)
 ABSENT = {
-    "attn": "pooling or a convolution mixes the tokens here, not attention",
-    "attn.in": "pooling or a convolution mixes the tokens here, not attention",
-    "attn.out": "pooling or a convolution mixes the tokens here, not attention",
+    "attn": "pooling or a convolution mixes the tokens, not attention",
+    "attn.in": "pooling or a convolution mixes the tokens, not attention",
+    "attn.out": "pooling or a convolution mixes the tokens, not attention",
 }
 
 
 def family(model: Any) -> str:
-    """The token mixers tell: those of the last stage, where CAFormer has attention."""
+    """The token mixer of the last stage decides, where CAFormer has attention."""
     last = type(model.stages[-1].blocks[-1].token_mixer).__name__
     return {"Pooling": "poolformer", "Attention": "caformer"}.get(last, "convformer")
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
-    """Pre-norm blocks; maps in (B, C, h, w), but for the stages with attention, whose tokens are (B, N, D)."""
-    found: list[Block] = []
+    """Pre-norm blocks; maps in (B, C, h, w), except in stages with attention, whose tokens are (B, N, D)."""
+    result: list[Block] = []
     for stage, layers in enumerate(model.stages):
         grid = flow.grid(f"stages.{stage}.downsample")
         layout = TokenLayout(grid, order="BCHW" if layers.use_nchw else "BND")
@@ -44,8 +44,8 @@ def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
                 *mlp_seams(flow, f"{path}.mlp", layout),
                 flow.seam("block.out", path, "out", layout),
             ]
-            found.append(block_of(path, len(found), stage, _mixer(path, block.token_mixer, layout), places))
-    return with_stage_ends(found)
+            result.append(block_of(path, len(result), stage, _mixer(path, block.token_mixer, layout), places))
+    return with_stage_ends(result)
 
 
 def _mixer(path: str, token_mixer: nn.Module, layout: TokenLayout) -> Mixer:
@@ -53,8 +53,12 @@ def _mixer(path: str, token_mixer: nn.Module, layout: TokenLayout) -> Mixer:
     if type(token_mixer).__name__ == "Attention":
         return Mixer("attention", path, layout, layout)
     if type(token_mixer).__name__ == "Pooling":
-        return Mixer("pooling", path, why_no_map="every token takes the mean of its neighbours, whatever the image")
-    return Mixer("conv", path, why_no_map="its tokens are mixed by a convolution")
+        return Mixer(
+            "pooling",
+            path,
+            why_no_map="every token is replaced by the mean of its neighbours, independent of the image",
+        )
+    return Mixer("conv", path, why_no_map="a convolution mixes its tokens")
 
 
 def _attention(flow: Flow, path: str, token_mixer: nn.Module, layout: TokenLayout) -> list[Seam]:

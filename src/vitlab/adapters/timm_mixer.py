@@ -20,24 +20,24 @@ ABSENT = {
     "attn.out": "a fixed linear map mixes the tokens, not attention",
 }
 
-#: By the class of the blocks: the family, and the child that mixes tokens.
+#: Class of the blocks -> family, and the child that mixes tokens.
 _KINDS = {
     "MixerBlock": ("mixer", "mlp_tokens"),
     "ResBlock": ("resmlp", "linear_tokens"),
     "SpatialGatingBlock": ("gmlp", "mlp_channels.gate"),
 }
-_WHY = "its tokens are mixed by learned weights that do not depend on the image"
+_WHY = "learned weights that do not depend on the image mix its tokens"
 
 
 def family(model: Any) -> str:
-    """The three share a model class: the blocks tell."""
+    """The three share a model class: the class of the blocks decides."""
     return _KINDS[type(model.blocks[0]).__name__][0]
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
     """Mixer and ResMLP have two halves; gMLP has one, an MLP whose gate mixes tokens."""
     layout = TokenLayout(flow.grid("stem.proj"))
-    found = []
+    result = []
     for index, block in enumerate(model.blocks):
         path = f"blocks.{index}"
         mixer = Mixer("mlp", f"{path}.{_KINDS[type(block).__name__][1]}", why_no_map=_WHY)
@@ -48,5 +48,5 @@ def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
             *mlp_seams(flow, f"{path}.mlp_channels", layout),
             flow.seam("block.out", path, "out", layout),
         ]
-        found.append(block_of(path, index, 0, mixer, places))
-    return with_stage_ends(found)
+        result.append(block_of(path, index, 0, mixer, places))
+    return with_stage_ends(result)

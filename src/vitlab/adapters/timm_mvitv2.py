@@ -16,21 +16,21 @@ ABSENT = {"attn": "attention pools its queries and keys"}
 
 
 def family(model: nn.Module) -> str:
-    """The only one."""
+    """One family."""
     return "mvitv2"
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
     """The blocks of all stages."""
-    found: list[Block] = []
+    result: list[Block] = []
     for stage, layers in enumerate(model.stages):
         for position, block in enumerate(layers.blocks):
             path = f"stages.{stage}.blocks.{position}"
             before = TokenLayout(tuple(flow.argument(path, 1, "feat_size")), prefix=model.num_prefix_tokens)
             queries = _pooled(flow, f"{path}.attn.pool_q", before)
             mixer = Mixer("attention", f"{path}.attn", queries, _pooled(flow, f"{path}.attn.pool_k", before))
-            found.append(block_of(path, len(found), stage, mixer, _places(flow, path, block, before, queries)))
-    return with_stage_ends(found)
+            result.append(block_of(path, len(result), stage, mixer, _places(flow, path, block, before, queries)))
+    return with_stage_ends(result)
 
 
 def _pooled(flow: Flow, pool: str, before: TokenLayout) -> TokenLayout:
@@ -38,7 +38,7 @@ def _pooled(flow: Flow, pool: str, before: TokenLayout) -> TokenLayout:
 
 
 def _places(flow: Flow, path: str, block: Any, before: TokenLayout, after: TokenLayout) -> list[Seam]:
-    """A pre-norm block; where it widens, norm1 feeds the skip path too, and only attention sees its own input."""
+    """A pre-norm block; where it widens, norm1 feeds the skip path too, and `attn.in` is at the attention module."""
     entry = "norm1" if block.shortcut_proj_attn is None else "attn"
     return [
         flow.seam("block.in", path, "in", before),

@@ -1,4 +1,4 @@
-"""timm's PiT: a ViT in three stages; a strided convolution halves the grid, the class tokens pass beside it."""
+"""timm's PiT: a ViT in three stages; a strided convolution halves the grid; class tokens bypass it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ ABSENT: dict[str, str] = {}
 
 
 def family(model: nn.Module) -> str:
-    """One family, with a distillation token or without."""
+    """One family, with or without a distillation token."""
     return "pit"
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
     """The blocks of all stages."""
-    found: list[Block] = []
+    result: list[Block] = []
     for stage, transformer in enumerate(model.transformers):
         convolution = "patch_embed.conv" if transformer.pool is None else f"transformers.{stage}.pool.conv"
         layout = TokenLayout(flow.grid(convolution), prefix=model.num_tokens)
@@ -30,7 +30,7 @@ def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
             path = f"transformers.{stage}.blocks.{position}"
             mixer = Mixer("attention", f"{path}.attn", layout, layout)
             replaceable = holds_packed_qkv(block.attn)
-            found.append(
-                transformer_block(flow, path, mixer, layout, index=len(found), stage=stage, replaceable=replaceable)
+            result.append(
+                transformer_block(flow, path, mixer, layout, index=len(result), stage=stage, replaceable=replaceable)
             )
-    return with_stage_ends(found)
+    return with_stage_ends(result)

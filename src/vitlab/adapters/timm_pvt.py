@@ -1,7 +1,7 @@
-"""timm's PVT-v2 and Twins: pyramids of pre-norm blocks that take tokens and the size of their map.
+"""timm's PVT-v2 and Twins: pre-norm blocks in stages that take tokens and the size of their map.
 
-Attention looks at a reduced map (a strided convolution `sr`, or in PVT-v2-linear a pooling before it), which makes its
-map rectangular; every second block of Twins-SVT looks at its own window instead.
+Keys are those of a reduced map (a strided convolution `sr`, or in PVT-v2-linear a pooling before it), so that the
+attention map is rectangular; every second block of Twins-SVT attends inside windows instead.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ CLASSES = (
     "timm.models.pvt_v2.PyramidVisionTransformerV2",
     "timm.models.twins.Twins",
 )
-ABSENT = {"attn": "attention looks at a reduced map or at windows, and is told their size"}
+ABSENT = {"attn": "attention uses a reduced map or windows, and takes their size as an argument"}
 
 
 def family(model: nn.Module) -> str:
-    """Twins comes with windows (SVT) and without (PCPVT)."""
+    """Twins has a variant with windows (SVT) and one without (PCPVT)."""
     if type(model).__name__ == "PyramidVisionTransformerV2":
         return "pvt_v2"
     return "twins_svt" if any(hasattr(module, "ws") for module in model.modules()) else "twins_pcpvt"
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
-    """The blocks of all stages. Twins' positional convolution after the first block of a stage belongs to none."""
+    """The blocks of all stages. Twins' positional convolution after the first block of a stage is in none."""
     stages = (
         {f"stages.{i}.blocks": stage.blocks for i, stage in enumerate(model.stages)}
         if family(model) == "pvt_v2"
         else {f"blocks.{i}": stage for i, stage in enumerate(model.blocks)}
     )
-    found: list[Block] = []
+    result: list[Block] = []
     for stage, (parent, layers) in enumerate(stages.items()):
         for position, block in enumerate(layers):
             path = f"{parent}.{position}"
             layout = TokenLayout(tuple(flow.argument(path, 1, "size")))
             mixer = _mixer(flow, f"{path}.attn", block.attn, layout)
-            found.append(transformer_block(flow, path, mixer, layout, index=len(found), stage=stage))
-    return with_stage_ends(found)
+            result.append(transformer_block(flow, path, mixer, layout, index=len(result), stage=stage))
+    return with_stage_ends(result)
 
 
 def _mixer(flow: Flow, path: str, attention: Any, layout: TokenLayout) -> Mixer:

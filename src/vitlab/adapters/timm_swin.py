@@ -1,4 +1,4 @@
-"""timm's Swin and Swin-V2: attention in shifted windows. Tokens lie in (B, h, w, D), and in (B, N, D) in the MLP."""
+"""timm's Swin and Swin-V2: attention in shifted windows. Tokens are (B, h, w, D), and (B, N, D) in the MLP."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ CLASSES = (
     "timm.models.swin_transformer_v2.SwinTransformerV2",
 )
 ABSENT = {
-    "attn": "attention happens inside windows",
-    "attn.in": "Swin-V2 norms after attention, whose windows hold no more than the map only where they tile it",
+    "attn": "attention works inside windows",
+    "attn.in": "Swin-V2 norms after attention, and its windows pad the map",
 }
 
 
 def family(model: nn.Module) -> str:
-    """Swin-V2 has a class of its own."""
+    """Swin-V2 has its own class."""
     return "swin_v2" if type(model).__module__.endswith("_v2") else "swin"
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
-    """The blocks of all stages; every second one has shifted windows, where the map is larger than a window."""
+    """The blocks of all stages; every second one has shifted windows, if the map is larger than a window."""
     describe = _post_norm if family(model) == "swin_v2" else _pre_norm
-    found: list[Block] = []
+    result: list[Block] = []
     for stage, layers in enumerate(model.layers):
         for position, block in enumerate(layers.blocks):
             path = f"layers.{stage}.blocks.{position}"
             _, h, w, _ = flow.input(path)
             windows = window_layout((h, w), block.window_size, block.shift_size)
             mixer = Mixer("window attention", f"{path}.attn", windows, windows)
-            found.append(block_of(path, len(found), stage, mixer, describe(flow, path, windows)))
-    return with_stage_ends(found)
+            result.append(block_of(path, len(result), stage, mixer, describe(flow, path, windows)))
+    return with_stage_ends(result)
 
 
 def _pre_norm(flow: Flow, path: str, windows: TokenLayout) -> list[Seam]:
-    """Swin: x + attention(norm1(x)), x + mlp(norm2(x)). drop_path1 sees the full map, windows undone."""
+    """Swin: x + attention(norm1(x)), x + mlp(norm2(x)). The input of drop_path1 is the full map."""
     full, tokens = TokenLayout(windows.grid, order="BHWD"), TokenLayout(windows.grid)
     return [
         flow.seam("block.in", path, "in", full),
@@ -57,7 +57,7 @@ def _pre_norm(flow: Flow, path: str, windows: TokenLayout) -> list[Seam]:
 
 
 def _post_norm(flow: Flow, path: str, windows: TokenLayout) -> list[Seam]:
-    """Swin-V2: x + norm1(attention(x)), x + norm2(mlp(x)). Only attention itself, in windows, sees its input."""
+    """Swin-V2: x + norm1(attention(x)), x + norm2(mlp(x)). The input of attention exists only in windows."""
     full, tokens = TokenLayout(windows.grid, order="BHWD"), TokenLayout(windows.grid)
     tiled = windows.permutation != ()
     return [

@@ -25,27 +25,27 @@ def family(model: nn.Module) -> str:
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
-    """Two blocks a layer: `inner` on the pixels, with a window for every patch, and `outer` on the patches."""
+    """Two blocks per layer: `inner` on the pixels, with a window for every patch, and `outer` on the patches."""
     (h, w), (p, q) = model.pixel_embed.grid_size, model.pixel_embed.new_patch_size
     pixels, patches = window_layout((h * p, w * q), (p, q)), TokenLayout((h, w), prefix=model.num_prefix_tokens)
-    found: list[Block] = []
+    result: list[Block] = []
     for layer in range(len(model.blocks)):
         path = f"blocks.{layer}"
         inner = Mixer("window attention", f"{path}.attn_in", pixels, pixels)
         places = _places(flow, path, pixels, "norm_in", "attn_in", "norm_mlp_in", "mlp_in")
-        block = block_of(f"{path}.inner", len(found), 0, inner, places)
-        # a part here would come too late for the outer half, so that the end of the inner one can only be read
-        found.append(replace(block, taps=(*block.taps, flow.seam("block.out", path, "out", pixels))))
+        block = block_of(f"{path}.inner", len(result), 0, inner, places)
+        # a part here would act after the outer half, so that the end of the inner half is a tap, not a seam
+        result.append(replace(block, taps=(*block.taps, flow.seam("block.out", path, "out", pixels))))
         outer = Mixer("attention", f"{path}.attn_out", patches, patches)
         places = _places(flow, path, patches, "norm_out", "attn_out", "norm_mlp", "mlp")
-        if layer == len(model.blocks) - 1:  # the end of the other layers is read by no module of its own
+        if layer == len(model.blocks) - 1:  # the end of the other layers is the input of no single module
             places += [flow.seam(name, "norm", "in", patches) for name in ("block.out", "stage.out")]
-        found.append(block_of(f"{path}.outer", len(found), 0, outer, places))
-    return tuple(found)
+        result.append(block_of(f"{path}.outer", len(result), 0, outer, places))
+    return tuple(result)
 
 
 def _places(flow: Flow, path: str, layout: TokenLayout, norm1: str, attention: str, norm2: str, mlp: str) -> list[Seam]:
-    """The places of one half of a layer, but its end."""
+    """The places of one half of a layer, except its end."""
     return [
         flow.seam("block.in", f"{path}.{norm1}", "in", layout),
         flow.seam("attn.in", f"{path}.{norm1}", "in", layout),

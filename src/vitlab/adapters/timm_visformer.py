@@ -12,7 +12,7 @@ from vitlab.core.anatomy import Block, Mixer, Seam, TokenLayout
 
 FAMILIES = {"visformer": "timm/visformer_tiny"}
 CLASSES = ("timm.models.visformer.Visformer",)
-ABSENT = {"attn": "queries, keys and values come from a convolution on a map"}
+ABSENT = {"attn": "queries, keys and values are computed by a convolution on a map"}
 
 
 def family(model: nn.Module) -> str:
@@ -22,7 +22,7 @@ def family(model: nn.Module) -> str:
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
     """The blocks of the three stages; those without attention mix tokens by a convolution inside the MLP."""
-    found: list[Block] = []
+    result: list[Block] = []
     for stage in range(3):
         for position, block in enumerate(model.get_submodule(f"stage{stage + 1}")):
             path = f"stage{stage + 1}.{position}"
@@ -30,11 +30,11 @@ def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
             layout, tokens = TokenLayout((h, w), order="BCHW"), TokenLayout((h, w))
             if block.attn is None:
                 mixer = Mixer("conv", f"{path}.mlp", why_no_map="this block has a convolution and no attention")
-                found.append(block_of(path, len(found), stage, mixer, _convolution(flow, path, layout)))
+                result.append(block_of(path, len(result), stage, mixer, _convolution(flow, path, layout)))
                 continue
             mixer = Mixer("attention", f"{path}.attn", tokens, tokens)
-            found.append(transformer_block(flow, path, mixer, layout, index=len(found), stage=stage, last="conv3"))
-    return with_stage_ends(found)
+            result.append(transformer_block(flow, path, mixer, layout, index=len(result), stage=stage, last="conv3"))
+    return with_stage_ends(result)
 
 
 def _convolution(flow: Flow, path: str, layout: TokenLayout) -> list[Seam]:

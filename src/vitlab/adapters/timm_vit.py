@@ -1,4 +1,4 @@
-"""timm's plain vision transformer and its close relatives: one resolution, tokens in (B, N, D)."""
+"""timm's plain vision transformer and its variants: one resolution, tokens in (B, N, D)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ABSENT: dict[str, str] = {}
 
 
 def family(model: nn.Module) -> str:
-    """DeiT is timm's ViT under another name: the architecture's name tells."""
+    """The name of the architecture distinguishes DeiT from ViT, which share a class."""
     architecture = (getattr(model, "pretrained_cfg", None) or {}).get("architecture", "")
     if "distilled" in type(model).__name__.lower():
         return "deit_distilled"
@@ -30,27 +30,27 @@ def family(model: nn.Module) -> str:
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
-    """Pre-norm blocks, post-norm ones (`ResPostBlock`), several side by side (`ParallelThingsBlock`), and blocks
-    whose MLP runs beside the attention, which have no seam inside.
+    """Pre-norm blocks, post-norm ones (`ResPostBlock`), parallel ones (`ParallelThingsBlock`), and blocks whose
+    MLP runs in parallel with attention, which have no inner seams.
     """
     patches = next(path for path in ("patch_embed.proj", "patch_embed.backbone") if flow.ran(path))  # ViTamin's
     layout = TokenLayout(flow.grid(patches), prefix=model.num_prefix_tokens)
-    found: list[Block] = []
+    result: list[Block] = []
     for position, block in enumerate(model.blocks):
         path = f"blocks.{position}"
         if type(block).__name__ == "ParallelThingsBlock":
-            found += _side_by_side(flow, path, block, layout, len(found))
+            result += _parallel(flow, path, block, layout, len(result))
         elif type(block).__name__ == "Block":
-            found.append(_pre_norm(flow, path, block.attn, block.mlp, layout, index=len(found)))
+            result.append(_pre_norm(flow, path, block.attn, block.mlp, layout, index=len(result)))
         else:
-            found.append(_other(flow, path, block, layout, len(found)))
-    return with_stage_ends(found)
+            result.append(_other(flow, path, block, layout, len(result)))
+    return with_stage_ends(result)
 
 
 def _mixer(path: str, attention: nn.Module, layout: TokenLayout) -> Mixer:
-    """One softmax over all tokens, or the reason why there is none."""
+    """A mixer with one softmax over all tokens, or with the reason why there is no map."""
     if type(attention).__name__ in ("DiffAttention", "DiffParallelScalingBlock"):
-        why = "differential attention subtracts one softmax from another, so its weights are no distribution"
+        why = "differential attention subtracts one softmax from another, so that its weights are not a distribution"
         return Mixer("attention", path, why_no_map=why)
     return Mixer("attention", path, layout, layout)
 
@@ -66,7 +66,7 @@ def _pre_norm(
     attends: str = "",
     feeds: str = "",
 ) -> Block:
-    """A pre-norm block; `attends` and `feeds` name the containers of its attention and of its MLP, with a dot."""
+    """A pre-norm block; `attends` and `feeds` are path prefixes of attention and MLP, with a final dot."""
     mixer = _mixer(f"{path}.{attends}attn", attention, layout)
     return transformer_block(
         flow,
@@ -83,24 +83,24 @@ def _pre_norm(
     )
 
 
-def _side_by_side(flow: Flow, path: str, block: Any, layout: TokenLayout, index: int) -> list[Block]:
-    """One block for each attention. They read the same stream and their outputs are summed, and so do the MLPs.
+def _parallel(flow: Flow, path: str, block: Any, layout: TokenLayout, index: int) -> list[Block]:
+    """One block per attention. All have the same input and their outputs are added; the same holds for the MLPs.
 
-    The stream is therefore read, and the sum changed (`block.out`), at the last of them only.
+    Therefore only the last block has taps and the seam `block.out`.
     """
-    found = []
+    result = []
     for i, (branch, feed) in enumerate(zip(block.attns, block.ffns, strict=True)):
         names = {"attends": f"attns.{i}.", "feeds": f"ffns.{i}."}
         one = _pre_norm(flow, path, branch.attn, feed.mlp, layout, index=index + i, **names)
         one = replace(one, name=f"{path}.attns.{i}")
         if i + 1 < len(block.attns):
             one = replace(one, seams=tuple(seam for seam in one.seams if seam.name != "block.out"), taps=())
-        found.append(one)
-    return found
+        result.append(one)
+    return result
 
 
 def _other(flow: Flow, path: str, block: Any, layout: TokenLayout, index: int) -> Block:
-    """A post-norm block, or one whose MLP runs beside the attention."""
+    """A post-norm block, or one whose MLP runs in parallel with attention."""
     out = flow.seam("block.out", path, "out", layout)
     if type(block).__name__ != "ResPostBlock":
         return Block(path, index, 0, _mixer(path, block, layout), (out,), (out,))

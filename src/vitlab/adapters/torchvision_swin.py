@@ -1,4 +1,4 @@
-"""torchvision's Swin and Swin-V2: attention in shifted windows; the map lies in (B, h, w, D) everywhere."""
+"""torchvision's Swin and Swin-V2: attention in shifted windows; maps are (B, h, w, D) everywhere."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ FAMILIES = {
     "torchvision_swin_v2": "torchvision/swin_v2_t",
 }
 CLASSES = ("torchvision.models.swin_transformer.SwinTransformer",)
-ABSENT = {"attn": "attention happens inside windows"}
+ABSENT = {"attn": "attention works inside windows"}
 
 
 def family(model: nn.Module) -> str:
-    """Both share a model class: the blocks tell."""
+    """Both share a model class: the class of the blocks decides."""
     post_norm = any(type(module).__name__ == "SwinTransformerBlockV2" for module in model.modules())
     return "torchvision_swin_v2" if post_norm else "torchvision_swin"
 
@@ -31,19 +31,19 @@ def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
         for number, layers in enumerate(model.features)
         if isinstance(layers, nn.Sequential) and hasattr(layers[0], "attn")
     ]
-    found: list[Block] = []
+    result: list[Block] = []
     for stage, (prefix, layers) in enumerate(stages):
         for position, block in enumerate(layers):
             path = f"{prefix}.{position}"
             _, h, w, _ = flow.input(path)
             windows = _windows((h, w), block.attn)
             mixer = Mixer("window attention", f"{path}.attn", windows, windows)
-            found.append(block_of(path, len(found), stage, mixer, _places(flow, path, block, (h, w))))
-    return with_stage_ends(found)
+            result.append(block_of(path, len(result), stage, mixer, _places(flow, path, block, (h, w))))
+    return with_stage_ends(result)
 
 
 def _windows(grid: tuple[int, int], attention: Any) -> TokenLayout:
-    """The windows; a side of the (padded) map that one window covers is not shifted."""
+    """The window layout; an axis of the (padded) map that one window covers is not shifted."""
     (h, w), (height, width), (down, right) = grid, attention.window_size, attention.shift_size
     return window_layout(grid, (height, width), (down if h > height else 0, right if w > width else 0))
 

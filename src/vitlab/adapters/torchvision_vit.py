@@ -12,18 +12,18 @@ from vitlab.core.anatomy import Block, Mixer, TokenLayout
 
 FAMILIES = {"torchvision_vit": "torchvision/vit_b_16"}
 CLASSES = ("torchvision.models.vision_transformer.VisionTransformer",)
-ABSENT = {"attn": "nn.MultiheadAttention does not have the packed form that parts at this seam understand"}
+ABSENT = {"attn": "parts at this seam need timm's packed qkv, which nn.MultiheadAttention does not have"}
 
 
 def family(model: nn.Module) -> str:
-    """There is one."""
+    """One family."""
     return "torchvision_vit"
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
-    """Pre-norm blocks; `dropout` follows attention and nothing else."""
+    """Pre-norm blocks; `dropout` is applied to the output of attention only."""
     layout = TokenLayout(flow.grid("conv_proj"), prefix=model.class_token.shape[1])
-    found = []
+    result = []
     for index, (name, block) in enumerate(model.encoder.layers.named_children()):
         path = f"encoder.layers.{name}"
         mixer = Mixer("attention", f"{path}.self_attention", layout, layout)
@@ -35,5 +35,5 @@ def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
             *sequential_mlp_seams(flow, f"{path}.mlp", block.mlp, layout),
             flow.seam("block.out", path, "out", layout),
         ]
-        found.append(block_of(path, index, 0, mixer, places))
-    return with_stage_ends(found)
+        result.append(block_of(path, index, 0, mixer, places))
+    return with_stage_ends(result)

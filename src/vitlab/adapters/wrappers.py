@@ -1,4 +1,4 @@
-"""What stands around a model: the wrappers of `torch.compile`, DataParallel and DistributedDataParallel."""
+"""Wrappers of `torch.compile`, DataParallel and DistributedDataParallel."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 
 def guard_hooks() -> None:
-    """Make compiled code look at hooks.
+    """Make Dynamo guard on module hooks.
 
-    Dynamo does not guard hooks unless told to: a model compiled before a retrofit would silently run without the part,
-    and, worse, the compiled code of a plain model would be taken for that of a fitted one of the same class. Told once,
-    it recompiles where hooks differ; what was compiled before that is thrown away.
+    By default Dynamo does not guard hooks: a model compiled before a retrofit would silently run without the part, and
+    the compiled code of a plain model would be reused for a fitted model of the same class. With guards it recompiles
+    where hooks differ. Existing compiled code is discarded when the guards are enabled.
     """
     config: Any = importlib.import_module("torch._dynamo.config")
     if config.skip_nnmodule_hook_guards:

@@ -1,7 +1,7 @@
-"""Preprocessing of a model: input size, crop, interpolation, normalisation, class names. Decided here and nowhere else.
+"""Preprocessing of a model: input size, crop, interpolation, normalisation and class names.
 
-`zoo` declares what a model's source says (`declare`), and everything that turns images into input asks
-`preprocessing_of`.
+`zoo` stores the values of a model's source on the model (`declare`). All code that converts images to inputs gets them
+from `preprocessing_of`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a model's source says about its preprocessing: timm, torchvision, Hugging Face, and files of vitlab.
+"""Read the preprocessing that timm, torchvision, Hugging Face or a vitlab file declares for a model.
 
-A declaration is a mapping with any of the fields of `Preprocessing`; `declare` stores it on the model, where copies and
-wrappers keep it.
+A declaration is a mapping with any of the fields of `Preprocessing`. `declare` stores it on the model, so that copies
+of the model have it too.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _PILLOW = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 
 
 def declare(model: nn.Module, **fields: Any) -> None:
-    """Store what is known about a model's preprocessing on the model; what was declared before is replaced.
+    """Store a declaration of preprocessing on a model; it replaces an earlier one.
 
     Args:
         model: any model.
-        fields: any fields of `Preprocessing`; `source` says where they come from.
+        fields: any fields of `Preprocessing`; `source` is their origin.
     """
     check_names(fields)
     object.__setattr__(unwrap(model), _ATTRIBUTE, dict(fields))
 
 
 def declared(model: nn.Module) -> dict[str, Any] | None:
-    """What is known about a model's preprocessing: declared, else in timm's `pretrained_cfg`; None where nothing is."""
+    """The declaration stored on a model, else that of timm's `pretrained_cfg`, else None."""
     model = unwrap(model)
     own = getattr(model, _ATTRIBUTE, None)
     if own is not None:
@@ -46,24 +46,24 @@ def declared(model: nn.Module) -> dict[str, Any] | None:
 def from_timm(config: Mapping[str, Any], model: Any = None) -> dict[str, Any]:
     """The declaration in a `pretrained_cfg` of timm.
 
-    >>> found = from_timm({"mean": (0.5,) * 3, "std": (0.5,) * 3, "crop_pct": 0.9, "interpolation": "bicubic"})
-    >>> found["crop"], found["interpolation"]
+    >>> declaration = from_timm({"mean": (0.5,) * 3, "std": (0.5,) * 3, "crop_pct": 0.9, "interpolation": "bicubic"})
+    >>> declaration["crop"], declaration["interpolation"]
     (0.9, 'bicubic')
     """
     keys = {name: name for name in ("mean", "std", "crop_mode", "interpolation")} | {"crop": "crop_pct"}
-    found = {name: config[key] for name, key in keys.items() if config.get(key) is not None}
+    result = {name: config[key] for name, key in keys.items() if config.get(key) is not None}
     size = config.get("input_size")
     if size is not None:
-        found["size"] = tuple(size)[-2:]
+        result["size"] = tuple(size)[-2:]
     classes = config.get("label_names") or _imagenet_classes(model if model is not None else config)
-    return {**found, "classes": tuple(classes), "source": "timm pretrained_cfg"}
+    return {**result, "classes": tuple(classes), "source": "timm pretrained_cfg"}
 
 
 def from_torchvision(preset: Any, categories: Sequence[str] = ()) -> dict[str, Any]:
     """The declaration in `weights.transforms()` of torchvision's classification weights."""
     try:
         crop, resize = int(preset.crop_size[0]), int(preset.resize_size[0])
-        found = {
+        result = {
             "size": (crop, crop),
             "crop": crop_for(crop, resize),
             "interpolation": str(preset.interpolation.value),
@@ -73,40 +73,40 @@ def from_torchvision(preset: Any, categories: Sequence[str] = ()) -> dict[str, A
     except (AttributeError, TypeError, IndexError) as error:
         raise VitlabError(f"these torchvision weights have no image classification preset ({error})") from error
     names = _imagenet_classes({"num_classes": len(categories)}) if len(categories) == 1000 else tuple(categories)
-    return {**found, "crop_mode": "center", "classes": names, "source": "torchvision weights.transforms()"}
+    return {**result, "crop_mode": "center", "classes": names, "source": "torchvision weights.transforms()"}
 
 
 def from_hugging_face(config: Mapping[str, Any], labels: Mapping[Any, str] | None = None) -> dict[str, Any]:
     """The declaration in a `preprocessor_config.json` of Hugging Face.
 
     Args:
-        config: what the file holds.
-        labels: the model's `id2label`; names such as `LABEL_0` count as unknown.
+        config: the content of the file.
+        labels: the model's `id2label`; names such as `LABEL_0` are ignored.
 
-    >>> found = from_hugging_face({"size": {"height": 8, "width": 8}, "resample": 2, "image_mean": [0.5] * 3})
-    >>> found["size"], found["crop_mode"], found["interpolation"], found["std"]
-    ((8, 8), 'squash', 'bilinear', (0.229, 0.224, 0.225))
+    >>> declaration = from_hugging_face({"size": {"height": 8, "width": 8}, "resample": 2, "image_mean": [0.5] * 3})
+    >>> [declaration[name] for name in ("size", "crop_mode", "interpolation", "std")]
+    [(8, 8), 'squash', 'bilinear', (0.229, 0.224, 0.225)]
     """
-    config = config.get("image_processor", config)  # inside the file of a processor of images and text
+    config = config.get("image_processor", config)  # nested in the file of a processor for images and text
     if not config.get("do_rescale", True) or abs(config.get("rescale_factor", 1 / 255) * 255 - 1) > 1e-3:
         raise VitlabError(
-            f"its image processor rescales by {config.get('rescale_factor')}; only pixels / 255 is supported: give "
-            "preprocessing= with the mean and std for pixels in [0, 1]"
+            f"the image processor rescales by {config.get('rescale_factor')}; expected 1/255; give preprocessing= with "
+            "the mean and std for pixels in [0, 1]"
         )
-    found: dict[str, Any] = {**_geometry(config), "source": "Hugging Face preprocessor_config.json"}
+    result: dict[str, Any] = {**_geometry(config), "source": "Hugging Face preprocessor_config.json"}
     if config.get("do_normalize", True):
-        found["mean"] = tuple(config.get("image_mean") or (0.485, 0.456, 0.406))
-        found["std"] = tuple(config.get("image_std") or (0.229, 0.224, 0.225))
+        result["mean"] = tuple(config.get("image_mean") or (0.485, 0.456, 0.406))
+        result["std"] = tuple(config.get("image_std") or (0.229, 0.224, 0.225))
     else:
-        found["mean"], found["std"] = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
+        result["mean"], result["std"] = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
     resample = config.get("resample", 2)
     if isinstance(resample, int) and 0 <= resample < len(_PILLOW):
-        found["interpolation"] = _PILLOW[resample]
-    return {**found, "classes": hugging_face_classes(labels)}
+        result["interpolation"] = _PILLOW[resample]
+    return {**result, "classes": hugging_face_classes(labels)}
 
 
 def hugging_face_classes(labels: Mapping[Any, str] | None) -> tuple[str, ...]:
-    """Names of the outputs from `id2label`; () where the configuration only numbers them.
+    """Names of the outputs from `id2label`; () if the configuration only numbers them.
 
     >>> hugging_face_classes({0: "cat", 1: "dog"}), hugging_face_classes({0: "LABEL_0", 1: "LABEL_1"})
     (('cat', 'dog'), ())
@@ -135,7 +135,9 @@ def _geometry(config: Mapping[str, Any]) -> dict[str, Any]:
         target = cropped or (shortest, shortest)
         if target[0] <= shortest:
             return {"size": target, "crop": crop_for(target[0], shortest), "crop_mode": "center"}
-    raise VitlabError(f"its image processor resizes by size={config.get('size')!r}; give preprocessing= with a size")
+    raise VitlabError(
+        f"unsupported size={config.get('size')!r} of the image processor; give preprocessing= with a size"
+    )
 
 
 def _sides(size: Any) -> tuple[tuple[int, int] | None, int | None]:
@@ -150,6 +152,6 @@ def _sides(size: Any) -> tuple[tuple[int, int] | None, int | None]:
 
 
 def _imagenet_classes(model: Any) -> tuple[str, ...]:
-    """The WordNet ids of the outputs, where their number is that of an ImageNet subset."""
+    """The WordNet ids of the outputs, if their number is that of an ImageNet subset, else ()."""
     subset = infer_imagenet_subset(model)
     return tuple(ImageNetInfo(subset).label_names()) if subset else ()

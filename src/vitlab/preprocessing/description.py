@@ -1,4 +1,4 @@
-"""How an image becomes the input of a model, as data, and the transform that follows from it.
+"""`Preprocessing`: the description of how an image is converted to a model input, and its transform.
 
 Shape legend: h w pixels.
 """
@@ -26,16 +26,16 @@ CROP_MODES = ("center", "squash", "border")
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Resize, crop at the centre, normalise. Images that already have the input size are only normalised.
+    """Resize, centre crop and normalise. Images that already have the input size are only normalised.
 
     Args:
         size: (h, w) of the input.
-        mean, std: of the normalisation, by channel, for pixels in [0, 1].
-        crop: fraction of the resized image that the crop keeps; the resize is to floor(size / crop).
+        mean, std: normalisation per channel, for pixels in [0, 1].
+        crop: crop size as a fraction of the resized image; images are resized to floor(size / crop).
         crop_mode: `center` resizes the shorter side, `squash` both sides, `border` the longer side and pads.
-        interpolation: of the resize, one of `INTERPOLATIONS`.
-        classes: names of the model's outputs in order; empty where they are not known.
-        source: where these values come from, for provenance.
+        interpolation: interpolation of the resize, one of `INTERPOLATIONS`.
+        classes: names of the model's outputs in order; empty if not known.
+        source: origin of these values, for provenance.
 
     >>> Preprocessing((224, 224), crop=0.9).resize
     (248, 248)
@@ -51,7 +51,7 @@ class Preprocessing:
     source: str = "given"
 
     def __post_init__(self) -> None:
-        """Convert lists to tuples and refuse values that have no meaning."""
+        """Convert lists to tuples and raise an error for invalid values."""
         given = asdict(self)
         try:
             size = (self.size, self.size) if isinstance(self.size, int) else tuple(self.size)
@@ -71,7 +71,7 @@ class Preprocessing:
 
     @property
     def resize(self) -> tuple[int, int]:
-        """(h, w) that an image is resized to before the crop."""
+        """(h, w) of the resized image, before the crop."""
         height, width = (math.floor(side / self.crop) for side in self.size)
         return height, width
 
@@ -84,23 +84,23 @@ class Preprocessing:
         return _Transform(self)
 
     def changed(self, given: Mapping[str, Any]) -> Preprocessing:
-        """A copy with the given fields replaced, which its source names; unknown names are an error."""
+        """A copy with the given fields replaced and listed in `source`; unknown names are an error."""
         check_names(given)
         copy = replace(self, **given)
         other = [name for name in given if getattr(copy, name) != getattr(self, name)]
         return replace(copy, source=f"{self.source}, changed: {', '.join(other)}") if other else self
 
     def record(self) -> dict[str, Any]:
-        """The description as JSON types, for provenance; class names are left out."""
-        found = {name: value for name, value in asdict(self).items() if name != "classes"}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+        """The description as JSON types, for provenance, without class names."""
+        values = {name: value for name, value in asdict(self).items() if name != "classes"}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def _valid(self) -> bool:
-        whole = all(isinstance(side, int) and side > 0 for side in self.size)
+        sides = all(isinstance(side, int) and side > 0 for side in self.size)
         channels = len(self.mean) == len(self.std) == 3 and min(self.std) > 0 and all(map(math.isfinite, self.mean))
         return (
             len(self.size) == 2
-            and whole
+            and sides
             and channels
             and 0 < self.crop <= 1
             and self.interpolation in INTERPOLATIONS
@@ -109,17 +109,19 @@ class Preprocessing:
 
 
 def check_names(given: Any) -> None:
-    """Refuse what is not a mapping from the names of `Preprocessing`'s fields."""
+    """Raise an error unless `given` is a mapping with names of `Preprocessing`'s fields."""
     known = [field.name for field in fields(Preprocessing)]
     if not isinstance(given, Mapping):
-        raise VitlabError(f"preprocessing={given!r}; expected a Preprocessing or a dict with any of {', '.join(known)}")
+        raise VitlabError(
+            f"invalid preprocessing={given!r}; expected a Preprocessing or a dict with any of {', '.join(known)}"
+        )
     for key in given:
         if key not in known:
             raise unknown("preprocessing setting", key, known)
 
 
 def crop_for(size: int, resize: int) -> float:
-    """The crop by which `resize` is floor(size / crop): size / resize, corrected for rounding.
+    """The crop such that floor(size / crop) equals `resize`: size / resize, corrected for rounding.
 
     >>> crop_for(224, 256), int(224 / crop_for(224, 232))
     (0.875, 232)
@@ -131,23 +133,23 @@ def crop_for(size: int, resize: int) -> float:
 
 
 class _Transform:
-    """A transform that can be sent to worker processes."""
+    """A picklable transform, for worker processes."""
 
-    def __init__(self, how: Preprocessing) -> None:
-        self.size = how.size
-        mode = str_to_interp_mode(how.interpolation)
+    def __init__(self, preprocessing: Preprocessing) -> None:
+        self.size = preprocessing.size
+        mode = str_to_interp_mode(preprocessing.interpolation)
         resize: Any
-        crop: Any = transforms.CenterCrop(how.size)
-        if how.crop_mode == "squash":
-            resize = transforms.Resize(how.resize, mode)
-        elif how.crop_mode == "border":
-            resize = ResizeKeepRatio(how.resize, longest=1.0, interpolation=how.interpolation)
-            red, green, blue = (round(255 * value) for value in how.mean)
-            crop = CenterCropOrPad(list(how.size), fill=(red, green, blue))
-        elif how.resize[0] == how.resize[1]:
-            resize = transforms.Resize(how.resize[0], mode)
-        else:  # the resized image must cover a frame that is not square, or the crop would add black borders
-            resize = ResizeKeepRatio(how.resize, interpolation=how.interpolation)
+        crop: Any = transforms.CenterCrop(preprocessing.size)
+        if preprocessing.crop_mode == "squash":
+            resize = transforms.Resize(preprocessing.resize, mode)
+        elif preprocessing.crop_mode == "border":
+            resize = ResizeKeepRatio(preprocessing.resize, longest=1.0, interpolation=preprocessing.interpolation)
+            red, green, blue = (round(255 * value) for value in preprocessing.mean)
+            crop = CenterCropOrPad(list(preprocessing.size), fill=(red, green, blue))
+        elif preprocessing.resize[0] == preprocessing.resize[1]:
+            resize = transforms.Resize(preprocessing.resize[0], mode)
+        else:  # not square: the resized image must cover the crop, which would add black borders otherwise
+            resize = ResizeKeepRatio(preprocessing.resize, interpolation=preprocessing.interpolation)
         self.steps = transforms.Compose([resize, crop])
 
     def __call__(self, image: Image.Image) -> Tensor:

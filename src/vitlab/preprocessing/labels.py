@@ -1,7 +1,7 @@
-"""Which output of a model each class of a data set is, by name.
+"""Match the classes of a data set with the outputs of a model, by name.
 
-Labels of a data set count its classes; outputs of a model count the classes that it was trained on. Both are the same
-only where nobody reordered, renamed or left out a class, so names decide, WordNet ids and their words included.
+Labels index the classes of the data set; outputs index the classes that the model was trained on. The two orders may
+differ, so that classes are matched by name, by WordNet id or by the words of a WordNet id.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from vitlab.core.errors import VitlabError
 
 @dataclass(frozen=True)
 class LabelMatch:
-    """The outputs that the classes of a data set stand for.
+    """The model output of each class of a data set.
 
     Args:
-        outputs: for each class of the data, the index of the model's output; empty where there is no match.
-        of: how many outputs the model has.
-        how: how they were found, for provenance.
-        why_not: why there is no match, with what to do; empty where there is one.
+        outputs: for each class of the data, the index of the model's output; empty if there is no match.
+        of: number of outputs of the model.
+        how: method of the match, for provenance.
+        why_not: reason why there is no match, and what to do; empty if there is one.
     """
 
     outputs: tuple[int, ...]
@@ -45,9 +45,9 @@ def match_labels(
 
     Args:
         classes: names of the data's classes, in the order of its labels; empty for images without labels.
-        outputs: how many outputs the model has.
-        names: names of the outputs, where they are known.
-        given: by the user: a mapping from the data's class names to outputs (index or name), or the names of the
+        outputs: number of outputs of the model.
+        names: names of the outputs, if known.
+        given: given by the user: a mapping from the data's class names to outputs (index or name), or the names of the
             outputs in order.
 
     >>> match_labels(("dog", "cat"), 3, ("bird", "cat", "dog"))
@@ -56,14 +56,16 @@ def match_labels(
     (281, 0)
     """
     if not classes:
-        return LabelMatch((), outputs, why_not="the images have no labels: they do not lie in one folder per class")
+        return LabelMatch((), outputs, why_not="the images have no labels; expected one folder per class")
     if isinstance(given, Mapping):
-        found = _from_mapping(classes, outputs, names, given)
-        return LabelMatch(found, outputs, f"given, {len(classes)} of {outputs} outputs")
+        result = _from_mapping(classes, outputs, names, given)
+        return LabelMatch(result, outputs, f"given, {len(classes)} of {outputs} outputs")
     if given is not None:
         names = tuple(given)
         if len(names) != outputs:
-            raise VitlabError(f"{len(names)} names of outputs were given, but the model has {outputs} outputs")
+            raise VitlabError(
+                f"invalid classes: {len(names)} names of outputs; expected {outputs}, the number of the model's outputs"
+            )
     if names and len(names) == outputs:
         return _by_name(classes, names)
     if len(classes) == outputs:
@@ -71,7 +73,7 @@ def match_labels(
     return LabelMatch(
         (),
         outputs,
-        why_not=f"the data has {len(classes)} classes and the model {outputs} outputs without names; {_HOW_TO_GIVE}",
+        why_not=f"the data has {len(classes)} classes and the model {outputs} outputs without names; {_WHAT_TO_DO}",
     )
 
 
@@ -85,17 +87,17 @@ def read_classes(path: str | Path) -> Mapping[str, Any] | tuple[str, ...]:
     if path.suffix.lower() != ".json":
         return tuple(line.strip() for line in text.splitlines() if line.strip())
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except ValueError as error:
         raise VitlabError(f"{path} is not valid JSON ({error})") from error
-    if isinstance(found, dict):
-        return found
-    if isinstance(found, list) and all(isinstance(name, str) for name in found):
-        return tuple(found)
-    raise VitlabError(f"{path} holds {type(found).__name__}; expected a JSON object or a list of names")
+    if isinstance(content, dict):
+        return content
+    if isinstance(content, list) and all(isinstance(name, str) for name in content):
+        return tuple(content)
+    raise VitlabError(f"{path} contains {type(content).__name__}; expected a JSON object or a list of names")
 
 
-_HOW_TO_GIVE = (
+_WHAT_TO_DO = (
     "give --classes FILE (Python: classes=) with the names of the model's outputs, one per line, or JSON from the "
     "data's class names to outputs"
 )
@@ -105,67 +107,69 @@ def _from_mapping(
     classes: Sequence[str], outputs: int, names: Sequence[str], given: Mapping[str, Any]
 ) -> tuple[int, ...]:
     position = {name: index for index, name in enumerate(names)}
-    found = []
+    result = []
     for name in classes:
         if name not in given:
-            raise VitlabError(f"the given classes do not say which output {name!r} is")
+            raise VitlabError(f"invalid classes: no output for class {name!r}; add it to the mapping")
         output = given[name]
         index = position.get(output) if isinstance(output, str) else output
         if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < outputs:
-            raise VitlabError(f"class {name!r} is given as output {output!r}; the model has outputs 0 to {outputs - 1}")
-        found.append(index)
-    return tuple(found)
+            raise VitlabError(
+                f"invalid output {output!r} for class {name!r}; expected 0 to {outputs - 1}, or the name of an output"
+            )
+        result.append(index)
+    return tuple(result)
 
 
 def _by_name(classes: Sequence[str], names: Sequence[str]) -> LabelMatch:
-    """Each class by its exact name, else by its full description, else by the first word of that."""
+    """Match each class by its exact name, else by its full description, else by the first term of the description."""
     if tuple(classes) == tuple(names):
         return LabelMatch(tuple(range(len(names))), len(names), f"by name, {len(classes)} of {len(names)} outputs")
-    found: list[int | None] = [None] * len(classes)
-    for key in (_plain, _description, _first):
+    result: list[int | None] = [None] * len(classes)
+    for key in (_normalised, _description, _first_term):
         index = _unique(names, key)
         for i, name in enumerate(classes):
-            if found[i] is None:
-                found[i] = index.get(key(name))
-    if all(output is None for output in found) and all(_is_number(name, len(names)) for name in classes):
+            if result[i] is None:
+                result[i] = index.get(key(name))
+    if all(output is None for output in result) and all(_is_number(name, len(names)) for name in classes):
         return LabelMatch(tuple(map(int, classes)), len(names), "by number: the class names are numbers of outputs")
-    missing = [name for name, output in zip(classes, found, strict=True) if output is None]
+    missing = [name for name, output in zip(classes, result, strict=True) if output is None]
     if missing:
         shown = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
         return LabelMatch(
             (),
             len(names),
             why_not=f"{len(missing)} of the data's {len(classes)} classes ({shown}) are not among the names of the "
-            f"model's {len(names)} outputs ({names[0]}, …); {_HOW_TO_GIVE}",
+            f"model's {len(names)} outputs ({names[0]}, …); {_WHAT_TO_DO}",
         )
-    outputs = tuple(output for output in found if output is not None)
+    outputs = tuple(output for output in result if output is not None)
     if len(set(outputs)) < len(outputs):
-        twice = next(name for name, output in zip(classes, outputs, strict=True) if outputs.count(output) > 1)
-        why = f"two of the data's classes match the same output as {twice!r}; {_HOW_TO_GIVE}"
+        duplicate = next(name for name, output in zip(classes, outputs, strict=True) if outputs.count(output) > 1)
+        why = f"two of the data's classes match the same output as {duplicate!r}; {_WHAT_TO_DO}"
         return LabelMatch((), len(names), why_not=why)
     return LabelMatch(outputs, len(names), f"by name, {len(classes)} of {len(names)} outputs")
 
 
 def _unique(names: Sequence[str], key: Callable[[str], str]) -> dict[str, int]:
-    """Output by key, keys of several outputs left out."""
-    found: dict[str, int] = {}
-    several = set()
+    """Output by key, without keys that several outputs share."""
+    result: dict[str, int] = {}
+    shared = set()
     for index, name in enumerate(names):
-        if key(name) in found:
-            several.add(key(name))
-        found[key(name)] = index
-    return {name: index for name, index in found.items() if name not in several}
+        if key(name) in result:
+            shared.add(key(name))
+        result[key(name)] = index
+    return {name: index for name, index in result.items() if name not in shared}
 
 
-def _plain(name: str) -> str:
+def _normalised(name: str) -> str:
     return " ".join(name.replace("_", " ").lower().split())
 
 
 def _description(name: str) -> str:
-    return _plain(_descriptions().get(name, name))
+    return _normalised(_descriptions().get(name, name))
 
 
-def _first(name: str) -> str:
+def _first_term(name: str) -> str:
     return _description(name).partition(",")[0]
 
 

@@ -1,4 +1,4 @@
-"""The preprocessing of one model: what the caller gives, else what the model declares, else an assumption."""
+"""Resolve the preprocessing of a model: given by the caller, else declared by the model, else assumed."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Given = Preprocessing | Mapping[str, Any] | None
 def preprocessing_of(
     model: nn.Module, given: Given = None, *, assume: Mapping[str, Any] | None = None
 ) -> Preprocessing:
-    """How images are prepared for a model.
+    """The preprocessing of a model.
 
     Args:
-        model: any model. Its input size is the one that it was built for, not the one of its pretrained weights.
-        given: a `Preprocessing`, which is returned as it is, or some of its fields, which replace the model's own.
-        assume: fields to use where the model declares nothing (for example the mean and std of the data); this is a
-            warning, and `source` says "assumed". Without it, ImageNet's mean and std are assumed.
+        model: any model. The input size is that of the built model, not that of its pretrained weights.
+        given: a `Preprocessing`, which is returned unchanged, or some of its fields, which replace the declared ones.
+        assume: fields to use, with a warning, if the model declares nothing (for example the mean and std of the
+            data); `source` is then "assumed". Default: ImageNet's mean and std.
     """
     if isinstance(given, Preprocessing):
         return given
@@ -35,10 +35,10 @@ def preprocessing_of(
     known = declared(model)
     if known is None and not {"mean", "std"} <= given.keys():
         known = {**(assume or {}), "source": "assumed"}
-        about = ", ".join(f"{name}={value}" for name, value in (assume or {}).items() if name in ("mean", "std"))
+        assumed = ", ".join(f"{name}={value}" for name, value in (assume or {}).items() if name in ("mean", "std"))
         warnings.warn(
-            f"{type(model).__name__} does not declare its preprocessing; assuming {about or 'ImageNet mean and std'}, "
-            "crop 0.875, bicubic. Give preprocessing= to be sure",
+            f"{type(model).__name__} does not declare its preprocessing; assuming {assumed or 'ImageNet mean and std'} "
+            "and crop 0.875, bicubic; give preprocessing= to set it",
             stacklevel=2,
         )
     known = dict(known or {})
@@ -47,7 +47,7 @@ def preprocessing_of(
 
 
 def input_size(model: nn.Module, given: Given = None) -> tuple[int, int]:
-    """(h, w) of a model's input: given, else what it was built for, else what it declares, else 224."""
+    """(h, w) of a model's input: given, else that of the built model, else declared, else 224."""
     if isinstance(given, Preprocessing):
         return given.size
     model = unwrap(model)
@@ -56,7 +56,7 @@ def input_size(model: nn.Module, given: Given = None) -> tuple[int, int]:
 
 
 def normalisation_of(model: nn.Module) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Mean and std that a model declares, or None."""
+    """The declared mean and std of a model, or None."""
     known = declared(model) or {}
     return (tuple(known["mean"]), tuple(known["std"])) if known.get("mean") and known.get("std") else None
 

@@ -1,4 +1,4 @@
-"""One attention call of a model: what went into it, its map, and statistics of the map that never hold it whole.
+"""One attention call of a model: its operands, its map, and statistics of the map that are computed in chunks of rows.
 
 Shape legend: B batch (windows folded in), H heads, N query tokens, M key tokens, d head channels.
 """
@@ -16,15 +16,15 @@ from vitlab.core.anatomy import TokenLayout
 from vitlab.core.errors import unknown
 from vitlab.kernels import twin_products
 
-_CHUNK = 1 << 25  # elements of the map that exist at one time: 128 MiB in float32, all of DeiT-Ti's at batch 256
+_CHUNK = 1 << 25  # elements of the map in memory at a time: 128 MiB in float32, all of DeiT-Ti's at batch 256
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows of an attention map, and what several instruments want of them, which is made once.
+    """A chunk of rows of an attention map, with cached quantities that several instruments share.
 
     Args:
-        place: which rows.
+        place: slice of the rows in the map.
         weights: (B, H, n, M).
     """
 
@@ -33,21 +33,21 @@ class Rows:
 
     @cached_property
     def received(self) -> Tensor:
-        """What each key receives from these rows: (B, H, M)."""
+        """The sum over these rows of the weights on each key: (B, H, M)."""
         return self.weights.sum(-2)
 
 
 @dataclass(frozen=True)
 class AttentionCall:
-    """What one block's attention was given: softmax(q kᵀ · scale + bias), or the weights that the model itself made.
+    """The operands of one attention call: softmax(q kᵀ · scale + bias), or the weights where the model computes them.
 
     Args:
         block: name of the block.
-        queries, keys: how the rows and the columns of the map lie.
-        q: (B, H, N, d), and k: (B, H, M, d); None where `weights` is given.
-        scale: the factor on q kᵀ.
-        bias: what is added to the logits, broadcastable to (B, H, N, M); minus infinity where a key is masked.
-        weights: (B, H, N, M), where the model has its own softmax.
+        queries, keys: token layouts of the rows and of the columns of the map.
+        q, k: (B, H, N, d) and (B, H, M, d); None where `weights` is given.
+        scale: factor on q kᵀ.
+        bias: added to the logits, broadcastable to (B, H, N, M); minus infinity where a key is masked.
+        weights: (B, H, N, M), the output of the model's own softmax.
     """
 
     block: str
@@ -60,7 +60,7 @@ class AttentionCall:
     weights: Tensor | None = None
 
     def map(self) -> Tensor:
-        """The whole map, (B, H, N, M), in float32 (or float64), every row of which sums to 1."""
+        """The full map, (B, H, N, M), in float32 (or float64). Each row sums to 1."""
         if self.weights is not None:
             return _full(self.weights)
         return self._logits(slice(None), self._keys()).softmax(-1)
@@ -74,58 +74,58 @@ class AttentionCall:
         return batch, heads, rows, like.shape[-1] if self.k is None else self.k.shape[-2]
 
     def rows(self) -> Iterator[Rows]:
-        """The map in pieces, so that it need not exist at once."""
+        """Iterate over the map in chunks of rows, so that the full map is never in memory."""
         batch, heads, count, columns = self.shape
         step = max(1, _CHUNK // max(1, batch * heads * columns))
-        pieces = [slice(start, min(start + step, count)) for start in range(0, count, step)]
+        chunks = [slice(start, min(start + step, count)) for start in range(0, count, step)]
         if self.weights is not None:
-            yield from (Rows(piece, _full(self.weights[:, :, piece])) for piece in pieces)
+            yield from (Rows(chunk, _full(self.weights[:, :, chunk])) for chunk in chunks)
             return
         keys = self._keys()
-        for piece in pieces:
-            logits = self._logits(piece, keys)
-            if piece is pieces[-1]:
+        for chunk in chunks:
+            logits = self._logits(chunk, keys)
+            if chunk is chunks[-1]:
                 del keys
-            rows = Rows(piece, logits.softmax(-1))
+            rows = Rows(chunk, logits.softmax(-1))
             del logits
             yield rows
-            del rows  # before the next piece is made
+            del rows  # free it before the next chunk is computed
 
     def statistics(self, names: Iterable[str]) -> dict[str, Tensor]:
-        """Statistics of the map, streamed.
+        """Compute statistics of the map over chunks of rows.
 
         `entropy` (B, H, N) in nats; `received` (B, H, M), the mean over rows; `twins` (3, B/2, H, N), the inner
-        products between the rows of the batch's two halves, made by a kernel where there is one.
+        products between the rows of the batch's two halves, computed by a fused kernel where it is supported.
 
         >>> layout, zeros = TokenLayout((1, 4)), torch.zeros(1, 1, 4, 2)
         >>> call = AttentionCall("a block", layout, layout, q=zeros, k=zeros)
         >>> call.statistics(["entropy"])["entropy"].allclose(torch.tensor(4.0).log())
         True
         """
-        wanted = list(names)
-        for name in wanted:
+        requested = list(names)
+        for name in requested:
             if name not in STATISTICS:
                 raise unknown("attention statistic", name, STATISTICS)
-        found = {}
-        if "twins" in wanted and self.q is not None and self.k is not None and twin_products.supports(self.q):
+        result = {}
+        if "twins" in requested and self.q is not None and self.k is not None and twin_products.supports(self.q):
             twins = twin_products.fused(self.q, self.k, self.scale, self.bias)
             if twins is not None:
-                found["twins"] = twins
-                wanted.remove("twins")
-        if not wanted:
-            return found
-        pieces: dict[str, list[Tensor]] = {name: [] for name in wanted}
+                result["twins"] = twins
+                requested.remove("twins")
+        if not requested:
+            return result
+        chunks: dict[str, list[Tensor]] = {name: [] for name in requested}
         total = 0
         for rows in self.rows():
             total += rows.weights.shape[-2]
-            for name in wanted:
-                pieces[name].append(STATISTICS[name](rows.weights))
-        return found | {
-            name: torch.cat(p, -1) if name in _PER_ROW else torch.stack(p).sum(0) / total for name, p in pieces.items()
+            for name in requested:
+                chunks[name].append(STATISTICS[name](rows.weights))
+        return result | {
+            name: torch.cat(p, -1) if name in _PER_ROW else torch.stack(p).sum(0) / total for name, p in chunks.items()
         }
 
     def _keys(self) -> Tensor:
-        """(B·H, M, d), in one piece of memory: made once for all pieces of rows."""
+        """(B·H, M, d), contiguous, computed once for all chunks of rows."""
         assert self.q is not None and self.k is not None
         groups = self.q.shape[1] // self.k.shape[1]  # grouped queries share a key head
         k = self.k if groups == 1 else self.k.repeat_interleave(groups, 1)
@@ -133,7 +133,7 @@ class AttentionCall:
 
     def _logits(self, rows: slice, keys: Tensor) -> Tensor:
         assert self.q is not None
-        # Outside autocast: inside it the product would be bf16 again and rows would miss 1 by 3e-3.
+        # Autocast is disabled: it would compute the product in bf16, and row sums would differ from 1 by 3e-3.
         with torch.autocast(self.q.device.type, enabled=False):
             q = _full(self.q[:, :, rows])
             logits = torch.baddbmm(q.new_empty(()), q.flatten(0, 1), keys.mT, beta=0, alpha=self.scale)
@@ -144,7 +144,7 @@ class AttentionCall:
 
 
 def entropy(weights: Tensor) -> Tensor:
-    """Entropy of each row in nats, −Σ a log a (CB, Sec. 3.1); its bound is log M.
+    """Entropy of each row in nats, −Σ a log a (CB, Sec. 3.1); at most log M.
 
     Args:
         weights: (..., M), rows that sum to 1.

@@ -1,14 +1,14 @@
-"""How attention is heard while a model runs: every function is called through unchanged, and what went in is looked at.
+"""Capture the attention calls of a model while it runs, without a change of its outputs.
 
-Three ways, chosen by the block's description:
+One of three methods is used, depending on the block's description:
 
 - a `TorchFunctionMode` over `scaled_dot_product_attention` and softmax, with a stack of the blocks that are running;
-- a hook on `nn.MultiheadAttention` (a mode would switch off its fast path, and with it the last bits);
-- a hook on the module whose input is the true map, where the softmax is not the last word (ConViT).
+- a hook on `nn.MultiheadAttention` (a mode would disable its fast path and change the last bits of the output);
+- a hook on the module whose input is the final map, where the map is not the output of one softmax (ConViT).
 
-A block's module attends once each time it runs. A second call would be taken for the map of more images: an error.
+A block's module calls attention once per forward. A second call would look like the map of more images: an error.
 
-Dropout inside attention is not in what is heard. CaiT mixes heads after the softmax: the softmax is what is read.
+The captured map is before dropout. CaiT mixes heads after the softmax: the output of the softmax is captured.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from vitlab.core.errors import VitlabError
 from vitlab.recording.attention_call import AttentionCall
 
 
-def listen(
+def capture_attention(
     model: nn.Module,
     blocks: list[Block],
     entries: dict[Any, list[Any]],
@@ -35,52 +35,53 @@ def listen(
     reduce: Callable[[AttentionCall], Any] | None,
     stack: ExitStack,
 ) -> None:
-    """Hear the attention of some blocks until the stack is closed.
+    """Capture the attention calls of the given blocks until the stack is closed.
 
     Args:
         model: the model itself, without wrappers.
-        blocks: those to listen to; what has no token-token map stays silent.
-        entries: gets a list for each block that can be heard, which each of its calls joins.
-        keep: what is done to every tensor first; it is detached, or not.
-        reduce: what joins the list instead of the call.
-        stack: what is hung on the model goes when it is closed.
+        blocks: the blocks to capture; those without a token-token map are skipped.
+        entries: receives one list per captured block; each call is appended to it.
+        keep: applied to every tensor first: detaches it, or returns it unchanged.
+        reduce: maps a call to the value that is appended instead of the call.
+        stack: removes all hooks when it is closed.
     """
-    mode = _Listener()
-    once = _Once()
+    mode = _FunctionCapture()
+    once = _SingleCall()
     for block in blocks:
         if block.mixer.queries is None:
             continue
-        note = _note(block, entries.setdefault(block.name, []), once, keep, reduce)
+        save = _saver(block, entries.setdefault(block.name, []), once, keep, reduce)
         module = model.get_submodule(block.mixer.path)
-        stack.callback(module.register_forward_pre_hook(once.entering(block.name)).remove)
+        for register in (module.register_forward_pre_hook, module.register_forward_hook):
+            stack.callback(register(once.resetting(block.name)).remove)
         if block.mixer.map_at is not None:
-            handle = model.get_submodule(block.mixer.map_at).register_forward_pre_hook(_reader_map(note))
+            handle = model.get_submodule(block.mixer.map_at).register_forward_pre_hook(_capture_map(save))
         elif isinstance(module, nn.MultiheadAttention):
-            handle = module.register_forward_pre_hook(_reader_multihead(note), with_kwargs=True)
+            handle = module.register_forward_pre_hook(_capture_multihead(save), with_kwargs=True)
         else:
-            mode.watch(module, note, stack)
+            mode.capture(module, save, stack)
             continue
         stack.callback(handle.remove)
-    if mode.watches:
+    if mode.captured:
         for name, module in model.named_modules():
-            if name.rpartition(".")[2].startswith("vitlab_"):  # a part's own softmax is no attention map
-                mode.watch(module, None, stack)
+            if name.rpartition(".")[2].startswith("vitlab_"):  # the softmax of a part is not an attention map
+                mode.capture(module, None, stack)
         stack.callback(model.register_forward_pre_hook(mode.start).remove)
         stack.enter_context(mode)
 
 
-def _note(
+def _saver(
     block: Block,
     entry: list[Any],
-    once: _Once,
+    once: _SingleCall,
     keep: Callable[[Tensor], Tensor],
     reduce: Callable[[AttentionCall], Any] | None,
 ) -> Callable[..., None]:
-    """How one attention call of a block is kept."""
+    """A function that appends one attention call of a block to its list."""
     queries, keys, axis = block.mixer.queries, block.mixer.keys, block.mixer.window_axis
     assert queries is not None and keys is not None
 
-    def note(scale: float = 1.0, bias: Tensor | None = None, **tensors: Tensor) -> None:
+    def save(scale: float = 1.0, bias: Tensor | None = None, **tensors: Tensor) -> None:
         if in_backward():
             return
         once.check(block.name)
@@ -89,63 +90,67 @@ def _note(
         call = AttentionCall(block.name, queries, keys, scale=scale, bias=bias, **folded)
         entry.append(call if reduce is None else reduce(call))
 
-    return note
+    return save
 
 
 def _fold(x: Tensor, axis: int) -> Tensor:
-    """Windows with an axis of their own go into the batch: (B, H, T, n, d) or (B, T, H, n, d) -> (B·T, H, n, d)."""
+    """Fold a separate window axis into the batch: (B, H, T, n, d) or (B, T, H, n, d) -> (B·T, H, n, d)."""
     if x.ndim == 5:
         return x.movedim(axis, 1).flatten(0, 1)
     return x[:, None] if x.ndim == 3 else x
 
 
-class _Once:
-    """Refuses a second attention call while the module of a block runs once; a module may run several times."""
+class _SingleCall:
+    """Raises an error on a second attention call in one forward of a block's module."""
 
     def __init__(self) -> None:
-        self._heard: set[str] = set()
+        self._called: set[str] = set()
 
-    def entering(self, block: str) -> Callable[..., None]:
-        """A hook before the module in which a block attends."""
+    def resetting(self, block: str) -> Callable[..., None]:
+        """A hook that resets the check for a block.
 
-        def enter(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-            self._heard.discard(block)
+        It runs before and after the block's module, so that every forward starts in the same state: a compiled forward
+        is guarded on it and would compile again.
+        """
 
-        return enter
+        def reset(*arguments: Any) -> None:
+            self._called.discard(block)
+
+        return reset
 
     def check(self, block: str) -> None:
-        """Note a call of a block; a second one is an error."""
-        if block in self._heard:
+        """Register a call of a block; raise an error if it is the second one."""
+        if block in self._called:
             raise VitlabError(
-                f"{block} holds more than one attention, and their maps cannot be told from those of more images; "
-                "an adapter must describe each attention as a block of its own"
+                f"{block} calls attention more than once per forward; expected one call per block; "
+                "write an adapter that describes each attention as a separate block"
             )
-        self._heard.add(block)
+        self._called.add(block)
 
 
-class _Listener(TorchFunctionMode):
-    """Sees scaled_dot_product_attention and softmax while a watched module runs, and calls them through unchanged."""
+class _FunctionCapture(TorchFunctionMode):
+    """Captures calls of scaled_dot_product_attention and softmax inside given modules; results are unchanged."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.watches = 0
+        self.captured = 0
         self._running: list[Callable[..., None] | None] = []
 
-    def watch(self, module: nn.Module, note: Callable[..., None] | None, stack: ExitStack) -> None:
-        """While `module` runs, hand its attention calls to `note`; None ignores them."""
+    def capture(self, module: nn.Module, save: Callable[..., None] | None, stack: ExitStack) -> None:
+        """Pass the attention calls inside `module` to `save`; None ignores them."""
 
         def enter(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-            self._running.append(note)
+            self._running.append(save)
 
         def leave(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
             self._running.pop()
 
-        self.watches += note is not None
+        self.captured += save is not None
         stack.callback(module.register_forward_pre_hook(enter).remove)
         stack.callback(module.register_forward_hook(leave).remove)
 
     def start(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        """A new forward: forget what an earlier one that raised may have left open."""
+        """Clear the stack at the start of a forward: an earlier forward that raised may have left entries."""
         self._running.clear()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -186,27 +191,27 @@ def _operands(
 
 
 def _as_bias(mask: Tensor, like: Tensor) -> Tensor:
-    """A boolean mask (True: attend) as what is added to the logits."""
+    """A boolean mask (True: attend) as an additive bias on the logits."""
     if mask.dtype != torch.bool:
         return mask
     return torch.zeros(mask.shape, dtype=like.dtype, device=like.device).masked_fill(~mask, float("-inf"))
 
 
-def _reader_map(note: Callable[..., None]) -> Callable[..., None]:
+def _capture_map(save: Callable[..., None]) -> Callable[..., None]:
     def read(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        note(weights=arguments[0])
+        save(weights=arguments[0])
 
     return read
 
 
-def _reader_multihead(note: Callable[..., None]) -> Callable[..., None]:
-    """Recompute q and k of `nn.MultiheadAttention` beside it: asking it for its weights would change its output."""
+def _capture_multihead(save: Callable[..., None]) -> Callable[..., None]:
+    """Recompute q and k of `nn.MultiheadAttention` in a hook: `need_weights=True` would change its output."""
 
     def read(module: nn.MultiheadAttention, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         names = ("query", "key", "value", "key_padding_mask", "need_weights", "attn_mask")
         given = {**dict(zip(names, arguments, strict=False)), **keywords}
         if module.in_proj_weight is None or given.get("key_padding_mask") is not None or module.bias_k is not None:
-            raise VitlabError("this use of nn.MultiheadAttention (padding mask, kdim or bias_kv) cannot be recorded")
+            raise VitlabError("nn.MultiheadAttention with a padding mask, kdim or bias_kv cannot be recorded")
         query, key = given["query"], given["key"]
         if not module.batch_first:
             query, key = query.transpose(0, 1), key.transpose(0, 1)
@@ -218,13 +223,13 @@ def _reader_multihead(note: Callable[..., None]) -> Callable[..., None]:
         )
         mask = given.get("attn_mask")
         if mask is not None:
-            mask = _as_bias(~mask if mask.dtype == torch.bool else mask, q)  # here True means: do not attend
+            mask = _as_bias(~mask if mask.dtype == torch.bool else mask, q)  # here True means masked
             mask = mask.unflatten(0, (-1, module.num_heads)) if mask.ndim == 3 else mask[None, None]
-        note(q=q, k=k, scale=module.head_dim**-0.5, bias=mask)
+        save(q=q, k=k, scale=module.head_dim**-0.5, bias=mask)
 
     return read
 
 
 def in_backward() -> bool:
-    """Whether this forward is the recomputation of gradient checkpointing, which was recorded the first time."""
+    """Whether this forward is the recomputation of gradient checkpointing, which was recorded in the first forward."""
     return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1

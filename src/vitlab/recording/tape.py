@@ -1,7 +1,7 @@
-"""Read a model in flight: `record` opens a tape, the model runs as it always does, the tape holds what passed.
+"""Record attention maps and features while a model runs: `record` is a context manager that yields a `Tape`.
 
-Fused attention stays on and outputs stay bit-identical: features are read by hooks, and attention is heard as it
-happens (`listening.py`).
+Fused attention stays enabled and outputs are bit-identical. Features are captured by hooks, attention by
+`attention_capture`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vitlab.adapters.wrappers import guard_hooks, unwrap
 from vitlab.core.anatomy import SEAMS, TAPS, Anatomy, Block, Seam, TokenLayout
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.recording.attention_call import AttentionCall
-from vitlab.recording.attention_capture import in_backward, listen
+from vitlab.recording.attention_capture import capture_attention, in_backward
 from vitlab.recording.tokens import to_tokens
 
 __all__ = ["Feature", "Tape", "record"]
@@ -29,7 +29,7 @@ Key = str | tuple[str, str]
 
 @dataclass(frozen=True)
 class Feature:
-    """Tokens that passed a place of a block: (B, N, D) in full-map order, and how they lie."""
+    """The tokens at one place (seam or tap) of a block: (B, N, D) in full-map order, with their layout."""
 
     block: str
     place: str
@@ -41,11 +41,11 @@ _PLACES = {"features": ("block.out",), "branches": ("attn.out", "mlp.out")}
 
 
 class Tape(Mapping[Key, Any]):
-    """What was recorded, by block.
+    """The recorded values by block.
 
-    `tape["blocks.3"]` is the attention map (B, H, N, M), windows folded into the batch, forwards one after the other;
-    or, with a reducer, the list of what it returned. For features and branches `tape["blocks.3", "attn.out"]` is
-    (B, N, D); the place may be left out where only one was recorded.
+    `tape["blocks.3"]` is the attention map (B, H, N, M), windows folded into the batch, forwards concatenated;
+    or, with `reduce`, the list of its results. For features and branches `tape["blocks.3", "attn.out"]` is
+    (B, N, D); the place may be omitted if only one was recorded.
     """
 
     def __init__(self, what: str, anatomy: Anatomy, places: tuple[str, ...]) -> None:
@@ -54,22 +54,22 @@ class Tape(Mapping[Key, Any]):
         self._entries: dict[Key, list[Any]] = {}
 
     def calls(self, block: str) -> list[AttentionCall]:
-        """The attention calls of a block, one for each forward."""
-        return list(self._find(block))
+        """The attention calls of a block, one per forward."""
+        return list(self._entry(block))
 
     def clear(self) -> None:
-        """Forget what was recorded; recording goes on."""
+        """Delete the recorded values; recording continues."""
         for entry in self._entries.values():
             entry.clear()
 
     def __getitem__(self, key: Key) -> Any:
-        entry = self._find(key)
+        entry = self._entry(key)
         if isinstance(entry[0], AttentionCall):
             maps = [call.map() for call in entry]
             if len({map.shape[1:] for map in maps}) > 1:
                 shapes = ", ".join(str(tuple(map.shape)) for map in maps)
                 raise VitlabError(
-                    f"the maps of {key!r} have different shapes ({shapes}); take them one by one from tape.calls"
+                    f"the maps of {key!r} have different shapes ({shapes}); expected one shape; use tape.calls({key!r})"
                 )
             return torch.cat(maps)
         return torch.cat(entry) if isinstance(entry[0], Tensor) and self.what != "attention" else list(entry)
@@ -80,7 +80,7 @@ class Tape(Mapping[Key, Any]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def _find(self, key: Key) -> list[Any]:
+    def _entry(self, key: Key) -> list[Any]:
         if isinstance(key, str) and self.what != "attention" and len(self._places) == 1:
             key = (key, self._places[0])
         if key not in self._entries:
@@ -106,19 +106,19 @@ def record(
     input_size: int | tuple[int, int] | None = None,
     anatomy: Anatomy | None = None,
 ) -> Iterator[Tape]:
-    """Record what passes through a model while the `with` block runs; nothing is left behind.
+    """Record attention or features of a model inside a `with` block; all hooks are removed on exit.
 
     Args:
-        model: any model that `describe` can read, compiled or wrapped in DDP or not.
-        what: `"attention"` (maps), `"features"` (the residual stream after each block) or `"branches"` (what attention
-            and MLP add to it).
-        at: for features and branches, other places: seams or taps such as `"block.mid"`.
-        blocks: names of the blocks to listen to; all by default.
-        reduce: called with each AttentionCall or Feature as it arrives; its results are kept instead, so that neither
-            maps nor features need be stored.
-        gradients: keep the graph, so that a loss on what was recorded can train the model.
-        input_size: size of the images, where it is not the model's own.
-        anatomy: what `describe` said of the model at this size, where it is known: the model need not run for it again.
+        model: any model that `describe` supports; it may be compiled or wrapped in DDP.
+        what: `"attention"` (maps), `"features"` (the residual stream after each block) or `"branches"` (the
+            outputs of attention and MLP that are added to it).
+        at: for features and branches, other places to record: seams or taps such as `"block.mid"`.
+        blocks: names of the blocks to record. Default: all.
+        reduce: called with each AttentionCall or Feature; its result is stored instead, so that maps and features need
+            not be held in memory.
+        gradients: keep the autograd graph, so that a loss on the recorded values can train the model.
+        input_size: size of the images. Default: the model's input size.
+        anatomy: result of `describe` for this model and size, if already computed; saves a forward.
 
     Yields:
         The Tape.
@@ -127,22 +127,24 @@ def record(
         raise unknown("recording", what, ["attention", *_PLACES])
     places = _places(what, at)
     inner = unwrap(model)
-    if gradients and _checkpoints(inner):
+    if gradients and _uses_gradient_checkpointing(inner):
         raise VitlabError(
-            "recorded gradients cannot pass gradient checkpointing (its second forward would not see the recorder); "
-            "switch it off with model.set_grad_checkpointing(False) or model.gradient_checkpointing_disable()"
+            "gradients=True does not work with gradient checkpointing (its second forward runs without the hooks); "
+            "disable it with model.set_grad_checkpointing(False) or model.gradient_checkpointing_disable()"
         )
     if anatomy is not None and input_size is not None:
-        raise VitlabError("record got both anatomy and input_size; the anatomy says its size already")
+        raise VitlabError(
+            "record got both anatomy and input_size; expected one of them, because an anatomy has an input size"
+        )
     anatomy = anatomy or describe(inner, input_size)
     chosen = list(anatomy.blocks) if blocks is None else [anatomy.block(name) for name in blocks]
     tape = Tape(what, anatomy, places)
     keep = (lambda x: x) if gradients else torch.Tensor.detach
     with ExitStack() as stack:
         if what == "attention":
-            listen(inner, chosen, tape._entries, keep, reduce, stack)
+            capture_attention(inner, chosen, tape._entries, keep, reduce, stack)
         else:
-            _tap(inner, chosen, places, tape, keep, reduce, stack)
+            _capture_features(inner, chosen, places, tape, keep, reduce, stack)
         guard_hooks()
         yield tape
 
@@ -154,7 +156,9 @@ def _places(what: str, at: str | Sequence[str] | None) -> tuple[str, ...]:
     if at is None:
         return _PLACES.get(what, ())
     if what == "attention":
-        raise VitlabError("`at` chooses places for 'features' and 'branches'; attention is read where it happens")
+        raise VitlabError(
+            f"invalid at={at!r} with what='attention'; `at` selects places of 'features' and 'branches'; omit it"
+        )
     places = (at,) if isinstance(at, str) else tuple(at)
     known = [name for name in dict.fromkeys((*TAPS, *SEAMS)) if name != "attn"]
     for place in places:
@@ -163,7 +167,7 @@ def _places(what: str, at: str | Sequence[str] | None) -> tuple[str, ...]:
     return places
 
 
-def _tap(
+def _capture_features(
     model: nn.Module,
     blocks: list[Block],
     places: tuple[str, ...],
@@ -179,31 +183,31 @@ def _tap(
                 continue
             entry = tape._entries.setdefault((block.name, place), [])
             module = model.get_submodule(tap.path)
-            read = _reader(entry, block.name, tap, keep, reduce)
+            hook = _feature_hook(entry, block.name, tap, keep, reduce)
             if tap.side == "in":
-                # The residual stream is what came in, before a part at the same place acted on its way to the branch.
-                handle = module.register_forward_pre_hook(read, prepend=tap in block.taps)
+                # Prepended: the residual stream is recorded before a part at the same place changes the branch's input.
+                handle = module.register_forward_pre_hook(hook, prepend=tap in block.taps)
             else:
-                handle = module.register_forward_hook(read)
+                handle = module.register_forward_hook(hook)
             stack.callback(handle.remove)
 
 
-def _reader(
+def _feature_hook(
     entry: list[Any], block: str, tap: Seam, keep: Callable[[Tensor], Tensor], reduce: Callable[[Feature], Any] | None
 ) -> Callable[..., None]:
-    """A hook of either side: the last thing that it is given, arguments or output, holds the tokens."""
+    """A forward (pre-)hook. Its last argument, inputs or output, holds the tokens."""
 
-    def read(module: nn.Module, *given: Any) -> None:
+    def hook(module: nn.Module, *given: Any) -> None:
         if in_backward():
             return
-        passed = given[-1][0] if isinstance(given[-1], tuple) else given[-1]
-        tokens = to_tokens(keep(passed), tap.layout)
+        x = given[-1][0] if isinstance(given[-1], tuple) else given[-1]
+        tokens = to_tokens(keep(x), tap.layout)
         entry.append(tokens if reduce is None else reduce(Feature(block, tap.name, tokens, tap.layout)))
 
-    return read
+    return hook
 
 
-def _checkpoints(model: nn.Module) -> bool:
+def _uses_gradient_checkpointing(model: nn.Module) -> bool:
     return any(
         getattr(module, "grad_checkpointing", False) or getattr(module, "gradient_checkpointing", False)
         for module in model.modules()

@@ -1,4 +1,4 @@
-"""Between the way tokens lie in a model and the way parts and instruments see them: (B, N, D) in full-map order.
+"""Convert between a model's token layouts and (B, N, D) in full-map order, which parts and instruments use.
 
 Shape legend: B batch, N tokens, D channels, h w grid, T windows.
 """
@@ -15,14 +15,14 @@ from vitlab.core.errors import VitlabError
 
 
 def to_tokens(x: Tensor, layout: TokenLayout, inverse: Tensor | None = None) -> Tensor:
-    """A tensor as it lies at a seam, as (B, N, D): prefix tokens first, then the grid row by row.
+    """Convert a tensor at a seam to (B, N, D): prefix tokens first, then the grid in row-major order.
 
-    Shuffled tokens, whose order is not known, stay as they lie.
+    Shuffled tokens, whose order is not known, keep their order.
 
     Args:
         x: a tensor in `layout`.
-        layout: how its tokens lie.
-        inverse: `orders(layout)[1]` on the right device, where the caller keeps it.
+        layout: the layout of its tokens.
+        inverse: `orders(layout)[1]` on the device of `x`, if the caller caches it.
 
     >>> layout = TokenLayout((2, 4), windows=2, permutation=(0, 1, 4, 5, 2, 3, 6, 7))
     >>> to_tokens(torch.arange(8.0).reshape(2, 4, 1), layout)[0, :, 0]
@@ -44,7 +44,7 @@ def to_tokens(x: Tensor, layout: TokenLayout, inverse: Tensor | None = None) -> 
 
 
 def from_tokens(tokens: Tensor, layout: TokenLayout, like: Tensor, order: Tensor | None = None) -> Tensor:
-    """The way back: (B, N, D) laid as `like`, the tensor that `to_tokens` was given."""
+    """The inverse of `to_tokens`: (B, N, D) in the shape and order of `like`, the input of `to_tokens`."""
     if layout.permutation is not None and not layout.shuffled:
         tokens = tokens[:, orders(layout, tokens.device)[0] if order is None else order]
     if layout.order == "BCHW":
@@ -55,11 +55,13 @@ def from_tokens(tokens: Tensor, layout: TokenLayout, like: Tensor, order: Tensor
 
 
 def orders(layout: TokenLayout, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
-    """Index tensors of a permuted layout: full map -> as it lies, and as it lies -> full map."""
+    """Index tensors of a permuted layout: full map -> layout order, and layout order -> full map."""
     if layout.permutation is None:
-        raise VitlabError(f"{layout} has no permutation to follow")
+        raise VitlabError(f"{layout} has no permutation; expected a permuted layout")
     if not layout.permutation:
-        raise VitlabError(f"windows that pad the {layout.grid[0]}x{layout.grid[1]} map leave no order to follow")
+        raise VitlabError(
+            f"the token order of the {layout.grid[0]}x{layout.grid[1]} map is not known: windows pad the map"
+        )
     order, inverse = _orders(layout.permutation, layout.prefix)
     return torch.tensor(order, device=device), torch.tensor(inverse, device=device)
 
