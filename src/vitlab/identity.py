@@ -13,11 +13,9 @@ from torch import Tensor, nn
 
 from vitlab.adapters.wrappers import unwrap
 from vitlab.core.errors import VitlabError
-from vitlab.core.measurement import Measurement
+from vitlab.core.measurement import Card, Measurement
 from vitlab.fitted import FittedPart, by_kind, configuration, parts
 
-#: What instruments and stress tests need whose results mean nothing for an untrained model.
-_OF_TRAINED = {"labels", "masks", "scenes classes"}
 _RANDOM, _RANDOM_HEAD, _CHANGED = "random", " (random head)", ", changed after loading"
 
 
@@ -128,9 +126,9 @@ def signed(measurement: Measurement, identity: ModelIdentity, also: Mapping[str,
     return replace(measurement, subject=identity.name, provenance=about)
 
 
-def warn_untrained(identity: ModelIdentity, needs: Sequence[str]) -> None:
+def warn_untrained(identity: ModelIdentity, card: Card) -> None:
     """Warn where something that needs a trained model is measured of random weights."""
-    if identity.untrained and _OF_TRAINED & set(needs):
+    if identity.untrained and card.needs_training:
         what = "a random classifier" if identity.origin.endswith(_RANDOM_HEAD) else "random weights"
         warnings.warn(
             f"{identity.name} has {what}: its accuracies and losses are those of an untrained model", stacklevel=3

@@ -124,7 +124,7 @@ def test_a_terminal_shows_cards(tmp_path: Path) -> None:
     (row,) = (line for line in text.decode().splitlines() if line.strip().startswith("occlusion"))
     said = " ".join(row.split())
     assert "Accuracy under a centre mask" in said and "CB Table 8" in said and "7 by default" in said
-    assert said.endswith("labels")
+    assert said.endswith("labelled images several")
 
 
 def test_the_families_are_counted() -> None:

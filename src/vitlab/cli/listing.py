@@ -91,7 +91,7 @@ def _table(rows: Rows) -> Table:
     return table
 
 
-_CARD = ("title", "paper", "cost", "needs")
+_CARD = ("title", "paper", "cost", "inputs", "passes", "needs")
 
 
 def _words(field: str | Sequence[str]) -> str:

@@ -119,8 +119,8 @@ def summary(module: str, name: str | None = None) -> str:
 def card(module: str) -> dict[str, Any]:
     """What an instrument or a stress test says about itself: the fields of its `CARD`, without importing it.
 
-    >>> card("vitlab.stress_tests.occlusion")["needs"]
-    ('labels',)
+    >>> card("vitlab.stress_tests.occlusion")["inputs"]
+    'labelled images'
     """
     file = _PACKAGE.parent / (module.replace(".", "/") + ".py")
     for node in _tree(file).body:

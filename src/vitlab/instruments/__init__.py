@@ -51,9 +51,9 @@ def measure(
         raise VitlabError(
             f"batches must be an iterable of (images, targets), not {type(batches).__name__}; wrap one in a list"
         )
-    require_labels(batches, instrument, module.CARD.needs)
+    require_labels(batches, instrument, module.CARD)
     identity = identify(model, display_name(name, subject))
-    warn_untrained(identity, module.CARD.needs)
+    warn_untrained(identity, module.CARD)
     return signed(module.measure(model, batches, **settings), identity, recorded(batches))
 
 
@@ -76,7 +76,7 @@ def measure_together(
         if instrument not in known:
             raise unknown("instrument", instrument, known)
     modules = {instrument: importlib.import_module(known[instrument]) for instrument in names}
-    apart = [instrument for instrument, module in modules.items() if not hasattr(module, "Accumulator")]
+    apart = [instrument for instrument, module in modules.items() if module.CARD.passes != "shared"]
     if apart or not modules:
         raise VitlabError(
             f"measure_together runs instruments of one pass, not {', '.join(apart) or 'none'}; use measure for others"
@@ -84,7 +84,9 @@ def measure_together(
     from vitlab.instruments.shared.one_pass import observe
 
     identity = identify(model, name)
-    warn_untrained(identity, [need for module in modules.values() for need in module.CARD.needs])
+    for instrument, module in modules.items():
+        require_labels(batches, instrument, module.CARD)
+        warn_untrained(identity, module.CARD)
     found = observe(model, batches, [module.Accumulator() for module in modules.values()])
     return {
         instrument: signed(each, identity, recorded(batches)) for instrument, each in zip(modules, found, strict=True)

@@ -2,13 +2,12 @@
 
 A file holds the maths first, as pure functions on pixels, then `measure(model, batches, **settings) -> Measurement`
 and its `CARD`. Images go to pixels in [0, 1], are acted on, clamped, and come back as the model eats them. Tests over
-published sets, whose card needs `files`, take the folder that holds the set in place of batches.
+published sets, whose card says `files`, take the folder that holds the set in place of batches.
 """
 
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 from vitlab.core import plugins
 from vitlab.core.batches import recorded, require_labels
 from vitlab.core.errors import VitlabError, unknown
-from vitlab.core.measurement import Measurement
+from vitlab.core.measurement import Card, Measurement
 from vitlab.core.settings import check_settings
 from vitlab.identity import display_name, identify, signed, warn_untrained
 
@@ -52,21 +51,21 @@ def stress(
         raise unknown("stress test", stress_test, known)
     test = importlib.import_module(known[stress_test])
     check_settings(stress_test, test.measure, settings)
-    _check_given(stress_test, test, batches)
-    require_labels(batches, stress_test, test.CARD.needs)
+    _check_given(stress_test, test.CARD, batches)
+    require_labels(batches, stress_test, test.CARD)
     identity = identify(model, display_name(name, subject))
-    warn_untrained(identity, test.CARD.needs)
+    warn_untrained(identity, test.CARD)
     return signed(test.measure(model, batches, **settings), identity, recorded(batches))
 
 
-def _check_given(name: str, test: Any, given: Any) -> None:
+def _check_given(name: str, card: Card, given: Any) -> None:
     """Refuse batches where a folder is wanted, and the other way round."""
     path = isinstance(given, str | Path)
-    if "files" in test.CARD.needs:
+    if card.inputs == "files":
         if not path:
             raise VitlabError(f"{name} reads its images from files; give the folder, not {type(given).__name__}")
         return
-    own_images = list(inspect.signature(test.measure).parameters.values())[1].default is None
+    own_images = card.inputs == "optional images"
     if path or not ((given is None and own_images) or (isinstance(given, Iterable) and not hasattr(given, "shape"))):
         raise VitlabError(
             f"batches must be an iterable of (images, targets), not {type(given).__name__}; wrap one in a list"
