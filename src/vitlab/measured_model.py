@@ -171,9 +171,7 @@ class MeasuredModel:
             given["preprocessing"] = dict(self.preprocessing)
         return {**given, **procedure.settings}
 
-    def inputs_for(
-        self, procedure: Procedure, part: int
-    ) -> tuple[Batches | Path | tuple[()], dict[str, Batches], str]:
+    def inputs_for(self, procedure: Procedure, part: int) -> tuple[Batches | Path | tuple[()], dict[str, Batches], str]:
         """The inputs of a procedure, inputs that it takes as settings, and the fingerprint of both."""
         kind = procedure.card.inputs
         if kind == "nothing":

@@ -190,9 +190,7 @@ def _jobs(procedures: Sequence[Procedure], repeats: int, kind: Kind) -> list[_Jo
     ]
 
 
-def _run_job(
-    kind: Kind, model: MeasuredModel, job: _Job, folder: Path, report_progress: ReportProgress
-) -> list[Path]:
+def _run_job(kind: Kind, model: MeasuredModel, job: _Job, folder: Path, report_progress: ReportProgress) -> list[Path]:
     """Make the measurements of a job that are not stored yet; returns the paths of all."""
     wanted = [_pending(model, each, job.part, folder) for each in job.procedures]
     missing = [each for each in wanted if not each.stored]

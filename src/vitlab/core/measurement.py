@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.old_files import errors_by_name, pooling_by_kind
 from vitlab.core.plain_data import plain
 from vitlab.core.store import write_atomically
-
 
 #: What an instrument or stress test is measured on. `vitlab measure` and `vitlab stress` prepare it accordingly.
 Inputs = Literal[
@@ -35,7 +34,7 @@ Inputs = Literal[
 #: several of them are measured in a single pass. `one` pass, `none` and `several` are not shared.
 Passes = Literal["none", "shared", "one", "several"]
 
-_LABELLED = ("labelled images", "augmented training images", "training and test images", "image and mask pairs", "files")
+_LABELLED = {*get_args(Inputs)} - {"images", "optional images", "nothing"}
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from vitlab.core.errors import VitlabError
 from vitlab.core.process import is_distributed
 from vitlab.training.device import choose_device
 
