@@ -91,12 +91,12 @@ def run(out: Path, epochs: int = 6, images: int = 1280, *, show: bool = True) ->
 
 
 def measured(folder: Path, name: str, most: int, bar: Bar) -> list[Measurement]:
-    """Measure a run with all of `MEASURED`, on at most so many images; with its training curve, in the report's order.
+    """Measure a run as `MEASURED` lists; returns its training curve and the measurements in the order of the report.
 
     Args:
         folder: of the run.
         name: the display name of the model.
-        most: the largest number of images, that of the test set.
+        most: the maximum number of images: the size of the test set.
         bar: shows the progress.
     """
     stored: dict[Path, Measurement] = {}
@@ -124,7 +124,7 @@ def sentences(measurements: Sequence[Measurement], tested: int) -> list[str]:
     return [
         f"Top-1 on {tested} scenes, chance 20 %: {accuracy}.",
         f"Attention in the deep half, entropy and likeness under noise: {attention}.",
-        "One seed and a minute of training each: this shows that everything runs, not what CB, TAP or ADL are worth.",
+        "One seed and a minute of training each: this shows that everything runs; it does not evaluate CB, TAP or ADL.",
     ]
 
 

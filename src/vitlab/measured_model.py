@@ -222,13 +222,13 @@ def _fingerprint(batches: Batches) -> str:
 
 
 def _folder(name: str, root: Path | None) -> Path:
-    """The folder with the files that a test is made of."""
+    """The folder with the files of a stress test."""
     given = root or os.environ.get("VITLAB_DATA")
     if not given:
-        raise VitlabError(f"{name} is measured on files of its own; give --root, the folder that holds them")
+        raise VitlabError(f"{name} reads files of its own; give --root, their folder")
     folder = Path(given).expanduser()
     if not folder.is_dir():
-        raise VitlabError(f"{name} is measured on files of its own, but there is no folder {folder}; correct --root")
+        raise VitlabError(f"{name} reads files of its own, but there is no folder {folder}; correct --root")
     return folder
 
 
