@@ -1,4 +1,4 @@
-"""The demo runs end to end, goes on where it stopped, and its report opens in a browser."""
+"""The demo runs end to end, resumes, and its report opens in a browser."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from browser import browser_page, chromium  # noqa: F401 (fixtures)
-from vitlab.demo import MEASURED, MODELS
+from vitlab.core.measurement import Measurement
+from vitlab.demo import KINDS, MODELS
 
 pytestmark = pytest.mark.slow
 
@@ -46,21 +47,21 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     return out, demo(out)
 
 
-def test_three_models_are_trained_measured_and_told_of(finished: tuple[Path, dict[str, Any]]) -> None:
-    out, told = finished
-    assert len(told["sentences"]) == 3 and all(name in told["sentences"][0] for name in MODELS)
+def test_three_models_are_trained_and_measured(finished: tuple[Path, dict[str, Any]]) -> None:
+    out, result = finished
+    assert len(result["sentences"]) == 3 and all(name in result["sentences"][0] for name in MODELS)
     for folder in (path for path in out.iterdir() if path.is_dir()):
-        stored = {path.name.split(".part")[0] for path in (folder / "measurements").glob("*.json")}
-        assert {name.removesuffix(".json") for name in stored} == {"training", *MEASURED}
-    assert Path(told["report"]).stat().st_size < 12e6
+        stored = [Measurement.load(path) for path in (folder / "measurements").rglob("*.json")]
+        assert {"training", *(each.kind for each in stored)} == set(KINDS)
+    assert Path(result["report"]).stat().st_size < 12e6
 
 
 def test_a_second_run_trains_and_measures_nothing_again(finished: tuple[Path, dict[str, Any]]) -> None:
-    out, told = finished
-    before = {path: path.stat().st_mtime_ns for path in out.rglob("measurements/*.part*")}
+    out, result = finished
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("measurements/*/*.*")}
     weights = {path: path.read_bytes() for path in out.rglob("model.safetensors")}
-    assert demo(out)["sentences"] == told["sentences"]
-    assert {path: path.stat().st_mtime_ns for path in out.rglob("measurements/*.part*")} == before
+    assert demo(out)["sentences"] == result["sentences"]
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("measurements/*/*.*")} == before
     assert {path: path.read_bytes() for path in out.rglob("model.safetensors")} == weights
 
 
@@ -70,7 +71,7 @@ def test_the_report_opens_with_every_section_drawn(
 ) -> None:
     browser_page.goto(Path(finished[1]["report"]).resolve().as_uri())
     titles = browser_page.locator("section > h2").all_text_contents()
-    kinds = [kind.replace("_", " ") for kind in ("training", *MEASURED)]
+    kinds = [kind.replace("_", " ") for kind in KINDS]
     assert [title.lower() for title in titles if title.lower() in kinds] == kinds
     figures = browser_page.locator("figure .plot")
     for index in range(figures.count()):

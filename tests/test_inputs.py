@@ -165,15 +165,15 @@ def test_a_run_is_measured_as_it_was_trained(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"images": 0}, "images=0: at least one image"),
-        ({"images": 21}, "21 images were asked for, but the test set .* has 20; ask for fewer"),
-        ({"images": 2, "split": "train"}, "2 images were asked for, but the train set .* has 1; ask for fewer"),
+        ({"images": 0}, "invalid images=0; expected 1 or more"),
+        ({"images": 21}, "invalid images=21; the test set .* has 20; request fewer"),
+        ({"images": 2, "split": "train"}, "invalid images=2; the train set .* has 1; request fewer"),
         ({"images": 2, "split": "val"}, "no split 'val'; there are: test, train"),
-        ({"images": 2, "batch_size": 0}, "batch_size=0: a batch has at least one image"),
-        ({"images": 2, "batch_size": "x"}, "batch_size='x': a batch has at least one image"),
+        ({"images": 2, "batch_size": 0}, "invalid batch_size=0; expected 1 or more"),
+        ({"images": 2, "batch_size": "x"}, "invalid batch_size='x'; expected 1 or more"),
     ],
 )
-def test_what_cannot_be_fed(asked, message) -> None:
+def test_invalid_settings(asked, message) -> None:
     with pytest.raises(vitlab.VitlabError, match=message):
         inputs.batches_for(tiny(), "scenes(train=1, test=20)", **asked)
 

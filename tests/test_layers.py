@@ -20,7 +20,7 @@ ROWS = [
     {"__main__"},
     {"cli"},
     {"demo", "explore", "experiments", "runner", "model_sizes"},
-    {"tasks"},
+    {"tasks", "measured_model"},
     {"training", "instruments", "stress_tests"},
     {"zoo", "inputs"},
     {"preprocessing"},

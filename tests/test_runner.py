@@ -1,7 +1,8 @@
-"""Measuring by name: what is already there is found again, and nothing else is taken for it."""
+"""Measuring by name: stored measurements are used again only where nothing has changed; passes are shared."""
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import os
 import random
@@ -12,14 +13,16 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 
 import vitlab
-from vitlab import inputs, runner, zoo
-from vitlab.core.measurement import Card, Measurement
+from vitlab import inputs, measured_model, runner, zoo
+from vitlab.core import plugins
+from vitlab.core.measurement import Card, Inputs, Measurement, Passes
 from vitlab.core.recipe import change
 from vitlab.core.step_cache import step
 from vitlab.core.store import Run
@@ -147,7 +150,7 @@ def test_hessians_are_of_augmented_training_images(tmp_path: Path) -> None:
     assert found.provenance["images"] == 16 and "train[:20]" in found.provenance["data"]
     assert "augmented by deit_imagenet" in found.provenance["data"]
     model, before = vitlab.load(TINY, seed=0), (torch.get_rng_state(), random.getstate(), np.random.get_state()[1])
-    augmentation = runner.augmentation(None, None)
+    augmentation = measured_model.augmentation(None, None)
     clean, shown = (
         inputs.batches_for(model, data, 20, split="train", augmentation=each) for each in (None, augmentation)
     )
@@ -192,7 +195,7 @@ def test_other_code_preprocessing_or_labels_are_measured_again(tmp_path: Path, m
     reverse = {name: 24 - i for i, name in enumerate(CLASSES)}
     assert again(classes=reverse).values["nll"] != first.values["nll"]
     known = again().provenance["identity"]
-    monkeypatch.setattr(runner, "code_version", lambda module: "another")
+    monkeypatch.setattr(measured_model, "code_version", lambda module: "another")
     assert again().provenance["identity"] != known
 
 
@@ -202,11 +205,11 @@ def test_resolved_settings_are_kept(tmp_path: Path) -> None:
     assert Measurement.load(path).settings["grid"] == [4, 4]
 
 
-# -- tests that eat images, files, or nothing -------------------------------------------------------------------------
+# -- inputs of images, of files, and none -----------------------------------------------------------------------------
 
 
-def fake(monkeypatch: pytest.MonkeyPatch, needs: tuple[str, ...], **defaults: object) -> tuple[runner.Kind, list]:
-    """A kind with one test that notes what it is fed; it takes two steps, and stops at the second when told to."""
+def fake(monkeypatch: pytest.MonkeyPatch, taken: str) -> tuple[runner.Kind, list]:
+    """A kind with one test that records its inputs. It has two steps and stops at the second with `stop`."""
     fed: list = []
 
     def look(model, batches, stop=False):
@@ -223,23 +226,14 @@ def fake(monkeypatch: pytest.MonkeyPatch, needs: tuple[str, ...], **defaults: ob
         fed.append(batches)
         return replace(look(model, batches, **settings), subject=name)
 
-    look.__signature__ = signature_with(**defaults)
-    module = SimpleNamespace(measure=look, CARD=Card("a probe", "", "", needs))
+    module = SimpleNamespace(measure=look, CARD=Card("a probe", "", "", taken))
     monkeypatch.setitem(sys.modules, "probe_of_the_laboratory", module)
     return runner.Kind("probe", lambda: {"probe": "probe_of_the_laboratory"}, run), fed
 
 
-def signature_with(**defaults: object):
-    both = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    batches = inspect.Parameter("batches", both, default=defaults.get("batches", inspect.Parameter.empty))
-    return inspect.Signature(
-        [inspect.Parameter("model", both), batches, inspect.Parameter("stop", both, default=False)]
-    )
-
-
 def test_a_test_of_files_is_given_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VITLAB_DATA", raising=False)
-    kind, fed = fake(monkeypatch, ("labels", "files"))
+    kind, fed = fake(monkeypatch, "files")
     for folder in ("here", "there"):
         (tmp_path / folder).mkdir()
 
@@ -263,7 +257,7 @@ def test_a_test_of_files_is_given_the_folder(tmp_path: Path, monkeypatch: pytest
 
 
 def test_other_files_in_the_same_folder_are_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind, fed = fake(monkeypatch, ("labels", "files"))
+    kind, fed = fake(monkeypatch, "files")
     root = tmp_path / "root"
     root.mkdir()
 
@@ -281,10 +275,11 @@ def test_other_files_in_the_same_folder_are_measured_again(tmp_path: Path, monke
 @pytest.mark.parametrize("setting", ["images", "videos"])
 def test_a_test_of_files_is_told_how_many(setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[dict[str, object]] = []
-    kind, _ = fake(monkeypatch, ("labels", "files"))
+    kind, _ = fake(monkeypatch, "files")
     look = sys.modules["probe_of_the_laboratory"].measure
     more = inspect.Parameter(setting, inspect.Parameter.KEYWORD_ONLY, default=None)
-    look.__signature__ = look.__signature__.replace(parameters=[*look.__signature__.parameters.values(), more])
+    signature = inspect.signature(look)
+    look.__signature__ = signature.replace(parameters=[*signature.parameters.values(), more])
 
     def run(test, model, batches, *, name, **settings):
         told.append(settings)
@@ -310,7 +305,7 @@ def test_nothing_to_measure_with_is_a_mistake(verb, tmp_path: Path) -> None:
 
 
 def test_what_looks_at_no_images_opens_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind, fed = fake(monkeypatch, (), batches=())
+    kind, fed = fake(monkeypatch, "nothing")
     monkeypatch.setattr(inputs, "open_data", None)
     (path,) = runner.run_all(kind, [TINY], ["probe"], tmp_path, repeats=2, show=False)
     assert fed == [(), "first", "second"] and path.name == "probe.json"
@@ -322,7 +317,7 @@ def test_what_looks_at_no_images_opens_no_data(tmp_path: Path, monkeypatch: pyte
 def test_steps_of_other_weights_settings_or_images_are_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind, fed = fake(monkeypatch, ())
+    kind, fed = fake(monkeypatch, "images")
     file = tmp_path / "model.safetensors"
 
     def run(text: str = "probe", images: int = 4) -> list:
@@ -355,7 +350,7 @@ def test_steps_of_other_weights_settings_or_images_are_not_taken(
 def test_repeats_share_no_image_and_miss_none(
     images: int, repeats: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind, fed = fake(monkeypatch, ())
+    kind, fed = fake(monkeypatch, "images")
 
     def run() -> list[Path]:
         asked = {"data": FEW, "images": images, "repeats": repeats, "show": False}
@@ -387,5 +382,79 @@ def test_there_are_no_more_repeats_than_images(repeats: int, tmp_path: Path) -> 
 
 
 def test_a_device_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(vitlab.VitlabError, match="no device 'tpu' here; expected cpu"):
+    with pytest.raises(vitlab.VitlabError, match="no device 'tpu' .*there are: cpu, cuda, mps"):
         list(runner.measure([], ["attention_entropy"], tmp_path, device="tpu"))
+
+
+# -- one pass for several instruments ---------------------------------------------------------------------------------
+
+SHARED = ["attention_entropy", "feature_fourier", "attention_distance"]
+
+
+def forwards(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The batch sizes of all forwards of models that are loaded from now on."""
+    seen: list[int] = []
+    load = zoo.load
+
+    def hooked(*arguments, **settings):
+        model = load(*arguments, **settings)
+        model.register_forward_hook(lambda module, given, output: seen.append(len(given[0])))
+        return model
+
+    monkeypatch.setattr(zoo, "load", hooked)
+    return seen
+
+
+def test_instruments_of_a_shared_pass_take_one_pass_and_give_the_same_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = forwards(monkeypatch)
+    asked = {"data": FEW, "images": 10, "show": False}
+
+    def passes(names: list[str], out: str, **also: object) -> tuple[int, list[Path]]:
+        del seen[:]
+        paths = list(runner.measure([TINY], names, tmp_path / out, **{**asked, **also}))
+        return sum(size == 10 for size in seen), paths
+
+    one, together = passes(SHARED, "together")
+    three, apart = zip(*(passes([name], "apart") for name in SHARED), strict=True)
+    assert one == 1 and three == (1, 1, 1)
+    assert [path.stem for path in together] == SHARED
+    for path, (other,) in zip(together, apart, strict=True):
+        found, expected = Measurement.load(path), Measurement.load(other)
+        for name, value in expected.values.items():
+            np.testing.assert_array_equal(found.values[name], value, err_msg=name)
+        same = {"time": "", "command": ""}
+        assert {**found.provenance, **same} == {**expected.provenance, **same}
+        assert replace(found, provenance={}) == replace(expected, provenance={})
+    assert passes(SHARED, "together") == (0, together), "all are stored"
+    assert passes(SHARED, "apart")[0] == 0, "each has the identity that it has alone"
+    together[1].unlink()
+    assert passes(SHARED, "together")[0] == 1, "only the missing one"
+    assert passes([*SHARED, "token_overfocus", "feature_variance"], "together")[0] == 1, "both that are new"
+    assert passes(["attention_diversity(tau=0.5)", "attention_entropy"], "other")[0] == 2, "settings are not shared"
+
+
+def test_each_part_of_the_images_takes_one_shared_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = forwards(monkeypatch)
+    paths = list(runner.measure([TINY], SHARED, tmp_path, data=FEW, images=9, repeats=3, show=False))
+    assert seen.count(3) == 3 and len(set(paths)) == 9
+    assert all(Measurement.load(path).provenance["images"] == 3 for path in paths)
+
+
+def test_a_test_with_images_of_its_own_is_not_repeated(tmp_path: Path) -> None:
+    asked = {"data": FEW, "images": 4, "repeats": 2, "show": False}
+    (path,) = runner.stress([TINY], ["shape_texture(count=4)"], tmp_path, **asked)
+    assert "part" not in Measurement.load(path).provenance
+
+
+@pytest.mark.parametrize("name", [*plugins.instruments(), *plugins.stress_tests()])
+def test_cards_say_what_their_files_take(name: str) -> None:
+    module = importlib.import_module({**plugins.instruments(), **plugins.stress_tests()}[name])
+    card, parameters = module.CARD, list(inspect.signature(module.measure).parameters.items())
+    assert card.inputs in get_args(Inputs) and card.passes in get_args(Passes)
+    assert (card.passes == "shared") == hasattr(module, "Accumulator")
+    assert (card.inputs == "files") == (parameters[1][0] == "root")
+    optional = card.inputs in ("optional images", "nothing")
+    assert optional == (parameters[1][1].default is not inspect.Parameter.empty)
+    assert (card.inputs == "training and test images") == ("test" in dict(parameters[2:]))

@@ -1,6 +1,6 @@
 """vitlab: a laboratory for vision transformers.
 
-The public names are imported when first used, so that `import vitlab` and `vitlab --help` import no torch.
+Public names are imported on first use, so that `import vitlab` and `vitlab --help` do not import torch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vitlab.surgery import retrofit as retrofit
     from vitlab.zoo import load as load
 
-_HOMES = {
+_MODULES = {
     "VitlabError": "vitlab.core.errors",
     "describe": "vitlab.adapters",
     "load": "vitlab.zoo",
@@ -50,9 +50,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'vitlab' has no attribute {name!r}; it has: {', '.join(__all__)}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -13,11 +13,9 @@ from torch import Tensor, nn
 
 from vitlab.adapters.wrappers import unwrap
 from vitlab.core.errors import VitlabError
-from vitlab.core.measurement import Measurement
+from vitlab.core.measurement import Card, Measurement
 from vitlab.fitted import FittedPart, by_kind, configuration, parts
 
-#: Needs of instruments and stress tests that require a trained model.
-_NEED_TRAINING = {"labels", "masks", "scenes classes"}
 _RANDOM, _RANDOM_HEAD, _CHANGED = "random", " (random head)", ", changed after loading"
 
 
@@ -130,9 +128,9 @@ def signed(measurement: Measurement, identity: ModelIdentity, also: Mapping[str,
     return replace(measurement, subject=identity.name, provenance=provenance)
 
 
-def warn_untrained(identity: ModelIdentity, needs: Sequence[str]) -> None:
+def warn_untrained(identity: ModelIdentity, card: Card) -> None:
     """Warn if a measurement that needs a trained model is made with random weights."""
-    if identity.untrained and _NEED_TRAINING & set(needs):
+    if identity.untrained and card.needs_training:
         what = "a random classifier" if identity.origin.endswith(_RANDOM_HEAD) else "random weights"
         warnings.warn(
             f"{identity.name} has {what}; accuracies and losses are those of an untrained model", stacklevel=3

@@ -1,4 +1,4 @@
-"""Batches of a data set in a model's input format: preprocessed, labels matched to its outputs, plain or augmented."""
+"""Batches of a data set in a model's input format: preprocessed, with matched labels, plain or augmented."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ Split = Literal["test", "train"]
 
 
 class NoTrainingImagesError(VitlabError):
-    """Training images were asked for, and the data set is for evaluation only."""
+    """Training images were requested from a data set that has none."""
 
 
-#: How many images are used unless a number is given.
+#: The default number of images.
 DEFAULT_IMAGES = 64
 
 
@@ -41,7 +41,7 @@ class Augmentation:
     """Augmented images of a training run.
 
     Args:
-        settings: what happens to an image, and how images are mixed.
+        settings: the transforms of an image, and how images are mixed.
         smoothing: label smoothing of the targets.
         name: where the settings come from, for provenance.
     """
@@ -63,21 +63,21 @@ def batches_for(
     preprocessing: Given = None,
     classes: Mapping[str, Any] | Sequence[str] | None = None,
 ) -> Batches:
-    """Images of a data set in a model's input format, with labels that index the model's outputs.
+    """Returns images of a data set in a model's input format, with labels that index the model's outputs.
 
-    Images are chosen at even distances over the set: many sets are sorted by class.
+    Images are chosen at even distances over the set, because many sets are sorted by class.
 
     Args:
         model: decides the preprocessing and the order of the labels.
         data: a data expression.
-        images: how many; by default 64, or all where there are fewer.
+        images: the number of images; by default 64, or all where there are fewer.
         root: the folder that holds the data sets.
         batch_size: images per batch.
         split: `test`, or `train` for training images.
         augmentation: augment and mix the images of each batch; targets are then probabilities
             (B, outputs), mixed and smoothed.
         preprocessing: a `Preprocessing`, or fields that replace the model's own.
-        classes: which output each class is, where names do not tell: see `match_labels`.
+        classes: the output of each class, where names do not match: see `match_labels`.
     """
     return parts_for(
         model,
@@ -110,119 +110,123 @@ def parts_for(
     if split not in get_args(Split):
         raise unknown("split", split, get_args(Split))
     if images is not None and (not isinstance(images, int) or images < 1):
-        raise VitlabError(f"images={images!r}: at least one image is needed")
+        raise VitlabError(f"invalid images={images!r}; expected 1 or more")
     if not isinstance(batch_size, int) or batch_size < 1:
-        raise VitlabError(f"batch_size={batch_size!r}: a batch has at least one image")
-    opened, how = open_for(model, data, root, preprocessing)
+        raise VitlabError(f"invalid batch_size={batch_size!r}; expected 1 or more")
+    opened, resolved = open_for(model, data, root, preprocessing)
     chosen_from = opened.test if split == "test" else opened.train
     if chosen_from is None:
         raise NoTrainingImagesError(f"{data!r} has no training images; give data that has a training set")
     count = _count(images, len(chosen_from), repeats, f"the {split} set of {data!r}")
-    match = label_match(model, opened, how, classes)
+    match = label_match(model, opened, resolved, classes)
     parts = []
     for first in range(repeats):
         places = [place * len(chosen_from) // count for place in range(first, count, repeats)]
-        chosen = replace(chosen_from.subset(places), mean=how.mean, std=how.std)
-        cut = f":{count}" if repeats == 1 else f"{first}:{count}:{repeats}"
-        fingerprint = f"{data} {split}[{cut}] {chosen.fingerprint}"
-        drawn = in_memory(chosen)
+        chosen = replace(chosen_from.subset(places), mean=resolved.mean, std=resolved.std)
+        part = f":{count}" if repeats == 1 else f"{first}:{count}:{repeats}"
+        fingerprint = f"{data} {split}[{part}] {chosen.fingerprint}"
+        loaded = in_memory(chosen)
         if augmentation is None:
-            parts.append(_plain(drawn, how, match, batch_size, fingerprint))
+            parts.append(_plain(loaded, resolved, match, batch_size, fingerprint))
         else:
-            parts.append(_augmented(drawn, how, match, batch_size, first, fingerprint, augmentation))
+            parts.append(_augmented(loaded, resolved, match, batch_size, first, fingerprint, augmentation))
     return parts
 
 
 def open_for(
     model: nn.Module, data: str, root: Path | None = None, given: Given = None
 ) -> tuple[DataSet, Preprocessing]:
-    """A data set, and the preprocessing of a model for it; a model that declares none gets the data's mean and std."""
+    """Open a data set and resolve a model's preprocessing; where the model declares none, mean and std of the data."""
     opened = open_data(data, root=root, image_size=input_size(model, given))
     return opened, preprocessing_of(model, given, assume={"mean": opened.mean, "std": opened.std})
 
 
 def label_match(
-    model: nn.Module, data: DataSet, how: Preprocessing, given: Mapping[str, Any] | Sequence[str] | None = None
+    model: nn.Module,
+    data: DataSet,
+    preprocessing: Preprocessing,
+    given: Mapping[str, Any] | Sequence[str] | None = None,
 ) -> LabelMatch:
-    """Which output of the model each class of the data is."""
+    """Match the classes of the data with the outputs of the model."""
     try:
-        outputs = count_outputs(model, how.size)
+        outputs = count_outputs(model, preprocessing.size)
     except VitlabError as error:
         return LabelMatch((), 0, why_not=str(error))
-    return match_labels(data.classes, outputs, how.classes, given)
+    return match_labels(data.classes, outputs, preprocessing.classes, given)
 
 
 def count_outputs(model: nn.Module, size: tuple[int, int]) -> int:
-    """How many logits a classifier gives, from one forward of a blank image."""
+    """The number of logits of a classifier, from one forward of a blank image."""
     inner = unwrap(model)
     try:
         with eval_mode(inner):
             output = inner(blank_images(inner, size)[:1])
-    except Exception as error:  # whatever another library's forward raises
+    except Exception as error:  # a forward of another library can raise anything
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise VitlabError(f"{type(inner).__name__} does not run on {size[0]}x{size[1]} images ({reason})") from error
     logits = getattr(output, "logits", output)
     if not isinstance(logits, torch.Tensor) or logits.ndim != 2:
-        raise VitlabError(f"{type(inner).__name__} does not give logits (B, classes), so labels have no meaning for it")
+        raise VitlabError(f"{type(inner).__name__} does not return logits (B, classes), so labels cannot be used")
     return int(logits.shape[1])
 
 
-def _count(asked: int | None, there: int, repeats: int, what: str) -> int:
-    """How many images to use; more than there are is an error only where the user asked for them."""
-    if asked is not None and asked > there:
-        raise VitlabError(f"{asked} images were asked for, but {what} has {there}; ask for fewer")
-    count = min(DEFAULT_IMAGES, there) if asked is None else asked
+def _count(requested: int | None, available: int, repeats: int, what: str) -> int:
+    """The number of images to use; too few are an error only where a number was requested."""
+    if requested is not None and requested > available:
+        raise VitlabError(f"invalid images={requested}; {what} has {available}; request fewer")
+    count = min(DEFAULT_IMAGES, available) if requested is None else requested
     if repeats > count:
-        raise VitlabError(f"{count} images of {what} cannot be split into repeats={repeats} parts; ask for fewer")
+        raise VitlabError(f"invalid repeats={repeats}; {count} images of {what} give at most {count} parts")
     return count
 
 
-def _plain(chosen: ImageSet, how: Preprocessing, match: LabelMatch, batch_size: int, fingerprint: str) -> Batches:
-    outputs = match.outputs or None
-    stream = ImageStream(chosen, how.transform(), how.mean, how.std, batch_size, outputs)
-    return Batches(
-        stream, how.mean, how.std, _names(chosen, how, match), fingerprint, how.record(), match.how, match.why_not
-    )
+def _plain(
+    chosen: ImageSet, preprocessing: Preprocessing, match: LabelMatch, batch_size: int, fingerprint: str
+) -> Batches:
+    mean, std, outputs = preprocessing.mean, preprocessing.std, match.outputs or None
+    stream = ImageStream(chosen, preprocessing.transform(), mean, std, batch_size, outputs)
+    names = _names(chosen, preprocessing, match)
+    return Batches(stream, mean, std, names, fingerprint, preprocessing.record(), match.how, match.why_not)
 
 
 def _augmented(
     chosen: ImageArray | ImageFiles,
-    how: Preprocessing,
+    preprocessing: Preprocessing,
     match: LabelMatch,
     batch_size: int,
     seed: int,
     fingerprint: str,
     augmentation: Augmentation,
 ) -> Batches:
-    """Each batch is an epoch of its own, so that the last, short batch is kept."""
+    """Each batch is a separate epoch, so that the last, incomplete batch is included."""
     if isinstance(chosen, ImageFiles):
         chosen = replace(chosen, on_broken="replace")
     settings = replace(augmentation.settings, repeats=1, patches=False)
     items = []
     for start in range(0, len(chosen), batch_size):
-        few = chosen.subset(range(start, min(start + batch_size, len(chosen))))
-        workers = Workers(few, how.size, settings, batch_size=len(few), seed=seed, processes=0)
+        subset = chosen.subset(range(start, min(start + batch_size, len(chosen))))
+        workers = Workers(subset, preprocessing.size, settings, batch_size=len(subset), seed=seed, processes=0)
         (batch,) = workers.epoch(start)
         items.append((batch.images, _probabilities(batch, match, augmentation.smoothing)))
     record = {
-        **how.record(),
+        **preprocessing.record(),
         "augmentation": {"name": augmentation.name, **asdict(settings), "smoothing": augmentation.smoothing},
     }
     about = f"{fingerprint}, augmented by {augmentation.name}: batches of {batch_size}, seed {seed}"
-    names = _names(chosen, how, match)
-    return Batches(items, how.mean, how.std, names, about, record, match.how, match.why_not)
+    names = _names(chosen, preprocessing, match)
+    return Batches(items, preprocessing.mean, preprocessing.std, names, about, record, match.how, match.why_not)
 
 
 def _probabilities(batch: TrainingBatch, match: LabelMatch, smoothing: float) -> torch.Tensor:
-    """(B, outputs) targets of mixed images, smoothed as torch's cross entropy does; NaN without labels."""
+    """(B, outputs) targets of mixed images, smoothed as in torch's cross entropy; NaN without labels."""
     if not match.outputs:
         return torch.full((len(batch.labels), 1), float("nan"))
     table = torch.tensor(match.outputs)
-    own, other = (one_hot(table[each], match.of).float() for each in (batch.labels, batch.partners))
-    mixed = torch.lerp(other, own, batch.weights.float()[:, None])
+    first, second = (one_hot(table[each], match.of).float() for each in (batch.labels, batch.partners))
+    mixed = torch.lerp(second, first, batch.weights.float()[:, None])
     return (1 - smoothing) * mixed + smoothing / match.of
 
 
-def _names(chosen: ImageSet, how: Preprocessing, match: LabelMatch) -> Sequence[str]:
-    """Names of what the targets count: the model's outputs, where they are known."""
-    return how.classes if how.classes and match.outputs else chosen.classes
+def _names(chosen: ImageSet, preprocessing: Preprocessing, match: LabelMatch) -> Sequence[str]:
+    """The names of the targets: those of the model's outputs where known, else those of the data."""
+    return preprocessing.classes if preprocessing.classes and match.outputs else chosen.classes

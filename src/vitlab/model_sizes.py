@@ -1,8 +1,8 @@
-"""How large the papers' models are: parameters and multiply-accumulates, ours beside what the papers print.
+"""Parameters and multiply-accumulates of the papers' models, counted and as published.
 
-Everything is counted on the meta device, for one image of the model's own size: no weight is ever drawn. The papers'
-"FLOPs" are multiply-accumulates, half of what a flop counter returns. A flop counter sees matrix products and
-convolutions only; what an elementwise part adds is counted by hand, as CB does in Tables S16 and S17.
+Models are counted on the meta device, for one image of the model's input size, without initialised weights. The
+papers' "FLOPs" are multiply-accumulates, half of what a flop counter returns. A flop counter counts matrix products
+and convolutions only; elementwise parts are counted separately, as CB does in Tables S16 and S17.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from vitlab import zoo
 from vitlab.core import plugins
 
-#: What the papers print of timm's models and of models with parts; `exact_params` are our notes' counts. CB: Tables 1,
-#: 5, 11, S12, S16, S17 (22.0 for ViT-S is cut, not rounded). TAPADL: Tables 1 and 2. No figure: printed in neither.
+#: Published sizes of timm's models and of models with parts; `exact_params` is our own count. CB: Tables 1, 5, 11,
+#: S12, S16, S17 (22.0 for ViT-S is truncated, not rounded). TAPADL: Tables 1 and 2. Empty: printed in neither.
 PRINTED: dict[str, dict[str, float]] = {
     "timm/deit_tiny_patch16_224": {"params_m": 5.7, "macs_g": 1.3, "exact_params": 5_717_416},
     "timm/deit_small_patch16_224": {"params_m": 22.0, "macs_g": 4.6, "exact_params": 22_050_664},
@@ -70,7 +70,7 @@ PRINTED: dict[str, dict[str, float]] = {
     "vitlab/alternet50_cifar_released(head_dim=32)": {"exact_params": 26_321_098},
 }
 
-#: Elementwise multiply-adds per token and channel, as CB counts them: the mean over the tokens, being shared, is free.
+#: Elementwise multiply-adds per token and channel, as CB counts them: the mean over the tokens is not counted.
 _PER_ELEMENT = {
     "ContextBroadcast": 1,
     "ScaledContextBroadcast": 1,
@@ -81,7 +81,7 @@ _PER_ELEMENT = {
 
 @dataclass(frozen=True)
 class Published:
-    """What is known of a model's size: printed in a paper (in millions, 10⁹ and millions), or computed exactly."""
+    """The published size of a model: as printed (in millions, 10⁹ and millions), or computed exactly."""
 
     params_m: float | None = None
     macs_g: float | None = None
@@ -91,7 +91,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Size:
-    """A model's parameters, multiply-accumulates, those that its elementwise parts add, and what is published."""
+    """A model's parameters, multiply-accumulates, those of its elementwise parts, and its published size."""
 
     expression: str
     parameters: int
@@ -101,7 +101,7 @@ class Size:
 
     @property
     def marks(self) -> dict[str, str]:
-        """How each published figure compares with ours: `=`, `≈`, `≠`, or nothing where none is published."""
+        """Comparison of each published figure with the count: `=`, `≈`, `≠`, or empty where none is published."""
         known = self.published
         exact = "" if known.exact_params is None else "=" if known.exact_params == self.parameters else "≠"
         return {
@@ -112,33 +112,33 @@ class Size:
         }
 
 
-def agreement(ours: float, printed: float | None, within: float) -> str:
-    """`=` where ours, rounded to the printed digits, is the printed number; `≈` where it is near; `≠` elsewhere.
+def agreement(counted: float, printed: float | None, within: float) -> str:
+    """`=` where the count, rounded to the printed digits, equals the printed number; `≈` within a tolerance; else `≠`.
 
     >>> agreement(17.56, 17.6, within=0.02), agreement(11.77, 11.7, within=0.02), agreement(12.0, 11.7, within=0.02)
     ('=', '≈', '≠')
     """
     if printed is None:
         return ""
-    if Decimal(ours).quantize(Decimal(str(printed))) == Decimal(str(printed)):
+    if Decimal(counted).quantize(Decimal(str(printed))) == Decimal(str(printed)):
         return "="
-    return "≈" if abs(ours / printed - 1) <= within else "≠"
+    return "≈" if abs(counted / printed - 1) <= within else "≠"
 
 
 def published() -> dict[str, Published]:
-    """Every model whose size is compared with the papers', by expression: ours, then timm's and those with parts."""
+    """The published sizes by expression: vitlab's models, then timm's and those with parts."""
     ours = {f"vitlab/{name}": entry for name, entry in plugins.published_sizes().items()}
     return {expression: Published(**entry) for expression, entry in {**ours, **PRINTED}.items()}
 
 
 def sizes() -> Iterator[Size]:
-    """The size of each of these models, one after another; all of them take half a minute."""
+    """Yield the size of each of these models; all take half a minute."""
     for expression, known in published().items():
         yield size_of(expression, known)
 
 
 def size_of(expression: str, known: Published | None = None) -> Size:
-    """Count a model of timm's or ours on the meta device.
+    """Count a model of timm or vitlab on the meta device.
 
     >>> size_of("timm/deit_tiny_patch16_224").parameters
     5717416
@@ -161,12 +161,12 @@ def size_of(expression: str, known: Published | None = None) -> Size:
 def added_operations(model: nn.Module) -> int:
     """Elementwise multiply-adds of the Context Broadcasting parts in a model, for one image: Σ_blocks N · D · c.
 
-    c is 1 for CB, CB_S and CB_gate, and 2 for CB_hybrid, which does the work of two (CB, Tables S16 and S17). At Mid
-    D is the width of the hidden layer, four times as much as at End.
+    c is 1 for CB, CB_S and CB_gate, and 2 for CB_hybrid (CB, Tables S16 and S17). At Mid D is the width of the hidden
+    layer, four times that at End.
     """
     total = 0
     for part in model.modules():
-        seam: Any = getattr(part, "vitlab_seam", None)  # surgery's note of where it went
+        seam: Any = getattr(part, "vitlab_seam", None)  # set by surgery: the seam of the part
         if seam is not None:
             total += seam.layout.tokens * seam.dim * _PER_ELEMENT.get(type(part).__name__, 0)
     return total

@@ -1,4 +1,4 @@
-"""A bar for long work on a terminal: which model, which test, which step, how many are done, and the time left."""
+"""A progress bar on a terminal: the model, the test, the step, the number of steps and the time left."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from rich.table import Column
 
 from vitlab.core.step_cache import ReportProgress, State, step_cache
 
-_AS_LONG_AS_IT_TAKES = 1e9  # seconds that a step may last and still count for the time left; rich's own are 30
+_SPEED_PERIOD = 1e9  # seconds over which the speed is estimated; the default of rich, 30, is shorter than many steps
 
 
 class Bar:
-    """Two lines on stderr, the work in all and its present piece; nothing where stderr is no terminal.
+    """Two lines on stderr, all work and the current piece; nothing where stderr is not a terminal.
 
     Args:
-        total: how many pieces of work there are.
-        show: whether to show anything at all.
+        total: the number of pieces of work.
+        show: whether to show anything.
     """
 
     def __init__(self, total: int, *, show: bool = True) -> None:
         console = Console(stderr=True)
-        said = Column(ratio=1, no_wrap=True, overflow="ellipsis")  # model expressions are long, the rest is not
+        text = Column(ratio=1, no_wrap=True, overflow="ellipsis")  # model expressions are long
         self._progress = Progress(
-            TextColumn("{task.description}", markup=False, table_column=said),
+            TextColumn("{task.description}", markup=False, table_column=text),
             *(BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn()),
             console=console,
             expand=True,
             disable=not show or not console.is_terminal,
             transient=True,
-            redirect_stdout=sys.stdout.isatty(),  # else results meant for a file or a pipe would end up on stderr
-            speed_estimate_period=_AS_LONG_AS_IT_TAKES,
+            redirect_stdout=sys.stdout.isatty(),  # otherwise piped results would be printed on stderr
+            speed_estimate_period=_SPEED_PERIOD,
         )
         self._all = self._progress.add_task("all", total=total, visible=total > 1)
 
@@ -48,14 +48,14 @@ class Bar:
 
     @contextmanager
     def piece(self, what: str, weight: int = 1) -> Iterator[ReportProgress]:
-        """One piece of the work, as long as `weight` others; yields what a step cache tells of its steps."""
+        """One piece of work that counts as `weight` pieces; yields the callback for the progress of its steps."""
         progress, task = self._progress, self._progress.add_task(what, total=None)
         done = 0
 
         def report_progress(step: str, total: int | None, state: State) -> None:
             nonlocal done
             done += state != "begun"
-            if not done or state == "kept":  # the clock starts here: steps found in the step cache took no time
+            if not done or state == "kept":  # start the clock here: cached steps take no time
                 progress.reset(task, total=total, completed=done)
                 progress.advance(task, 0)
             progress.update(task, total=total, completed=done, description=f"{step}: {what}")
@@ -69,13 +69,13 @@ class Bar:
 
 @contextmanager
 def waiting(what: str, *, show: bool = True) -> Iterator[None]:
-    """Show on stderr what is being done, with a spinner; nothing where stderr is no terminal.
+    """Show a spinner and a text on stderr; nothing where stderr is not a terminal.
 
-    What the work inside reports with `preparing` takes the place of the text.
+    Reports of `preparing` inside the block replace the text.
 
     Args:
         what: the text, for example `importing torch`.
-        show: whether to show anything at all.
+        show: whether to show anything.
     """
     console = Console(stderr=True)
     if not show or not console.is_terminal:

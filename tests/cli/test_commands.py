@@ -1,4 +1,4 @@
-"""The command line: verbs, exit codes, one-line errors."""
+"""The command line: commands, exit codes, one-line errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 
 from vitlab.core import plugins
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 TINY = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3, num_classes=25)"
 FEW = ("--data", "scenes(train=1, test=64)", "--images", "4")
 
@@ -37,13 +37,13 @@ def on_a_terminal(*arguments: str, folder: Path, stop_at: str = "") -> tuple[int
     """Exit code, stdout (a pipe) and what was drawn on a terminal of 160 columns; Ctrl-C when a word appears there."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
-    told = {**environment(), "TERM": "xterm", "COLUMNS": "160"}
+    variables = {**environment(), "TERM": "xterm", "COLUMNS": "160"}
     command = [sys.executable, "-m", "vitlab", *arguments]
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=slave,
-        env=told,
+        env=variables,
         cwd=folder,
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores Ctrl-C
@@ -69,7 +69,7 @@ def _read(master: int) -> bytes:
 def test_help_names_the_verbs() -> None:
     text = vitlab("--help").stdout
     assert all(verb in text for verb in ("list", "describe", "measure", "stress", "train", "report", "demo"))
-    assert "Exit codes: 0 done, 1 an error of vitlab itself, 2 a mistake" in " ".join(text.split())
+    assert "Exit codes: 0 success, 1 internal error, 2 invalid input" in " ".join(text.split())
     bare = vitlab()
     assert bare.returncode == 0 and bare.stdout == text
 
@@ -90,7 +90,7 @@ def test_every_verb_can_be_quiet_and_speak_json(verb: str) -> None:
         ("recipes", "quick"),
     ],
 )
-def test_list_prints_one_full_name_a_line_off_a_terminal(kind: str, name: str) -> None:
+def test_list_prints_one_name_per_line_when_piped(kind: str, name: str) -> None:
     found = vitlab("list", kind)
     lines = found.stdout.splitlines()
     assert name in lines and all(" " not in line for line in lines)
@@ -100,7 +100,7 @@ def test_list_prints_one_full_name_a_line_off_a_terminal(kind: str, name: str) -
 
 @pytest.mark.parametrize(("kind", "known"), [("instruments", plugins.instruments), ("stress", plugins.stress_tests)])
 def test_cards_are_listed(kind: str, known) -> None:
-    """As the modules say them when they are imported; the listing reads them without."""
+    """Cards read without an import equal those of the imported modules."""
     import importlib
     from dataclasses import asdict
 
@@ -114,8 +114,8 @@ def test_cards_are_listed(kind: str, known) -> None:
 def test_a_terminal_shows_cards(tmp_path: Path) -> None:
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "vitlab", "list", "stress"]
-    told = {**environment(), "COLUMNS": "400", "TERM": "xterm", "NO_COLOR": "1"}
-    process = subprocess.Popen(command, stdout=slave, stderr=slave, env=told)
+    variables = {**environment(), "COLUMNS": "400", "TERM": "xterm", "NO_COLOR": "1"}
+    process = subprocess.Popen(command, stdout=slave, stderr=slave, env=variables)
     os.close(slave)
     text = b""
     while block := _read(master):
@@ -124,7 +124,7 @@ def test_a_terminal_shows_cards(tmp_path: Path) -> None:
     (row,) = (line for line in text.decode().splitlines() if line.strip().startswith("occlusion"))
     said = " ".join(row.split())
     assert "Accuracy under a centre mask" in said and "CB Table 8" in said and "7 by default" in said
-    assert said.endswith("labels")
+    assert said.endswith("labelled images several")
 
 
 def test_the_families_are_counted() -> None:

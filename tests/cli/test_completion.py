@@ -1,4 +1,4 @@
-"""What Tab offers, asked for as a shell asks."""
+"""Shell completion, requested as a shell does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from vitlab.cli import completion
 from vitlab.core import plugins
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 PROGRAM = """
 import sys, json

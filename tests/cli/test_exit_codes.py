@@ -1,4 +1,4 @@
-"""How commands end: codes, one line, and whose fault it was."""
+"""Exit codes, and one line for each error."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def other() -> None:
         (["fail", "--how", "mistake"], 2, "vitlab: no part 'x'; there are none\n"),
         (["fail", "--how", "missing"], 2, "vitlab: data/x: No such file or directory\n"),
         (["fail", "--how", "stopped"], 130, "vitlab: stopped at step 7\n"),
-        (["fail", "--how", "stopped-in-silence"], 130, "the same command goes on from there\n"),
+        (["fail", "--how", "stopped-in-silence"], 130, "the same command resumes\n"),
         (["fail", "--cuont", "3"], 2, "--count"),
         (["fail", "--count", "many"], 2, "'--count'"),
         (["fial"], 2, "'fail'"),

@@ -1,4 +1,4 @@
-"""What is listed is what is there: names read from files against names of imported modules."""
+"""Names read from files equal those of the imported modules."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ def test_a_recipe_is_what_its_function_returns() -> None:
     [
         ("quik", r"no recipe 'quik' \(did you mean 'quick'\?\); there are: .*quick"),
         ("quick(epoch=1)", r"no setting of recipe quick 'epoch' \(did you mean 'epochs'\?\); there are: part, div"),
-        ("quick(epochs='3')", "epochs of recipe quick is '3'; it should be int, like 8"),
-        ("quick(epochs=True)", "epochs of recipe quick is True; it should be int"),
-        ("quick(images=1.5)", "images of recipe quick is 1.5; it should be int"),
+        ("quick(epochs='3')", "quick: epochs='3' is invalid; expected int, for example 8"),
+        ("quick(epochs=True)", "quick: epochs=True is invalid; expected int"),
+        ("quick(images=1.5)", "quick: images=1.5 is invalid; expected int"),
         ("quick(epochs=__import__('os'))", "is no literal"),
         ("quick(epochs=0)", "epochs=0 should be at least 1"),
     ],

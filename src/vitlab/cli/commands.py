@@ -1,4 +1,4 @@
-"""The command line: verbs only. Each one imports what it needs when it runs, so that `--help` imports no torch."""
+"""The commands. Each imports what it needs when it runs, so that `--help` does not import torch."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from vitlab.core.expressions import split_calls
 from vitlab.core.process import is_leading
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks: results and errors only.")]
-Root = Annotated[Path | None, typer.Option(help="Folder of the data sets; else VITLAB_DATA.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")]
+Root = Annotated[Path | None, typer.Option(help="Folder of the data sets; default: VITLAB_DATA.")]
 Models = Annotated[list[str], typer.Argument(help="Model expressions.", autocompletion=completion.models)]
 Data = Annotated[
     str | None,
-    typer.Option("--data", help="A data expression or a folder; default: the data of the run, else scenes."),
+    typer.Option("--data", help="Data expression or folder; default: the data of the training run, else scenes."),
 ]
 Preprocess = Annotated[
     str,
-    typer.Option("--preprocessing", help="Replaces the model's, for example crop=1.0,interpolation='bilinear'."),
+    typer.Option("--preprocessing", help="Replaces the model's own, for example crop=1.0,interpolation='bilinear'."),
 ]
 Classes = Annotated[
     Path | None,
@@ -37,13 +37,13 @@ AugmentName = Annotated[
     str | None,
     typer.Option("--augment", help="Augmentation of training images: a recipe, weak or none; default: the run's own."),
 ]
-Device = Annotated[str | None, typer.Option(help="cpu or cuda; by default CUDA where there is one.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps; default: cuda if available, else cpu.")]
 Images = Annotated[
     int | None,
-    typer.Option(help="How many test images: 64 by default; all of the files, of tests on files.", show_default=False),
+    typer.Option(help="Number of images; default 64. File-based tests use all files by default.", show_default=False),
 ]
-Repeats = Annotated[int, typer.Option(help="Cut the images into so many parts, and measure on each by itself.")]
-Names = Annotated[list[str] | None, typer.Option("--name", help="What to call a model in reports; one for each model.")]
+Repeats = Annotated[int, typer.Option(help="Split the images into N disjoint parts; gives error bars.")]
+Names = Annotated[list[str] | None, typer.Option("--name", help="Display name in reports; one for each model.")]
 Measurements = Annotated[Path, typer.Option("--out", help="Folder for the measurements.")]
 
 app = typer.Typer(
@@ -79,17 +79,17 @@ def list_(
             help="parts, models, families, instruments, stress, recipes or data", autocompletion=completion.kinds
         ),
     ] = "",
-    params: Annotated[bool, typer.Option("--params", help="Sizes of the papers' models, ours beside theirs.")] = False,
+    params: Annotated[bool, typer.Option("--params", help="Parameters and MACs, counted and published.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """List what there is: one full name a line off a terminal."""
+    """List names of one kind, or the number of each kind; one name per line when piped."""
     from vitlab.cli import listing
 
     if what and what not in listing.KINDS:
         raise unknown("list", what, listing.KINDS)
     if params and what != "models":
-        raise VitlabError("only models have parameters to list; write: vitlab list models --params")
+        raise VitlabError("--params applies to models only; expected: vitlab list models --params")
     if params:
         listing.show_sizes(as_json=as_json, quiet=quiet)
     else:
@@ -101,14 +101,14 @@ def describe(
     model: Annotated[
         str,
         typer.Argument(
-            help="A model expression, for example timm/deit_tiny_patch16_224", autocompletion=completion.models
+            help="Model expression, for example timm/deit_tiny_patch16_224.", autocompletion=completion.models
         ),
     ],
-    size: Annotated[str, typer.Option(help="Image size, HEIGHTxWIDTH; by default the model's own.")] = "",
+    size: Annotated[str, typer.Option(help="Image size, HEIGHTxWIDTH; default: the model's own.")] = "",
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Show a model's blocks, token layout and seams, and which weights it has."""
+    """Show a model's blocks, token layout, seams and the origin of its weights."""
     from vitlab.cli import listing
 
     listing.show_anatomy(model, _size(size), as_json=as_json)
@@ -134,10 +134,10 @@ def measure(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure models with instruments; writes one JSON + npz each, and goes on where it stopped."""
-    what = {"data": data, "root": root, "images": images, "repeats": repeats, "device": device, "called": name or ()}
-    what |= {"augment": augment, **_prepared(preprocessing, classes)}
-    _run_all("measure", models, with_, out, as_json, quiet, what)
+    """Measure models with instruments; writes one JSON + npz each. Resumes if interrupted."""
+    options = {"data": data, "root": root, "images": images, "repeats": repeats, "device": device, "called": name or ()}
+    options |= {"augment": augment, **_input_options(preprocessing, classes)}
+    _run_all("measure", models, with_, out, as_json, quiet, options)
 
 
 @app.command()
@@ -159,14 +159,14 @@ def stress(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Put models under stress tests; writes one JSON + npz each, and goes on where it stopped."""
-    what = {"data": data, "root": root, "images": images, "repeats": repeats, "device": device, "called": name or ()}
-    what |= _prepared(preprocessing, classes)
-    _run_all("stress", models, with_, out, as_json, quiet, what)
+    """Run stress tests on models; writes one JSON + npz each. Resumes if interrupted."""
+    options = {"data": data, "root": root, "images": images, "repeats": repeats, "device": device, "called": name or ()}
+    options |= _input_options(preprocessing, classes)
+    _run_all("stress", models, with_, out, as_json, quiet, options)
 
 
-def _prepared(preprocessing: str, classes: Path | None) -> dict[str, Any]:
-    """The options on preprocessing and labels, read."""
+def _input_options(preprocessing: str, classes: Path | None) -> dict[str, Any]:
+    """Parse the options on preprocessing and labels."""
     from vitlab.core.expressions import parse_call
     from vitlab.preprocessing.labels import read_classes
 
@@ -175,26 +175,26 @@ def _prepared(preprocessing: str, classes: Path | None) -> dict[str, Any]:
 
 
 def _run_all(
-    verb: str, models: list[str], names: str, out: Path, as_json: bool, quiet: bool, what: dict[str, Any]
+    verb: str, models: list[str], names: str, out: Path, as_json: bool, quiet: bool, options: dict[str, Any]
 ) -> None:
-    """Print the path of each measurement as it is ready, or at the end what all of them say."""
+    """Print the path of each measurement when it is stored, or all results as JSON at the end."""
     with _importing(quiet):
         from vitlab import runner
         from vitlab.cli import listing
 
     if quiet:
         warnings.simplefilter("ignore", UserWarning)
-    found, said = [], {""}
-    for path in getattr(runner, verb)(models, split_calls(names), out, show=not quiet, **what):
-        found.append(path)
-        for remark in () if quiet else (listing.model_of(path), listing.shortfall(path)):
-            if remark not in said:
-                typer.echo(remark, err=True)
-            said.add(remark)
+    paths, printed = [], {""}
+    for path in getattr(runner, verb)(models, split_calls(names), out, show=not quiet, **options):
+        paths.append(path)
+        for note in () if quiet else (listing.model_of(path), listing.shortfall(path)):
+            if note not in printed:
+                typer.echo(note, err=True)
+            printed.add(note)
         if not as_json:
             typer.echo(path)
     if as_json:
-        _print_json([listing.measured(path) for path in found])
+        _print_json([listing.measured(path) for path in paths])
 
 
 @app.command()
@@ -202,14 +202,15 @@ def train(
     recipe: Annotated[
         str,
         typer.Argument(
-            help="A recipe, for example quick or vit_tiny_cifar100(seed=1)", autocompletion=completion.recipes
+            help="Recipe, for example quick or vit_tiny_cifar100(seed=1).", autocompletion=completion.recipes
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The run folder; the same one goes on where it stopped.")] = Path(
+    out: Annotated[Path, typer.Option(help="Run folder; an interrupted run in the same folder resumes.")] = Path(
         "runs/train"
     ),
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting, key=value; dots reach into groups.")
+        list[str] | None,
+        typer.Option("--set", help="Setting, for example batch_size=32 or optimizer.lr=1e-3."),
     ] = None,
     root: Root = None,
     device: Device = None,
@@ -217,7 +218,7 @@ def train(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train as a recipe says: one process, or many under torchrun."""
+    """Train a model by a recipe, in one process or under torchrun."""
     from vitlab.core import plugins
     from vitlab.core.recipe import change
 
@@ -228,9 +229,9 @@ def train(
 
     log = tensorboard_log(out) if tensorboard else None
     show = sys.stderr.isatty() and not quiet
-    asked = any(text.partition("=")[0].strip() == "compile" for text in set_ or [])
-    how: dict[str, Any] = {"root": root, "device": device, "show": show, "log": log, "compile_on_cpu": asked}
-    row = classification.run(chosen, out, **how)
+    compile_on_cpu = any(text.partition("=")[0].strip() == "compile" for text in set_ or [])
+    options: dict[str, Any] = {"root": root, "device": device, "show": show, "log": log}
+    row = classification.run(chosen, out, compile_on_cpu=compile_on_cpu, **options)
     if not is_leading():
         return
     if as_json:
@@ -241,12 +242,12 @@ def train(
 
 @app.command()
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Measurements, or folders of them.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The page to write.")] = Path("report.html"),
+    runs: Annotated[list[Path], typer.Argument(help="Measurements, or folders that contain them.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Page to write.")] = Path("report.html"),
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Draw stored measurements as one self-contained HTML page."""
+    """Write stored measurements as one self-contained HTML page."""
     from vitlab.reporting import read, report
 
     measurements = read(runs)
@@ -260,8 +261,8 @@ def report(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the models, measurements and the page.")] = Path("runs/demo"),
-    epochs: Annotated[int, typer.Option(help="Training epochs of each model.")] = 6,
-    images: Annotated[int, typer.Option(help="Training images.")] = 1280,
+    epochs: Annotated[int, typer.Option(help="Number of training epochs of each model.")] = 6,
+    images: Annotated[int, typer.Option(help="Number of training images.")] = 1280,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -269,11 +270,11 @@ def demo(
     with _importing(quiet):
         from vitlab import demo
 
-    page, said = demo.run(out, epochs, images, show=not quiet)
+    page, sentences = demo.run(out, epochs, images, show=not quiet)
     if as_json:
-        _print_json({"report": str(page), "sentences": said})
+        _print_json({"report": str(page), "sentences": sentences})
     else:
-        typer.echo("\n".join([*(f"- {sentence}" for sentence in said), f"The report: {page}"]))
+        typer.echo("\n".join([*(f"- {sentence}" for sentence in sentences), f"The report: {page}"]))
 
 
 @app.command()
@@ -281,12 +282,12 @@ def explore(
     models: Models,
     data: Data = None,
     root: Root = None,
-    images: Annotated[int, typer.Option(help="How many test images to offer.")] = 24,
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 takes a free one.")] = 0,
+    images: Annotated[int, typer.Option(help="Number of test images.")] = 24,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 for any free port.")] = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Serve a local page to look inside one model, or two side by side, until Ctrl-C."""
+    """Serve a local page that shows the attention and features of one or two models, until Ctrl-C."""
     from importlib.util import find_spec
 
     for library in ("fastapi", "uvicorn"):
@@ -302,16 +303,16 @@ def explore(
 
 
 def _importing(quiet: bool) -> AbstractContextManager[None]:
-    """Show that torch is being imported, which takes seconds."""
+    """Show a spinner while torch is imported, which takes seconds."""
     from vitlab.progress import waiting
 
     return waiting("importing torch", show=not quiet)
 
 
-def _print_json(found: Any) -> None:
+def _print_json(result: Any) -> None:
     from vitlab.cli.listing import finite
 
-    typer.echo(json.dumps(finite(found) if isinstance(found, dict) else found, indent=1, ensure_ascii=False))
+    typer.echo(json.dumps(finite(result) if isinstance(result, dict) else result, indent=1, ensure_ascii=False))
 
 
 def _size(text: str) -> Any:
@@ -319,5 +320,5 @@ def _size(text: str) -> Any:
         return None
     parts = text.lower().split("x")
     if not all(part.isdigit() and int(part) > 0 for part in parts) or len(parts) > 2:
-        raise VitlabError(f"--size {text!r} is no size; write 224 or 224x320 (height x width)")
+        raise VitlabError(f"invalid --size {text!r}; expected HEIGHTxWIDTH, for example 224x320, or one number")
     return (int(parts[0]), int(parts[-1]))

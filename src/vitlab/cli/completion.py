@@ -1,4 +1,4 @@
-"""What a shell offers when the user presses Tab: names read from files, so that it takes no torch and no time."""
+"""Shell completion. Names are read from files, without importing torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from vitlab.core.expressions import SOURCES
 
 
 def instruments(incomplete: str) -> list[str]:
-    """Instruments, the last of several that stand before it, with commas between them.
+    """Instruments, separated by commas; the last one is completed.
 
     >>> instruments("lesion,attention_ent")
     ['lesion,attention_entropy']
@@ -18,7 +18,7 @@ def instruments(incomplete: str) -> list[str]:
 
 
 def stress_tests(incomplete: str) -> list[str]:
-    """Stress tests, likewise.
+    """Stress tests, separated by commas; the last one is completed.
 
     >>> stress_tests("occlusion,corr")
     ['occlusion,corruptions']
@@ -36,7 +36,7 @@ def recipes(incomplete: str) -> list[str]:
 
 
 def models(incomplete: str) -> list[str]:
-    """Where models come from, and behind a bar the parts that go into one.
+    """Sources of models; after ` | `, the parts.
 
     >>> models("ti"), models("timm/vit_tiny_patch16_224 | TokenAw")
     (['timm/'], ['timm/vit_tiny_patch16_224 | TokenAwarePooling'])
@@ -45,17 +45,17 @@ def models(incomplete: str) -> list[str]:
 
 
 def kinds(incomplete: str) -> list[str]:
-    """What can be listed.
+    """The kinds of `vitlab list`.
 
     >>> kinds("fam")
     ['families']
     """
-    from vitlab.cli.listing import KINDS  # with rich, which only this needs
+    from vitlab.cli.listing import KINDS  # imports rich, which only this needs
 
     return _after("", incomplete, KINDS)
 
 
 def _after(separator: str, incomplete: str, names: Iterable[str]) -> list[str]:
-    """The names that begin as the last word does, behind the words before it; none inside a word's settings."""
-    before, cut, last = incomplete.rpartition(separator) if separator else ("", "", incomplete)
-    return [f"{before}{cut}{name}" for name in names if name.startswith(last)]
+    """The names that start with the last word, with the words before it prepended."""
+    before, used, last = incomplete.rpartition(separator) if separator else ("", "", incomplete)
+    return [f"{before}{used}{name}" for name in names if name.startswith(last)]

@@ -1,4 +1,4 @@
-"""What `vitlab list` and `vitlab describe` show: a table on a terminal, one full name a line elsewhere."""
+"""The output of `vitlab list`, `vitlab describe` and of measurements: tables on a terminal, lines when piped."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _data() -> dict[str, str]:
     return data_sets()
 
 
-#: What there is of each kind: a note by name, or a card.
+#: The entries of each kind: a summary or a card by name.
 KINDS: dict[str, Callable[[], Rows]] = {
     "parts": _parts,
     "models": _models,
@@ -65,7 +65,7 @@ KINDS: dict[str, Callable[[], Rows]] = {
 
 
 def show(what: str, *, as_json: bool = False, quiet: bool = False) -> None:
-    """Print the names of one kind, or how many there are of each."""
+    """Print the names of one kind, or the number of each kind."""
     kinds = [kind for kind in KINDS if kind not in ("models", "data")]
     rows = KINDS[what]() if what else {kind: str(len(KINDS[kind]())) for kind in kinds}
     if as_json:
@@ -79,50 +79,50 @@ def show(what: str, *, as_json: bool = False, quiet: bool = False) -> None:
 
 
 def _table(rows: Rows) -> Table:
-    """A note in one column; the fields of a card in one each."""
-    if not any(isinstance(note, dict) for note in rows.values()):
+    """A table of summaries, or of cards with one column for each field."""
+    if not any(isinstance(entry, dict) for entry in rows.values()):
         table = Table(box=None, show_header=False)
-        for name, note in rows.items():
-            table.add_row(name, Text(note))
+        for name, summary in rows.items():
+            table.add_row(name, Text(summary))
         return table
     table = Table(Column("name", no_wrap=True), *_CARD, box=None)
     for name, card in rows.items():
-        table.add_row(name, *(Text(_words(card.get(field, ""))) for field in _CARD))
+        table.add_row(name, *(Text(_joined(card.get(field, ""))) for field in _CARD))
     return table
 
 
-_CARD = ("title", "paper", "cost", "needs")
+_CARD = ("title", "paper", "cost", "inputs", "passes", "needs")
 
 
-def _words(field: str | Sequence[str]) -> str:
+def _joined(field: str | Sequence[str]) -> str:
     return field if isinstance(field, str) else ", ".join(field)
 
 
 def measured(path: Path) -> dict[str, Any]:
-    """A stored measurement in short: where it is, what it is of, on how many images, and what it says.
+    """A summary of a stored measurement: its path, kind, subject, number of images and values.
 
-    `values` are its single numbers, `arrays` its tables of at most 100, each with the labels along its axes. Numbers
-    that are not finite, which JSON cannot say, become None. `partial` is there where the measurement knows of a whole.
+    `values` holds scalars, `arrays` arrays of at most 100 elements with the labels of their axes. Numbers that are not
+    finite become None, because JSON has none. `partial` is present where the size of the full benchmark is known.
     """
     from vitlab.core.measurement import Measurement
 
-    found = Measurement.load(path)
-    values = {name: value.item() for name, value in found.values.items() if not value.ndim}
+    stored = Measurement.load(path)
+    values = {name: value.item() for name, value in stored.values.items() if not value.ndim}
     arrays = {
-        name: {"axes": {axis: list(found.axes.get(axis, ())) for axis in found.dims[name]}, "values": value.tolist()}
-        for name, value in found.values.items()
+        name: {"axes": {axis: list(stored.axes.get(axis, ())) for axis in stored.dims[name]}, "values": value.tolist()}
+        for name, value in stored.values.items()
         if value.ndim and value.size <= _SMALL
     }
-    about = {key: found.provenance[key] for key in ("model", "images", "partial") if key in found.provenance}
-    said = {"values": finite(values), "arrays": finite(arrays)}
-    return {"path": str(path), "kind": found.kind, "subject": found.subject, **about, **said}
+    about = {key: stored.provenance[key] for key in ("model", "images", "partial") if key in stored.provenance}
+    numbers = {"values": finite(values), "arrays": finite(arrays)}
+    return {"path": str(path), "kind": stored.kind, "subject": stored.subject, **about, **numbers}
 
 
-_SMALL = 100
+_SMALL = 100  # elements
 
 
 def model_of(path: Path) -> str:
-    """Which model a stored measurement is of, in a line: its name, where its weights came from, its parts."""
+    """One line on the model of a stored measurement: its name, the origin of its weights, its parts."""
     from vitlab.core.measurement import Measurement
     from vitlab.identity import ModelIdentity
 
@@ -132,19 +132,19 @@ def model_of(path: Path) -> str:
 
 
 def shortfall(path: Path) -> str:
-    """What a stored measurement lacks of a whole benchmark, in a line; empty where it lacks nothing or knows none."""
+    """One line on a measurement of only a part of a benchmark; empty where it is complete or has no official size."""
     from vitlab.core.measurement import Measurement
 
-    found = Measurement.load(path)
-    if not found.provenance.get("partial"):
+    stored = Measurement.load(path)
+    if not stored.provenance.get("partial"):
         return ""
-    images, full = found.provenance.get("images", 0), found.provenance.get("official_images", 0)
+    images, full = stored.provenance.get("images", 0), stored.provenance.get("official_images", 0)
     what = f"{images:,} images, not the full {full:,}" if images < full else "a part of the benchmark only"
-    return f"{found.kind} of {found.subject}: on {what}"
+    return f"{stored.kind} of {stored.subject}: on {what}"
 
 
 def finite(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values as JSON can say them.
+    """The values with numbers that are not finite replaced by None, for JSON.
 
     >>> finite({"loss": 0.5, "mce": float("nan"), "ce": [0.25, float("inf")]})
     {'loss': 0.5, 'mce': None, 'ce': [0.25, None]}
@@ -161,7 +161,7 @@ def _finite(value: Any) -> Any:
 
 
 def show_sizes(*, as_json: bool = False, quiet: bool = False) -> None:
-    """Print parameters and multiply-accumulates of the papers' models, ours beside the papers'."""
+    """Print parameters and multiply-accumulates of the papers' models, counted and published."""
     from rich.progress import track
 
     from vitlab import model_sizes
@@ -169,11 +169,11 @@ def show_sizes(*, as_json: bool = False, quiet: bool = False) -> None:
     progress = Console(stderr=True)
     total = len(model_sizes.published())
     silent = quiet or not progress.is_terminal
-    found = list(track(model_sizes.sizes(), "counting", total, console=progress, transient=True, disable=silent))
+    counted = list(track(model_sizes.sizes(), "counting", total, console=progress, transient=True, disable=silent))
     if as_json:
-        print(json.dumps([{**asdict(size), "marks": size.marks} for size in found], indent=1, ensure_ascii=False))
+        print(json.dumps([{**asdict(size), "marks": size.marks} for size in counted], indent=1, ensure_ascii=False))
         return
-    rows = [_size_cells(size) for size in found]
+    rows = [_size_cells(size) for size in counted]
     if sys.stdout.isatty():
         table = Table(box=None)
         for column in _SIZE_COLUMNS:
@@ -190,19 +190,19 @@ _SIZE_COLUMNS = ("model", "parameters", "exact", "paper, M", "MACs, G", "paper, 
 
 
 def _size_cells(size: Size) -> tuple[str, ...]:
-    """The row of a model: what we count, and what is published with its mark."""
+    """The row of a model: counted sizes, and published sizes with their marks."""
     marks, known = size.marks, asdict(size.published)
-    theirs = {key: f"{mark} {known[key]:,}".strip() if mark else "" for key, mark in marks.items()}
+    published = {key: f"{mark} {known[key]:,}".strip() if mark else "" for key, mark in marks.items()}
     added = f"{size.added_macs / 1e6:.2f}" if size.added_macs else ""
-    ours = (f"{size.parameters:,}", f"{size.macs / 1e9:.3f}", added)
+    counted = (f"{size.parameters:,}", f"{size.macs / 1e9:.3f}", added)
     return (
-        *(size.expression, ours[0], theirs["exact_params"], theirs["params_m"]),
-        *(ours[1], theirs["macs_g"], ours[2], theirs["added_macs_m"]),
+        *(size.expression, counted[0], published["exact_params"], published["params_m"]),
+        *(counted[1], published["macs_g"], counted[2], published["added_macs_m"]),
     )
 
 
 def show_anatomy(expression: str, size: tuple[int, int] | None, *, as_json: bool = False) -> None:
-    """Print what a model is made of."""
+    """Print the architecture of a model."""
     from vitlab import zoo
     from vitlab.adapters import describe
     from vitlab.identity import identify
@@ -225,8 +225,8 @@ def show_anatomy(expression: str, size: tuple[int, int] | None, *, as_json: bool
         markup=False,
     )
     console.print(_blocks(anatomy))
-    for seam, why in anatomy.absent.items():
-        console.print(f"no {seam}: {why}", highlight=False, markup=False)
+    for seam, reason in anatomy.absent.items():
+        console.print(f"no {seam}: {reason}", highlight=False, markup=False)
 
 
 def _blocks(anatomy: Anatomy) -> Table:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from vitlab.core.errors import VitlabError
+from vitlab.core.measurement import Card
 
 T = TypeVar("T")
 
@@ -49,15 +50,15 @@ def recorded(batches: Any) -> dict[str, Any]:
     return {name: value for name, value in known.items() if value}
 
 
-def require_labels(batches: Any, name: str, needs: Sequence[str]) -> None:
+def require_labels(batches: Any, name: str, card: Card) -> None:
     """Refuse batches without usable labels where an instrument or stress test needs them.
 
     Args:
         batches: `Batches`, or anything else, which is left alone.
         name: of the instrument or stress test.
-        needs: of its card.
+        card: of the instrument or stress test.
     """
-    if isinstance(batches, Batches) and batches.no_labels and {"labels", "targets"} & set(needs):
+    if isinstance(batches, Batches) and batches.no_labels and card.needs_labels:
         raise VitlabError(f"{name} needs labels: {batches.no_labels}")
 
 

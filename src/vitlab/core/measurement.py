@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -18,25 +18,56 @@ from vitlab.core.old_files import errors_by_name, pooling_by_kind
 from vitlab.core.plain_data import plain
 from vitlab.core.store import write_atomically
 
+#: What an instrument or stress test is measured on. `vitlab measure` and `vitlab stress` prepare it accordingly.
+Inputs = Literal[
+    "images",  # test images; labels are not used
+    "labelled images",  # test images and their labels
+    "augmented training images",  # with labels, mixed as in training
+    "training and test images",  # both sets with labels; the test set is the setting `test`
+    "image and mask pairs",
+    "files",  # a folder with the files of a published set, in place of batches
+    "optional images",  # brings its own images; batches only give the input size and normalisation
+    "nothing",  # reads the model only
+]
+
+#: How often an instrument or stress test runs over its inputs. Instruments of a `shared` pass have an `Accumulator`:
+#: several of them are measured in a single pass. `one` pass, `none` and `several` are not shared.
+Passes = Literal["none", "shared", "one", "several"]
+
+_LABELLED = {*get_args(Inputs)} - {"images", "optional images", "nothing"}
+
 
 @dataclass(frozen=True)
 class Card:
-    """What an instrument says about itself.
+    """Describes an instrument or stress test. A card holds literals only, so that it can be listed without an import.
 
     Args:
-        title: what it measures, in a few words.
-        paper: the figures and tables it stands for.
-        cost: what it costs, in forwards.
-        needs: what it takes, of a model (`attention`) or of the data (`labels`). Three words tell `vitlab measure` what
-            to feed it: `augmented` images, a `test set` beside training images, `files` instead of images.
-        higher_is_better: None where neither is.
+        title: what is measured, in a few words.
+        paper: the figures and tables of the papers that it reproduces.
+        cost: the number of forwards.
+        inputs: what it is measured on.
+        passes: how often it runs over its inputs, and whether it shares its pass with others.
+        needs: what the model must have, for example `attention`.
+        higher_is_better: None where neither direction is better.
     """
 
     title: str
     paper: str
     cost: str
+    inputs: Inputs
+    passes: Passes = "several"
     needs: tuple[str, ...] = ()
     higher_is_better: bool | None = None
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether the inputs must have labels that index the model's outputs."""
+        return self.inputs in _LABELLED
+
+    @property
+    def needs_training(self) -> bool:
+        """Whether the results of an untrained model are meaningless."""
+        return self.needs_labels or "scenes classes" in self.needs
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""What the package holds, by name, read from its files: a listing imports no torch.
+"""The parts, recipes, instruments, stress tests, models and families of the package, read without importing torch.
 
-Parts and recipes are the names in a file's `__all__`; instruments, stress tests and experiments are one file each;
-families stand in an adapter's `FAMILIES`.
+Parts and recipes are the names in a file's `__all__`. Each instrument and each stress test is one file with a `CARD`.
+Families are the keys of an adapter's `FAMILIES`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def parts() -> dict[str, str]:
-    """Every part and the module that holds it.
+    """Every part and the module that defines it.
 
     >>> parts()["ContextBroadcast"]
     'vitlab.modules.context_broadcast'
@@ -30,7 +30,7 @@ def parts() -> dict[str, str]:
 
 
 def part(name: str) -> Any:
-    """The class of a part, imported now."""
+    """Import a part and return its class."""
     known = parts()
     if name not in known:
         raise unknown("part", name, sorted(known))
@@ -38,12 +38,12 @@ def part(name: str) -> Any:
 
 
 def instruments() -> dict[str, str]:
-    """Every instrument and the module that holds it."""
+    """Every instrument and the module that defines it."""
     return _carded("instruments")
 
 
 def stress_tests() -> dict[str, str]:
-    """Every stress test and the module that holds it.
+    """Every stress test and the module that defines it.
 
     >>> stress_tests()["corruptions"]
     'vitlab.stress_tests.corruptions'
@@ -52,7 +52,7 @@ def stress_tests() -> dict[str, str]:
 
 
 def recipes() -> dict[str, str]:
-    """Every recipe and the module that holds it.
+    """Every recipe and the module that defines it.
 
     >>> recipes()["quick"]
     'vitlab.recipes.quick'
@@ -61,7 +61,7 @@ def recipes() -> dict[str, str]:
 
 
 def recipe(text: str) -> Recipe:
-    """The recipe that a name, with settings or without, stands for.
+    """Build a recipe from its name and optional settings.
 
     >>> recipe("quick(epochs=3)").epochs
     3
@@ -75,18 +75,18 @@ def recipe(text: str) -> Recipe:
     for key, value in settings.items():
         if key not in defaults:
             raise unknown(f"setting of recipe {name}", key, defaults)
-        settings[key] = _like(value, defaults[key], f"{key} of recipe {name}")
+        settings[key] = _like(value, defaults[key], f"{name}: {key}")
     made: Recipe = make(**settings)
     return made
 
 
 def models() -> list[str]:
-    """The modules that hold our own architectures."""
+    """The modules of vitlab's own architectures."""
     return [_module(file) for file in _files("models")]
 
 
 def published_sizes() -> dict[str, dict[str, Any]]:
-    """What is published of the size of each of our models: the `PAPER` of its file.
+    """The published sizes of vitlab's models: the `PAPER` of each file.
 
     >>> published_sizes()["rvt_tiny_plus"]["exact_params"]
     10951336
@@ -95,11 +95,11 @@ def published_sizes() -> dict[str, dict[str, Any]]:
 
 
 def families() -> dict[str, str]:
-    """Every family that an adapter knows, with an example model."""
-    found: dict[str, str] = {}
+    """Every family that an adapter supports, with an example model."""
+    examples: dict[str, str] = {}
     for file in _files("adapters"):
-        found.update(_literal(file, "FAMILIES", {}))
-    return dict(sorted(found.items()))
+        examples.update(_literal(file, "FAMILIES", {}))
+    return dict(sorted(examples.items()))
 
 
 def adapter_modules() -> list[str]:
@@ -117,10 +117,10 @@ def summary(module: str, name: str | None = None) -> str:
 
 
 def card(module: str) -> dict[str, Any]:
-    """What an instrument or a stress test says about itself: the fields of its `CARD`, without importing it.
+    """The fields of the `CARD` of an instrument or stress test, without importing it.
 
-    >>> card("vitlab.stress_tests.occlusion")["needs"]
-    ('labels',)
+    >>> card("vitlab.stress_tests.occlusion")["inputs"]
+    'labelled images'
     """
     file = _PACKAGE.parent / (module.replace(".", "/") + ".py")
     for node in _tree(file).body:
@@ -128,25 +128,23 @@ def card(module: str) -> dict[str, Any]:
             try:
                 return {str(item.arg): ast.literal_eval(item.value) for item in node.value.keywords}
             except ValueError:
-                raise VitlabError(
-                    f"the CARD in {file.name} must be of plain literals, so that it can be listed"
-                ) from None
+                raise VitlabError(f"invalid CARD in {file.name}; expected literals only, for `vitlab list`") from None
     raise VitlabError(f"{module} has no CARD")
 
 
 def _like(value: Any, default: Any, what: str) -> Any:
-    """The value, if it is of the kind of the default; a whole number will do for a fraction, a list for a tuple."""
+    """Check the type of a value against the default; an int is converted to float, a list to a tuple."""
     if isinstance(default, float) and type(value) is int:
         return float(value)
     if isinstance(default, tuple) and isinstance(value, list):
         return tuple(value)
     if type(value) is not type(default):
-        raise VitlabError(f"{what} is {value!r}; it should be {type(default).__name__}, like {default!r}")
+        raise VitlabError(f"{what}={value!r} is invalid; expected {type(default).__name__}, for example {default!r}")
     return value
 
 
 def _carded(folder: str) -> dict[str, str]:
-    """The files that say what they measure; those without a card are what these share."""
+    """The modules of a folder that have a `CARD`, by name."""
     return {file.stem: _module(file) for file in _files(folder) if _assigns(file, "CARD")}
 
 
@@ -168,7 +166,7 @@ def _assigns(file: Path, name: str) -> bool:
 
 
 def _literal(file: Path, name: str, default: Any) -> Any:
-    """The literal that a file assigns to a name at its top level."""
+    """The literal assigned to a name at the top level of a file."""
     for node in _tree(file).body:
         targets = (
             node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
@@ -177,5 +175,5 @@ def _literal(file: Path, name: str, default: Any) -> Any:
             try:
                 return ast.literal_eval(node.value)  # type: ignore[attr-defined]
             except ValueError:
-                raise VitlabError(f"{name} in {file.name} must be a plain literal, so that it can be listed") from None
+                raise VitlabError(f"invalid {name} in {file.name}; expected a literal, for `vitlab list`") from None
     return default

@@ -57,9 +57,9 @@ def measure(
             "wrap a single batch in a list"
         )
     batches = described(model, batches, preprocessing)
-    require_labels(batches, instrument, module.CARD.needs)
+    require_labels(batches, instrument, module.CARD)
     identity = identify(model, display_name(name, subject))
-    warn_untrained(identity, module.CARD.needs)
+    warn_untrained(identity, module.CARD)
     return signed(module.measure(model, batches, **settings), identity, recorded(batches))
 
 
@@ -82,7 +82,7 @@ def measure_together(
         if instrument not in known:
             raise unknown("instrument", instrument, known)
     modules = {instrument: importlib.import_module(known[instrument]) for instrument in names}
-    unsupported = [instrument for instrument, module in modules.items() if not hasattr(module, "Accumulator")]
+    unsupported = [instrument for instrument, module in modules.items() if module.CARD.passes != "shared"]
     if unsupported or not modules:
         raise VitlabError(
             f"invalid instruments for measure_together: {', '.join(unsupported) or 'none'}; "
@@ -91,7 +91,9 @@ def measure_together(
     from vitlab.instruments.shared.one_pass import observe
 
     identity = identify(model, name)
-    warn_untrained(identity, [need for module in modules.values() for need in module.CARD.needs])
+    for instrument, module in modules.items():
+        require_labels(batches, instrument, module.CARD)
+        warn_untrained(identity, module.CARD)
     results = observe(model, batches, [module.Accumulator() for module in modules.values()])
     return {
         instrument: signed(result, identity, recorded(batches))

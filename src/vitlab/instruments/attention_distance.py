@@ -26,6 +26,8 @@ CARD = Card(
     title="Distance over which tokens attend, by layer and head",
     paper="CB Fig. 7b",
     cost="one forward",
+    inputs="images",
+    passes="shared",
     needs=("attention",),
 )
 

@@ -28,6 +28,8 @@ CARD = Card(
     title="Likeness of heads and of rows, and the mass near the diagonal, by layer and head",
     paper="TAPADL Fig. 4, Sec. 4.1.2",
     cost="one forward",
+    inputs="images",
+    passes="shared",
     needs=("attention",),
 )
 

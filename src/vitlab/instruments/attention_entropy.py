@@ -26,6 +26,8 @@ CARD = Card(
     title="Entropy of attention rows, by layer and head",
     paper="CB Figs. 4, 7a, S12",
     cost="one forward",
+    inputs="images",
+    passes="shared",
     needs=("attention",),
 )
 

@@ -25,6 +25,8 @@ CARD = Card(
     title="Attention maps of chosen images, layers, heads and query tokens",
     paper="CB Fig. 10; TAPADL Figs. 1, 3, 4",
     cost="one forward over the chosen images",
+    inputs="images",
+    passes="one",
     needs=("attention",),
 )
 

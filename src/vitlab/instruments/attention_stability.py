@@ -33,7 +33,9 @@ CARD = Card(
     title="Likeness of attention on clean and corrupted images, by layer and head",
     paper="TAPADL Figs. 1, 5",
     cost="two forwards",
-    needs=("attention", "pixels"),
+    inputs="images",
+    passes="several",
+    needs=("attention",),
     higher_is_better=True,
 )
 

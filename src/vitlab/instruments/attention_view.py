@@ -25,6 +25,8 @@ CARD = Card(
     title="A view of attention to click through in a report: maps from a lattice of patches, predictions, logit lens",
     paper="CB Fig. 10; TAPADL Figs. 1, 3, 4",
     cost="one forward for each image",
+    inputs="images",
+    passes="one",
 )
 
 _RANKS = 3  # stored predictions of the logit lens; the model's own predictions have two more

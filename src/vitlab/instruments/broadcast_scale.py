@@ -23,6 +23,8 @@ CARD = Card(
     title="Learned weights of scaled context broadcasting, by depth",
     paper="CB Fig. 8",
     cost="no forward",
+    inputs="nothing",
+    passes="none",
     needs=("ScaledContextBroadcast",),
 )
 

@@ -27,7 +27,8 @@ CARD = Card(
     title="Expected calibration error and reliability diagram",
     paper="HDVW Fig. F.1a",
     cost="one forward",
-    needs=("labels",),
+    inputs="labelled images",
+    passes="one",
     higher_is_better=False,
 )
 

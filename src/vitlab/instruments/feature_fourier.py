@@ -28,6 +28,8 @@ CARD = Card(
     title="Relative log amplitude of feature maps by frequency, before and after every MSA, MLP and Conv",
     paper="HDVW Figs. 2a, 8, D.2",
     cost="one forward",
+    inputs="images",
+    passes="shared",
 )
 
 _FLOOR = 1e-6  # added to amplitudes, as in HDVW's released code

@@ -22,6 +22,8 @@ CARD = Card(
     title="Variance of feature map points, before and after every MSA, MLP and Conv",
     paper="HDVW Figs. 9, D.1",
     cost="one forward",
+    inputs="images",
+    passes="shared",
 )
 
 

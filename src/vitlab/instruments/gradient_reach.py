@@ -38,7 +38,9 @@ CARD = Card(
     title="Gradient that weights receive through context broadcasting, by its place in the block",
     paper="CB Sec. 4.1, B.6, Table 4b",
     cost="nine forwards with gradients",
-    needs=("mlp.in, mlp.mid or mlp.out", "targets"),
+    inputs="labelled images",
+    passes="several",
+    needs=("mlp.in, mlp.mid or mlp.out",),
 )
 
 Gradients = dict[str, Tensor]

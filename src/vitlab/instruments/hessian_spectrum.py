@@ -45,7 +45,8 @@ CARD = Card(
     title="Largest eigenvalues of the loss Hessian, negative and positive",
     paper="HDVW Figs. 1c, 4, 6, 7b, 12c, C.3–C.7, F.1b",
     cost="15 to 40 products with the Hessian per mini-batch, each about 6 forwards",
-    needs=("labels", "augmented"),
+    inputs="augmented training images",
+    passes="several",
 )
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]

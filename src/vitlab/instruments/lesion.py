@@ -30,7 +30,8 @@ CARD = Card(
     title="Change of accuracy when one MSA, MLP or Conv is removed",
     paper="HDVW Figs. 10b, D.4",
     cost="units + 1 forwards",
-    needs=("labels",),
+    inputs="labelled images",
+    passes="several",
 )
 
 

@@ -39,7 +39,8 @@ CARD = Card(
     title="Loss on a filter-normalised plane through the weights",
     paper="HDVW Figs. 1a, C.4a, C.7b",
     cost="441 forwards (21 × 21 points)",
-    needs=("labels", "augmented"),
+    inputs="augmented training images",
+    passes="several",
 )
 
 Normalisation = Literal["released", "filter"]

@@ -30,6 +30,8 @@ CARD = Card(
     title="CKA between the features of all layers, of one model or two",
     paper="HDVW Figs. 10a, D.3",
     cost="one forward of each model",
+    inputs="images",
+    passes="one",
 )
 
 _MIN_IMAGES = 4  # per mini-batch: HSIC₁ divides by n − 3

@@ -25,6 +25,8 @@ CARD = Card(
     title="Steepness of softmax at the model's attention, against its entropy",
     paper="CB Sec. 3.1, Fig. 5",
     cost="one forward",
+    inputs="images",
+    passes="shared",
     needs=("attention",),
 )
 

@@ -25,6 +25,8 @@ CARD = Card(
     title="Share of attention that the most attended tokens receive, by layer and head",
     paper="TAPADL Fig. 1, Sec. 3.1",
     cost="one forward",
+    inputs="images",
+    passes="shared",
     needs=("attention",),
     higher_is_better=False,
 )

@@ -26,7 +26,8 @@ CARD = Card(
     title="NLL on the training set against error on the test set",
     paper="HDVW Figs. 5, 7a, C.1, C.2, C.3a, C.7a",
     cost="one forward over the training set, one over the test set",
-    needs=("labels", "test set"),
+    inputs="training and test images",
+    passes="one",
     higher_is_better=False,
 )
 

@@ -29,6 +29,8 @@ CARD = Card(
     title="Polar coordinates of training snapshots, seen from the last weights",
     paper="HDVW Figs. 1b, C.4b (withdrawn by the authors)",
     cost="no forward; each snapshot is read once",
+    inputs="nothing",
+    passes="none",
     needs=("snapshots",),
 )
 

@@ -2,13 +2,12 @@
 
 A file has its `CARD`, pure functions on pixels, and `measure(model, batches, **settings) -> Measurement`. Images are
 converted to pixels in [0, 1], perturbed, clamped, and normalised again for the model. Tests on published sets, whose
-card needs `files`, take the folder of the set instead of batches.
+card's input is `files`, take the folder of the set instead of batches.
 """
 
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 from vitlab.core import plugins
 from vitlab.core.batches import recorded, require_labels
 from vitlab.core.errors import VitlabError, unknown
-from vitlab.core.measurement import Measurement
+from vitlab.core.measurement import Card, Measurement
 from vitlab.core.settings import check_settings
 from vitlab.identity import display_name, identify, signed, warn_untrained
 from vitlab.preprocessing import described
@@ -59,22 +58,22 @@ def stress(
     if preprocessing is not None and "preprocessing" in inspect.signature(test.measure).parameters:
         settings["preprocessing"], preprocessing = preprocessing, None
     check_settings(stress_test, test.measure, settings)
-    _check_input(stress_test, test, batches)
+    _check_input(stress_test, test.CARD, batches)
     batches = described(model, batches, preprocessing)
-    require_labels(batches, stress_test, test.CARD.needs)
+    require_labels(batches, stress_test, test.CARD)
     identity = identify(model, display_name(name, subject))
-    warn_untrained(identity, test.CARD.needs)
+    warn_untrained(identity, test.CARD)
     return signed(test.measure(model, batches, **settings), identity, recorded(batches))
 
 
-def _check_input(name: str, test: Any, given: Any) -> None:
+def _check_input(name: str, card: Card, given: Any) -> None:
     """Raise an error for batches where a folder is expected, and for a folder where batches are expected."""
     path = isinstance(given, str | Path)
-    if "files" in test.CARD.needs:
+    if card.inputs == "files":
         if not path:
             raise VitlabError(f"{name} reads image files; expected the path of a folder, got {type(given).__name__}")
         return
-    own_images = list(inspect.signature(test.measure).parameters.values())[1].default is None
+    own_images = card.inputs == "optional images"
     if path or not ((given is None and own_images) or (isinstance(given, Iterable) and not hasattr(given, "shape"))):
         raise VitlabError(
             f"invalid batches of type {type(given).__name__}; expected an iterable of (images, targets); "

@@ -29,7 +29,9 @@ CARD = Card(
     title="Accuracy under FGSM and PGD",
     paper="Goodfellow et al., ICLR 2015 (FGSM); Madry et al., ICLR 2018 (PGD); CB Tables 8, S13: their ε is our choice",
     cost="for each epsilon 1 (FGSM) or `steps` (PGD) forwards and backwards, 11 by default",
-    needs=("labels", "gradients"),
+    inputs="labelled images",
+    passes="several",
+    needs=("gradients",),
     higher_is_better=True,
 )
 

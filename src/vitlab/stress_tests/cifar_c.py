@@ -42,7 +42,8 @@ CARD = Card(
     title="Error on the published files of CIFAR-10-C or CIFAR-100-C",
     paper="Hendrycks and Dietterich, ICLR 2019; mean accuracy as HDVW Fig. 12b",
     cost="75 × 10,000 forwards",
-    needs=("labels", "files"),
+    inputs="files",
+    passes="one",
     higher_is_better=False,
 )
 

@@ -33,7 +33,8 @@ CARD = Card(
     title="Error under the 15 corruptions of ImageNet-C",
     paper="Hendrycks and Dietterich, ICLR 2019; mean accuracy as HDVW, mCE as TAPADL",
     cost="1 + corruptions × severities forwards, 76 by default",
-    needs=("labels",),
+    inputs="labelled images",
+    passes="several",
     higher_is_better=False,
 )
 

@@ -35,7 +35,8 @@ CARD = Card(
     title="Accuracy drop against the frequency of noise",
     paper="HDVW Fig. 2b; the strength 0.15 and pixel space are our choice",
     cost="1 + frequencies forwards, 12 by default",
-    needs=("labels",),
+    inputs="labelled images",
+    passes="several",
     higher_is_better=False,
 )
 

@@ -19,7 +19,8 @@ CARD = Card(
     title="Accuracy on ImageNet-A, natural adversarial images",
     paper="Hendrycks et al., CVPR 2021; CB Table 8, TAPADL Table 2",
     cost="7,500 forwards",
-    needs=("labels", "files"),
+    inputs="files",
+    passes="one",
     higher_is_better=True,
 )
 

@@ -41,7 +41,8 @@ CARD = Card(
     title="Error on the published files of ImageNet-C",
     paper="Hendrycks and Dietterich, ICLR 2019; mean accuracy as HDVW Fig. E.1, mCE as TAPADL Tables 2 and 3",
     cost="75 × 50,000 forwards",
-    needs=("labels", "files"),
+    inputs="files",
+    passes="one",
     higher_is_better=False,
 )
 

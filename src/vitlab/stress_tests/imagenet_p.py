@@ -38,7 +38,8 @@ CARD = Card(
     title="Flips of the answer along the videos of ImageNet-P",
     paper="Hendrycks and Dietterich, ICLR 2019; mFR as TAPADL Table 2",
     cost="about 30 forwards for each video of 10 perturbations; twice that with a reference model",
-    needs=("labels", "files"),
+    inputs="files",
+    passes="one",
     higher_is_better=False,
 )
 

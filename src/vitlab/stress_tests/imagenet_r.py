@@ -19,7 +19,8 @@ CARD = Card(
     title="Accuracy on ImageNet-R, renditions of objects",
     paper="Hendrycks et al., ICCV 2021; TAPADL Table 2",
     cost="30,000 forwards",
-    needs=("labels", "files"),
+    inputs="files",
+    passes="one",
     higher_is_better=True,
 )
 

@@ -38,7 +38,8 @@ CARD = Card(
     title="Accuracy by the reassessed labels of ImageNet",
     paper="Beyer et al., 2020, Are we done with ImageNet?; CB Table 5",
     cost="50,000 forwards",
-    needs=("labels", "files"),
+    inputs="files",
+    passes="one",
     higher_is_better=True,
 )
 

@@ -19,7 +19,8 @@ CARD = Card(
     title="Accuracy on ImageNet-Sketch, drawings",
     paper="Wang et al., NeurIPS 2019",
     cost="50,889 forwards",
-    needs=("labels", "files"),
+    inputs="files",
+    passes="one",
     higher_is_better=True,
 )
 

@@ -19,7 +19,8 @@ CARD = Card(
     title="Accuracy on the three sets of ImageNet-V2",
     paper="Recht et al., ICML 2019; CB Table 5, which does not say which of the three",
     cost="30,000 forwards",
-    needs=("labels", "files"),
+    inputs="files",
+    passes="one",
     higher_is_better=True,
 )
 

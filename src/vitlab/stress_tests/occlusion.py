@@ -31,7 +31,8 @@ CARD = Card(
     title="Accuracy under a centre mask and under dropped patches",
     paper="CB Table 8 (centre mask); Naseer et al., NeurIPS 2021 (patch drop)",
     cost="1 + masks + ratios forwards, 7 by default",
-    needs=("labels",),
+    inputs="labelled images",
+    passes="several",
     higher_is_better=True,
 )
 

@@ -28,7 +28,8 @@ CARD = Card(
     title="Accuracy with shuffled patches",
     paper="Naseer et al., Intriguing Properties of Vision Transformers, NeurIPS 2021",
     cost="1 + grids forwards, 4 by default",
-    needs=("labels",),
+    inputs="labelled images",
+    passes="several",
     higher_is_better=True,
 )
 

@@ -25,7 +25,8 @@ CARD = Card(
     title="mIoU of a segmentation model under corruptions",
     paper="CB Table 9 (ADE20K); TAPADL Table 4 (Cityscapes-C, ACDC)",
     cost="1 + conditions × runs forwards: 18 for CB Table 9 in five runs, 73 for Cityscapes-C",
-    needs=("masks",),
+    inputs="image and mask pairs",
+    passes="several",
     higher_is_better=True,
 )
 

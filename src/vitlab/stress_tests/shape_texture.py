@@ -28,6 +28,8 @@ CARD = Card(
     title="Shape against texture where the cues conflict",
     paper="Geirhos et al., ICLR 2019, on embedded scenes",
     cost="one forward",
+    inputs="optional images",
+    passes="one",
     needs=("scenes classes",),
 )
 

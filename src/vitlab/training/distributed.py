@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.errors import VitlabError
 from vitlab.core.process import is_distributed
+from vitlab.training.device import choose_device
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,9 @@ def init_distributed(device: str | None = None) -> World:
     """Join the processes that torchrun started, or stand alone.
 
     Args:
-        device: `cpu` or `cuda`; by default CUDA where there is one.
+        device: see `choose_device`.
     """
-    kind = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if kind.partition(":")[0] not in ("cpu", "cuda"):
-        raise unknown("device", kind, ["cpu", "cuda"])
-    if kind.startswith("cuda") and not torch.cuda.is_available():
-        raise VitlabError(f"device {kind!r} was asked for, but torch sees no CUDA device; use device cpu")
+    kind = choose_device(device)
     if not is_distributed():
         return World(device=torch.device(kind))
     own = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if kind == "cuda" else torch.device(kind)

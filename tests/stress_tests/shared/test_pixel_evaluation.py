@@ -28,8 +28,8 @@ SMALL = {
 
 def test_every_stress_test_of_labelled_images_is_here() -> None:
     """Tests on files and on masks have separate test files."""
-    needs = {name: set(plugins.card(module)["needs"]) for name, module in plugins.stress_tests().items()}
-    assert set(SMALL) == {name for name in needs if not needs[name] & {"files", "masks"}}
+    taken = {name: plugins.card(module)["inputs"] for name, module in plugins.stress_tests().items()}
+    assert set(SMALL) == {name for name in taken if taken[name] not in ("files", "image and mask pairs")}
 
 
 @pytest.mark.parametrize("name", SMALL)

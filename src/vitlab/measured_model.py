@@ -1,0 +1,242 @@
+"""A model given by its expression, and the inputs of each instrument and stress test that measures it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from vitlab import zoo
+from vitlab.core import plugins
+from vitlab.core.batches import Batches
+from vitlab.core.code_version import code_version
+from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.expressions import parse_call
+from vitlab.core.measurement import Card
+from vitlab.core.recipe import Augment, Recipe
+from vitlab.core.settings import check_settings
+from vitlab.core.step_cache import preparing
+from vitlab.identity import identify
+from vitlab.inputs import Augmentation, NoTrainingImagesError, Split, parts_for
+from vitlab.recipes.deit_imagenet import deit_imagenet
+
+
+@dataclass(frozen=True)
+class Procedure:
+    """An instrument or a stress test with its settings.
+
+    Args:
+        name: of the instrument or stress test.
+        settings: those that the user gave.
+        card: of the instrument or stress test.
+        defaults: the default settings.
+        module: the module that defines it.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    card: Card
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    module: str = ""
+
+    @property
+    def uses_images(self) -> bool:
+        """Whether the images of a data set are measured, so that `repeats` splits them."""
+        return self.card.inputs not in ("files", "optional images", "nothing")
+
+    @property
+    def shares_pass(self) -> bool:
+        """Whether it is measured in a single pass with others: `measure_together` takes default settings only."""
+        return self.card.passes == "shared" and not self.settings
+
+    @property
+    def limit(self) -> str:
+        """The setting that limits the number of files; empty where there is none."""
+        known = [key for key in ("images", "videos") if key in self.defaults]
+        return known[0] if known and self.card.inputs == "files" else ""
+
+    @property
+    def stem(self) -> str:
+        """The name of its files: other settings have another name."""
+        return f"{self.name}-{digest(repr(self.settings))[:6]}" if self.settings else self.name
+
+
+def procedure(kind: str, text: str, known: Mapping[str, str]) -> Procedure:
+    """Parse a name, perhaps with settings, and check the settings.
+
+    Args:
+        kind: `instrument` or `stress test`, for errors.
+        text: for example `lesion(images=32)`.
+        known: modules by name.
+    """
+    name, settings = parse_call(text)
+    if name not in known:
+        raise unknown(kind, name, known)
+    module = importlib.import_module(known[name])
+    if module.CARD.inputs == "image and mask pairs":
+        raise VitlabError(
+            f"{name} needs batches of (images, masks), which this command does not make yet; from Python:"
+            f" vitlab.stress({name!r}, model, batches)"
+        )
+    if module.CARD.inputs == "training and test images" and "test" in settings:
+        raise VitlabError(f"{name} takes its test set from --data; omit test=")
+    check_settings(name, module.measure, settings)
+    parameters = list(inspect.signature(module.measure).parameters.items())[2:]
+    defaults = {key: item.default for key, item in parameters if item.default is not item.empty}
+    return Procedure(name, settings, module.CARD, defaults, known[name])
+
+
+@dataclass(frozen=True)
+class MeasuredModel:
+    """A model by its expression, and its inputs. Both are loaded on first use.
+
+    Args:
+        text: the model expression.
+        name: the name of the model in reports.
+        data: a data expression.
+        root: the folder of the data sets, or of the files of a stress test.
+        images: the number of images; None for the default.
+        repeats: the number of disjoint parts of the images.
+        device: where the model runs.
+        fingerprint_of: computes the fingerprint of a folder.
+        preprocessing: fields that replace the model's own.
+        classes: see `match_labels`.
+        augmentation: of training images; None for none.
+    """
+
+    text: str
+    name: str
+    data: str
+    root: Path | None
+    images: int | None
+    repeats: int
+    device: str
+    fingerprint_of: Callable[[Path], str]
+    preprocessing: Mapping[str, Any] | None = None
+    classes: Mapping[str, Any] | Sequence[str] | None = None
+    augmentation: Augmentation | None = None
+    _parts: dict[Any, list[Batches]] = field(default_factory=dict)
+
+    @cached_property
+    def model(self) -> nn.Module:
+        """The model, on its device."""
+        preparing("loading the model")
+        return zoo.load(self.text, seed=0).to(self.device)
+
+    @cached_property
+    def weights(self) -> str:
+        """The digest of its weights."""
+        return identify(self.model).weights
+
+    def parts(self, *, augmented: bool = False, split: Split = "test", batch_size: int = 16) -> list[Batches]:
+        """The images in `repeats` disjoint parts, cached."""
+        key = (augmented, split, batch_size)
+        if key not in self._parts:
+            self._parts[key] = parts_for(
+                self.model,
+                self.data,
+                self.images,
+                self.repeats,
+                self.root,
+                batch_size,
+                split=split,
+                augmentation=self.augmentation if augmented else None,
+                preprocessing=self.preprocessing,
+                classes=self.classes,
+            )
+        return self._parts[key]
+
+    def training_parts(self, batch_size: int = 16) -> list[Batches]:
+        """Augmented training images; augmented test images where the data has no training set."""
+        try:
+            return self.parts(augmented=True, split="train", batch_size=batch_size)
+        except NoTrainingImagesError:
+            return self.parts(augmented=True, batch_size=batch_size)
+
+    def settings(self, procedure: Procedure) -> dict[str, Any]:
+        """The settings of a procedure; one on files also gets the number of files and the given preprocessing."""
+        given: dict[str, Any] = {}
+        if procedure.limit and self.images is not None:
+            given[procedure.limit] = self.images
+        if procedure.card.inputs == "files" and self.preprocessing:
+            given["preprocessing"] = dict(self.preprocessing)
+        return {**given, **procedure.settings}
+
+    def inputs_for(self, procedure: Procedure, part: int) -> tuple[Batches | Path | tuple[()], dict[str, Batches], str]:
+        """The inputs of a procedure, inputs that it takes as settings, and the fingerprint of both."""
+        kind = procedure.card.inputs
+        if kind == "nothing":
+            return (), {}, "nothing"
+        if kind == "files":
+            folder = _folder(procedure.name, self.root)
+            return folder, {}, f"files in {folder.resolve()} {self.fingerprint_of(folder)}"
+        if kind == "augmented training images":
+            augmented = self.training_parts(procedure.settings.get("batch_size", 16))[part - 1]
+            return augmented, {}, _fingerprint(augmented)
+        tested = self.parts()[part - 1]
+        if kind != "training and test images":
+            return tested, {}, _fingerprint(tested)
+        trained = self.training_parts()[part - 1] if self.augmentation else self.parts(split="train")[part - 1]
+        return trained, {"test": tested}, f"{_fingerprint(trained)}; {_fingerprint(tested)}"
+
+    def identity(self, procedure: Procedure, fingerprint: str) -> str:
+        """Digest of all that a measurement depends on; a stored one with this identity is used again."""
+        resolved = repr(sorted({**procedure.defaults, **self.settings(procedure)}.items()))
+        version = code_version(procedure.module)
+        return digest(self.text, self.weights, self.device, procedure.name, resolved, fingerprint, version)
+
+
+def augmentation(name: str | None, recipe: Recipe | None) -> Augmentation | None:
+    """The augmentation of training images: by name, else that of the recipe that trained the model, else DeiT's.
+
+    >>> augmentation("weak", None).settings.mixup, augmentation("none", None), augmentation(None, None).smoothing
+    (0.0, None, 0.1)
+    """
+    if name == "none":
+        return None
+    if name == "weak":
+        small = recipe is not None and max(recipe.image_size) <= 64
+        return Augmentation(Augment(crop="pad" if small else "resized"), 0.0, "weak")
+    if name is not None:
+        named = plugins.recipe(name)
+        return Augmentation(named.augment, named.objective.smoothing, name)
+    if recipe is not None:
+        return Augmentation(recipe.augment, recipe.objective.smoothing, "the recipe that trained the model")
+    standard = deit_imagenet()
+    return Augmentation(standard.augment, standard.objective.smoothing, "deit_imagenet (default)")
+
+
+def _fingerprint(batches: Batches) -> str:
+    """Identifies the images, their preprocessing and their labels."""
+    about = json.dumps({"preprocessing": batches.preprocessing, "labels": batches.labels}, sort_keys=True, default=str)
+    return f"{batches.fingerprint} {about}"
+
+
+def _folder(name: str, root: Path | None) -> Path:
+    """The folder with the files of a stress test."""
+    given = root or os.environ.get("VITLAB_DATA")
+    if not given:
+        raise VitlabError(f"{name} reads files of its own; give --root, their folder")
+    folder = Path(given).expanduser()
+    if not folder.is_dir():
+        raise VitlabError(f"{name} reads files of its own, but there is no folder {folder}; correct --root")
+    return folder
+
+
+def digest(*parts: str | bytes) -> str:
+    """A hex digest of some texts; the lengths enter too, so that no two lists of texts collide."""
+    combined = blake2b(digest_size=8)
+    for part in parts:
+        block = part.encode() if isinstance(part, str) else part
+        combined.update(f"{len(block)}:".encode())
+        combined.update(block)
+    return combined.hexdigest()
