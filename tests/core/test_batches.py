@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vitlab.core.batches import Batches, again
+from vitlab.core.batches import Batches, reiterable
 from vitlab.core.errors import VitlabError
 
 
@@ -35,7 +35,7 @@ def labels(walk: object) -> list[int]:
 
 @pytest.mark.parametrize("make", [iter, lambda items: Batches(iter(items), (0.5,), (0.5,)), lambda items: items])
 def test_what_can_be_walked_once_is_walked_again(make) -> None:
-    walk = again(make(pairs()), iter)
+    walk = reiterable(make(pairs()), iter)
     assert labels(walk) == labels(walk) == [0, 1, 2]
 
 
@@ -46,7 +46,7 @@ def test_no_more_is_gathered_than_is_read() -> None:
         while True:
             yield from pairs()
 
-    walk = again(endless(), lambda batches: (batch for _, batch in zip(range(2), batches, strict=False)))
+    walk = reiterable(endless(), lambda batches: (batch for _, batch in zip(range(2), batches, strict=False)))
     assert labels(walk) == labels(walk) == [0, 1]
 
 
@@ -63,7 +63,7 @@ class Loader:
 
 def test_a_loader_is_walked_each_time_and_not_kept() -> None:
     loader = Loader(lambda walk: pairs())
-    walk = again(loader, iter)
+    walk = reiterable(loader, iter)
     assert labels(walk) == labels(walk) == [0, 1, 2] and loader.walks == 2
     assert next(iter(walk()))[1][0] == 0 and labels(walk) == [0, 1, 2]
 
@@ -72,7 +72,7 @@ def test_a_loader_is_walked_each_time_and_not_kept() -> None:
     "make", [lambda walk: pairs()[:: (-1) ** walk], lambda walk: pairs(seed=walk)], ids=["shuffled", "augmented"]
 )
 def test_a_loader_that_changes_is_refused(make) -> None:
-    walk = again(Loader(make), iter)
+    walk = reiterable(Loader(make), iter)
     labels(walk)
     with pytest.raises(VitlabError, match="shuffled or augmented anew.*give list"):
         labels(walk)

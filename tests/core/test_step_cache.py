@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vitlab.core.step_cache import passed, step, step_cache
+from vitlab.core.step_cache import report_done, step, step_cache
 
 
 class Work:
@@ -58,9 +58,9 @@ def test_who_watches_learns_of_every_step_and_of_nothing_outside(tmp_path: Path)
     for _ in range(2):
         with step_cache(tmp_path, lambda *told: seen.append(told)):
             Work()("a")
-            passed("16 images", None)
+            report_done("16 images", None)
     Work()("a")
-    passed("16 images", None)
+    report_done("16 images", None)
     first = [("a", 3, "begun"), ("a", 3, "done"), ("16 images", None, "done")]
     assert seen == [*first, ("a", 3, "kept"), ("16 images", None, "done")]
 

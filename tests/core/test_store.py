@@ -218,9 +218,9 @@ def test_a_resumed_run_forgets_what_it_will_do_again(tmp_path: Path) -> None:
     run = Run(tmp_path)
     for step in (1, 2, 3, 4):
         run.log({"step": step})
-    run.forget_after(2)
+    run.remove_rows_after(2)
     assert run.metrics() == [{"step": 1}, {"step": 2}]
-    run.forget_after(0)
+    run.remove_rows_after(0)
     assert run.metrics() == []
 
 
@@ -236,7 +236,7 @@ def test_one_bad_byte_costs_one_line_of_the_metrics(bad: bytes, tmp_path: Path) 
     path.write_bytes(bytes(data))
     assert run.metrics() == [rows[0], rows[2]]
     with pytest.warns(UserWarning, match=r"metrics.jsonl: \d damaged lines are dropped"):
-        run.forget_after(3)
+        run.remove_rows_after(3)
     assert run.metrics() == [rows[0], rows[2]] and path.read_bytes().count(b"\n") == 2
 
 

@@ -15,7 +15,7 @@ from vitlab import __version__
 from vitlab.cli import completion, exit_codes
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import split_calls
-from vitlab.core.process import is_leading
+from vitlab.core.process import is_main_process
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks: results and errors only.")]
@@ -231,7 +231,7 @@ def train(
     asked = any(text.partition("=")[0].strip() == "compile" for text in set_ or [])
     how: dict[str, Any] = {"root": root, "device": device, "show": show, "log": log, "compile_on_cpu": asked}
     row = classification.run(chosen, out, **how)
-    if not is_leading():
+    if not is_main_process():
         return
     if as_json:
         _print_json(row)

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from vitlab.core.errors import VitlabError
-from vitlab.core.process import is_leading
+from vitlab.core.process import is_main_process
 
 CODES = "Exit codes: 0 done, 1 an error of vitlab itself, 2 a mistake in what was asked, 130 interrupted."
 
@@ -27,7 +27,7 @@ class Verbs(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
-            if is_leading():
+            if is_main_process():
                 _say(str(error) or "interrupted; what was finished is kept, and the same command goes on from there")
             raise typer.Exit(130) from error
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from vitlab.adapters import describe
 from vitlab.adapters.wrappers import unwrap
-from vitlab.core.batches import again
+from vitlab.core.batches import reiterable
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
@@ -73,7 +73,7 @@ def measure(
         named like `blocks.0 MSA`, `blocks.0 MLP`, `layer1.0.conv2 Conv`.
     """
     inner, device = unwrap(model), device_of(model)
-    walk = again(batches, lambda those: labelled(those, device, "lesion", images))
+    walk = reiterable(batches, lambda those: labelled(those, device, "lesion", images))
     with eval_mode(inner):
         chosen = _units(inner, next(iter(walk()))[0], conv)
         base = _scores(inner, walk, None, 1 + len(chosen))

@@ -102,7 +102,7 @@ def train(
         if found is not None:
             progress = state.load(*found)
         if world.leads:
-            run.forget_after(progress.step)
+            run.remove_rows_after(progress.step)
         captures = _can_be_captured(recipe, world)
         row: dict[str, Any] = (run.epochs() or [{}])[-1]
 
