@@ -90,8 +90,8 @@ def test_a_recipe_is_what_its_function_returns() -> None:
         ("quick(epochs='3')", "epochs of recipe quick is '3'; it should be int, like 8"),
         ("quick(epochs=True)", "epochs of recipe quick is True; it should be int"),
         ("quick(images=1.5)", "images of recipe quick is 1.5; it should be int"),
-        ("quick(epochs=__import__('os'))", "is no literal"),
-        ("quick(epochs=0)", "epochs=0 should be at least 1"),
+        ("quick(epochs=__import__('os'))", "is not a literal"),
+        ("quick(epochs=0)", "invalid epochs=0; expected at least 1"),
     ],
 )
 def test_mistakes_in_a_recipe_are_one_line(text: str, error: str) -> None:

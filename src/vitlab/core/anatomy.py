@@ -16,8 +16,8 @@ from vitlab.core.errors import VitlabError, unknown
 Order = Literal["BND", "BDN", "BHWD", "BCHW", "BTND"]
 Side = Literal["in", "out", "replace"]
 
-#: All names of places where a part can be inserted. `attn.in` is the input of the attention branch (the skip connection
-#: is not affected), `attn` replaces the attention module, `mlp.in`/`mlp.mid`/`mlp.out` are Front/Mid/End of the CB paper.
+#: All names of places where a part can be inserted. `attn.in` is the input of the attention branch (not of the skip
+#: connection), `attn` replaces the attention module, `mlp.in`/`mlp.mid`/`mlp.out` are Front/Mid/End of the CB paper.
 SEAMS = ("attn.in", "attn", "attn.out", "mlp.in", "mlp.mid", "mlp.out", "block.out", "stage.out")
 
 #: Places where the residual stream can be read: at the start of a block, between its two halves, and at its end.
@@ -103,7 +103,7 @@ def window_permutation(
 
 @dataclass(frozen=True)
 class Seam:
-    """A place where a part can be inserted: the hooked module, its side, the token layout and the number of channels."""
+    """A place where a part can be inserted: the hooked module, its side, the token layout and the channels."""
 
     name: str
     path: str

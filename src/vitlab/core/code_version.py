@@ -44,7 +44,7 @@ def code_version(module: str, package: Path = _PACKAGE) -> str:
 
 
 def _imported(module: str, file: Path, package: Path) -> list[tuple[str, Path]]:
-    """Returns the modules of vitlab that a file imports, also inside functions; imports for type checkers are omitted."""
+    """Returns the modules of vitlab that a file imports, also inside functions, but not for type checkers only."""
     names = list(_names(file))
     if module in _BY_NAME:
         names += [f"vitlab.{_BY_NAME[module]}.{each.stem}" for each in (package / _BY_NAME[module]).glob("*.py")]
@@ -54,7 +54,7 @@ def _imported(module: str, file: Path, package: Path) -> list[tuple[str, Path]]:
 
 @cache
 def _names(file: Path) -> list[str]:
-    """Returns the names that a file imports: for `from a import b` also a.b, which may be a module, and all packages."""
+    """Returns the names that a file imports, their packages, and a.b for `from a import b`, which may be a module."""
     names: list[str] = []
     for node in ast.walk(ast.parse(file.read_bytes(), filename=str(file))):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":

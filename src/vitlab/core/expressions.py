@@ -171,7 +171,7 @@ _HEAD = re.compile(r"^(?P<name>[\w.\-/:@]+)\s*(?:\((?P<inside>.*)\))?$", re.DOTA
 def _name_and_settings(text: str, first: str = "") -> tuple[str, dict[str, Any]]:
     match = _HEAD.match(text)
     if match is None:
-        raise VitlabError(f"cannot parse {text!r}; expected name or name(key=value, ...) with literal values")
+        raise VitlabError(f"cannot read {text!r}; expected name or name(key=value, ...) with literal values")
     return match["name"], _literals(match["inside"] or "", text, first)
 
 
@@ -184,7 +184,7 @@ def _file_name(rest: str) -> tuple[str, dict[str, Any]]:
         raise VitlabError(f"the quote in {'file/' + rest!r} is not closed; write file/'PATH'")
     after = rest[end + 1 :].strip()
     if after and not (after.startswith("(") and after.endswith(")")):
-        raise VitlabError(f"cannot parse {after!r} after the path {rest[: end + 1]!r}; write file/'PATH'(key=value)")
+        raise VitlabError(f"cannot read {after!r} after the path {rest[: end + 1]!r}; write file/'PATH'(key=value)")
     name = _literals(f"path={rest[: end + 1]}", rest)["path"]
     if not name:
         raise VitlabError("the path after file/ is empty; write file/PATH or file/'PATH'")
@@ -196,13 +196,13 @@ def _literals(inside: str, text: str, first: str = "") -> dict[str, Any]:
     try:
         call = ast.parse(f"f({inside}\n)", mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise VitlabError(f"cannot parse the settings of {text!r}; write key=value, ... with literal values") from None
+        raise VitlabError(f"cannot read the settings of {text!r}; write key=value, ... with literal values") from None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-        raise VitlabError(f"cannot parse the settings of {text!r}; write key=value, ... with literal values")
+        raise VitlabError(f"cannot read the settings of {text!r}; write key=value, ... with literal values")
     if first and len(call.args) == 1:
         call.keywords.insert(0, ast.keyword(first, call.args.pop()))
     if call.args or any(keyword.arg is None for keyword in call.keywords):
-        raise VitlabError(f"all settings of {text!r} must be written key=value")
+        raise VitlabError(f"the settings of {text!r} must all be written key=value")
     settings: dict[str, Any] = {}
     for keyword in call.keywords:
         assert keyword.arg is not None

@@ -43,7 +43,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _lock(file: TextIO, folder: Path) -> None:
-    """Lock a file with lockf: unlike flock, worker processes, which may outlive a killed run, do not inherit the lock."""
+    """Lock a file with lockf: unlike with flock, workers, which may outlive a killed run, do not inherit the lock."""
     if fcntl is None:
         return
     try:

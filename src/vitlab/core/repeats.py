@@ -1,6 +1,6 @@
 """Combine repeats of a measurement, on parts of the images or with other seeds, into one with standard errors.
 
-Parts of the images are pooled by the rules of the measurement (`core/pooling.py`); errors come from a jackknife over the
+Parts of the images are pooled by the rules of the measurement (`core/pooling.py`); errors come from a jackknife over
 parts. Runs with other seeds are averaged.
 """
 
@@ -51,8 +51,8 @@ class Combined(Measurement):
 def average(measurements: Sequence[Measurement], *, student: bool = False) -> Measurement:
     """Combine several measurements of the same kind and model into one with standard errors.
 
-    Parts of the images are pooled; errors come from a jackknife over the R parts, or over groups of images if numbers of
-    single images are stored. Runs are averaged, with error s / √R (R − 1 in s²), NaN if fewer than two runs have a
+    Parts of the images are pooled; errors come from a jackknife over the R parts, or over groups of images if numbers
+    per image are stored. Runs are averaged, with error s / √R (R − 1 in s²), NaN if fewer than two runs have a
     finite value. An error computed by the instrument is kept if it is larger: it may include the variation over images,
     which runs with different seeds do not show. Values that are equal in all repeats, such as edges and bounds, get no
     error.
@@ -104,7 +104,7 @@ def repeat_of(measurement: Measurement) -> tuple[str, ...]:
 
 
 def auxiliary(measurement: Measurement) -> set[str]:
-    """Returns the names of auxiliary values: standard errors, 95 % intervals `<name>_interval`, and data for pooling."""
+    """Returns the auxiliary values: standard errors, 95 % intervals `<name>_interval`, and data for pooling."""
     intervals = {name for name in measurement.values if name.removesuffix("_interval") in measurement.values}
     stored = {name for name, rule in measurement.pooling.items() if rule[0] in ("sum", "concatenate", "constant")}
     return {*measurement.errors.values(), *(name for name in intervals if name.endswith("_interval")), *stored}
@@ -155,7 +155,7 @@ def _part_order(measurement: Measurement) -> tuple[float, str]:
 
 
 def _units(runs: Sequence[Sequence[Measurement]]) -> tuple[list[Measurement], list[str], Over]:
-    """Returns the units of the errors: runs; for one run groups of images if numbers per image are stored, else parts."""
+    """Returns the units of the errors: runs; for one run groups of images if these are stored, else parts."""
     if len(runs) > 1:
         return [pool(run) for run in runs], [""] * len(runs), "runs"
     run = runs[0]

@@ -9,7 +9,7 @@ from typing import Any
 
 from vitlab.core.errors import VitlabError, unknown
 
-#: Annotation -> predicate, and description for errors. A bool is a subclass of int in Python, but is not accepted as one.
+#: Annotation -> predicate, and description for errors. A bool is an int in Python, but is not accepted as a number.
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "bool": (lambda value: isinstance(value, bool), "True or False"),
     "int": (lambda value: isinstance(value, Integral) and not isinstance(value, bool), "an integer"),

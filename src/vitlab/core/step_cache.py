@@ -1,7 +1,7 @@
 """Cache for the steps of a long measurement: finished steps are stored in a folder and reused after a crash.
 
-A measurement calls `step` for each of its steps. The caller may open a `step_cache` around it, which sets the folder and
-the progress callback; without one, nothing is stored or reported.
+A measurement calls `step` for each of its steps. The caller may open a `step_cache` around it, which sets the folder
+and the progress callback; without one, nothing is stored or reported.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def _open_tensors(path: str | Path, framework: str) -> Iterator[Any]:
 
     path = Path(path)
     if not path.is_file():
-        raise VitlabError(f"no file {path}; check the path")
+        raise VitlabError(f"there is no file {path}")
     try:
         with safe_open(path, framework=framework) as file:
             yield file

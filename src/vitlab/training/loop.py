@@ -1,7 +1,7 @@
 """The training loop.
 
-All random numbers of a step depend only on (seed, step, rank). On a CPU, a run that was killed and resumed from its last
-checkpoint therefore gives bit for bit the result of an uninterrupted run.
+All random numbers of a step depend only on (seed, step, rank). On a CPU, a run that was killed and resumed from its
+last checkpoint therefore gives bit for bit the result of an uninterrupted run.
 """
 
 from __future__ import annotations
