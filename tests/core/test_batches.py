@@ -69,7 +69,9 @@ def test_a_loader_is_walked_each_time_and_not_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [lambda iterate: pairs()[:: (-1) ** iterate], lambda iterate: pairs(seed=iterate)], ids=["shuffled", "augmented"]
+    "make",
+    [lambda number: pairs()[:: (-1) ** number], lambda number: pairs(seed=number)],
+    ids=["shuffled", "augmented"],
 )
 def test_a_loader_that_changes_is_refused(make) -> None:
     iterate = reiterable(Loader(make), iter)

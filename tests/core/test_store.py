@@ -145,9 +145,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(damage: ob
     path = tmp_path / "checkpoints/step-000000002.safetensors"
     damage(path)
     left = path.read_bytes()
-    with pytest.warns(
-        UserWarning, match=r"step-000000002.safetensors is damaged .* renamed to step-000000002.damaged"
-    ):
+    with pytest.warns(UserWarning, match=r"step-000000002.safetensors is damaged .* renamed to step-000000002.damaged"):
         assert newest(run) == 1
     assert path.with_suffix(".damaged").read_bytes() == left and not path.exists()
     save(run, 2, 3)
