@@ -1,4 +1,4 @@
-"""The grammar of expressions: what is read, what is refused, and that nothing is ever evaluated."""
+"""The grammar of expressions: valid and invalid text, and that nothing is evaluated."""
 
 from __future__ import annotations
 

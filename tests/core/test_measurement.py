@@ -1,4 +1,4 @@
-"""Measurements: named axes that fit, and a round trip through files that trusts nothing."""
+"""Measurements: validation of axes, and saving and loading, also of damaged files."""
 
 from __future__ import annotations
 

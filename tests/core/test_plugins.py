@@ -1,4 +1,4 @@
-"""What is listed is what is there: names read from files against names of imported modules."""
+"""Listings: names read from files against names of imported modules."""
 
 from __future__ import annotations
 

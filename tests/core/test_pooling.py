@@ -1,4 +1,4 @@
-"""Pooling: parts give what all images together give, and jackknife errors are those of loops."""
+"""Pooling: pooled parts equal the measurement on all images, and jackknife errors equal those of loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recipes are data: changed by making another one, with values of the right kind or not at all."""
+"""Recipes: changing settings, and errors for invalid values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repeats: means and standard errors against loops by hand, and what is no repeat is refused."""
+"""Repeats: means and standard errors against loops, and errors for measurements that are not repeats."""
 
 from __future__ import annotations
 

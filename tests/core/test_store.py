@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and run folders that survive what happens to them."""
+"""Atomic writes, and run folders after crashes and with damaged files."""
 
 from __future__ import annotations
 

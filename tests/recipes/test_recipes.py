@@ -1,4 +1,4 @@
-"""Every recipe across its grids: data of the right kind, models that parse and build, notes that say what they must."""
+"""Every recipe with all its settings: valid types, models that parse and build, complete docstrings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One optimisation step: by hand, in pieces, compiled, and captured."""
+"""One training step: against a manual step, with accumulation, compiled, and captured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Released weights: every list of keys and shapes becomes the state dict of our model, with the same numbers."""
+"""Released weights: every list of keys and shapes is converted to the state dict of the model."""
 
 from __future__ import annotations
 
