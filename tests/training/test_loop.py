@@ -402,7 +402,7 @@ def test_a_batch_that_the_processes_cannot_share_leaves_no_folder(tmp_path: Path
 
 
 def test_a_float16_run_goes_on_with_its_loss_scale(tmp_path: Path) -> None:
-    """The loss is so large that the first steps overflow: the scale falls; a resumed run without it would skip steps again."""
+    """The first steps overflow, so the scale falls; a run resumed without it would skip steps again."""
     recipe = tiny(precision="float16", ema=0.0, augment=Augment())
     usual = make_loss(Objective())
 
