@@ -21,7 +21,7 @@ from vitlab import zoo
 from vitlab.core.batches import Batches
 from vitlab.inputs import batches_for
 from vitlab.instruments import measure_together
-from vitlab.runner import augmentation
+from vitlab.measured_model import augmentation
 
 ONE_PASS = (
     "attention_entropy",

@@ -1,11 +1,11 @@
-"""Batches are walked more than once, and know their way back to pixels."""
+"""`Batches` can be iterated more than once, and `reiterable` makes other batches so."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from vitlab.core.batches import Batches, again
+from vitlab.core.batches import Batches, reiterable
 from vitlab.core.errors import VitlabError
 
 
@@ -29,14 +29,14 @@ def pairs(seed: int = 0) -> list[tuple[torch.Tensor, torch.Tensor]]:
     return [(torch.randn(2, 3, 4, 4, generator=generator), torch.tensor([i, i])) for i in range(3)]
 
 
-def labels(walk: object) -> list[int]:
-    return [int(targets[0]) for _, targets in walk()]  # type: ignore[operator]
+def labels(iterate: object) -> list[int]:
+    return [int(targets[0]) for _, targets in iterate()]  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("make", [iter, lambda items: Batches(iter(items), (0.5,), (0.5,)), lambda items: items])
 def test_what_can_be_walked_once_is_walked_again(make) -> None:
-    walk = again(make(pairs()), iter)
-    assert labels(walk) == labels(walk) == [0, 1, 2]
+    iterate = reiterable(make(pairs()), iter)
+    assert labels(iterate) == labels(iterate) == [0, 1, 2]
 
 
 def test_no_more_is_gathered_than_is_read() -> None:
@@ -46,33 +46,35 @@ def test_no_more_is_gathered_than_is_read() -> None:
         while True:
             yield from pairs()
 
-    walk = again(endless(), lambda batches: (batch for _, batch in zip(range(2), batches, strict=False)))
-    assert labels(walk) == labels(walk) == [0, 1]
+    iterate = reiterable(endless(), lambda batches: (batch for _, batch in zip(range(2), batches, strict=False)))
+    assert labels(iterate) == labels(iterate) == [0, 1]
 
 
 class Loader:
-    """Batches that are made anew at each walk."""
+    """Batches that are created at each iteration."""
 
     def __init__(self, make) -> None:
-        self.make, self.walks = make, 0
+        self.make, self.iterations = make, 0
 
     def __iter__(self):
-        self.walks += 1
-        return iter(self.make(self.walks))
+        self.iterations += 1
+        return iter(self.make(self.iterations))
 
 
 def test_a_loader_is_walked_each_time_and_not_kept() -> None:
-    loader = Loader(lambda walk: pairs())
-    walk = again(loader, iter)
-    assert labels(walk) == labels(walk) == [0, 1, 2] and loader.walks == 2
-    assert next(iter(walk()))[1][0] == 0 and labels(walk) == [0, 1, 2]
+    loader = Loader(lambda iterate: pairs())
+    iterate = reiterable(loader, iter)
+    assert labels(iterate) == labels(iterate) == [0, 1, 2] and loader.iterations == 2
+    assert next(iter(iterate()))[1][0] == 0 and labels(iterate) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
-    "make", [lambda walk: pairs()[:: (-1) ** walk], lambda walk: pairs(seed=walk)], ids=["shuffled", "augmented"]
+    "make",
+    [lambda number: pairs()[:: (-1) ** number], lambda number: pairs(seed=number)],
+    ids=["shuffled", "augmented"],
 )
 def test_a_loader_that_changes_is_refused(make) -> None:
-    walk = again(Loader(make), iter)
-    labels(walk)
-    with pytest.raises(VitlabError, match="shuffled or augmented anew.*give list"):
-        labels(walk)
+    iterate = reiterable(Loader(make), iter)
+    labels(iterate)
+    with pytest.raises(VitlabError, match="differ between two iterations .*give list"):
+        labels(iterate)

@@ -1,4 +1,4 @@
-"""The version of an instrument's code: whatever it runs changes it, and nothing else does."""
+"""The code version of an instrument changes with all code that it runs, and with no other code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Without a network a download fails at once and says why; with one, nothing changes."""
+"""Without a network a download fails immediately with the reason; with one, nothing changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One line that names what was given, the nearest choice and all choices."""
+"""Errors for unknown names: one line with the given name, the closest choice and all choices."""
 
 from __future__ import annotations
 

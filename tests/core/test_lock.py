@@ -1,4 +1,4 @@
-"""One process holds a folder; whatever a dead one left behind holds nothing."""
+"""Only one process can lock a folder; the lock file of a dead process has no effect."""
 
 from __future__ import annotations
 

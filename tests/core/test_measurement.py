@@ -1,4 +1,4 @@
-"""Measurements: named axes that fit, and a round trip through files that trusts nothing."""
+"""Measurements: validation of axes, and saving and loading, also of damaged files."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def test_arrays_of_any_shape_and_kind_survive(tmp_path_factory: pytest.TempPathF
 @pytest.mark.parametrize(
     ("value", "dims", "axes", "error"),
     [
-        (np.zeros((2, 3)), ("layer",), {}, "'x' of k has 2 axes but is said to have"),
+        (np.zeros((2, 3)), ("layer",), {}, "'x' of k has 2 axes, but dims names"),
         (np.zeros(2), (), {}, "'x' of k has 1 axes"),
         (np.float64(1.0), ("layer",), {}, "'x' of k has 0 axes"),
-        (np.zeros((2, 3)), ("layer", "head"), {"head": ("a", "b")}, "axis 'head' of 'x' has 3 places but 2 labels"),
+        (np.zeros((2, 3)), ("layer", "head"), {"head": ("a", "b")}, "axis 'head' of 'x' has length 3, but 2 labels"),
         (np.array([{}], dtype=object), ("layer",), {}, "'x' of k holds Python objects"),
     ],
 )
@@ -90,7 +90,7 @@ def test_pickles_are_refused_and_not_opened(tmp_path: Path) -> None:
         lambda path: path.write_bytes(pickle.dumps(Bomb())),
     ):
         write(tmp_path / "m.npz")
-        with pytest.raises(VitlabError, match="no measurement of vitlab.*pickle") as caught:
+        with pytest.raises(VitlabError, match="not a measurement of vitlab.*pickle") as caught:
             Measurement.load(tmp_path / "m")
         assert len(str(caught.value).splitlines()) == 1
 
@@ -110,7 +110,7 @@ def damage_bits(path: Path) -> None:
 def test_missing_cut_and_damaged_files_are_one_line(damage: object, suffix: str, tmp_path: Path) -> None:
     example().save(tmp_path / "m")
     damage(tmp_path / f"m{suffix}")
-    with pytest.raises(VitlabError, match="m.json and m.npz are no measurement") as caught:
+    with pytest.raises(VitlabError, match="m.json and m.npz are not a measurement") as caught:
         Measurement.load(tmp_path / "m")
     assert len(str(caught.value).splitlines()) == 1
 
@@ -122,7 +122,7 @@ def test_missing_cut_and_damaged_files_are_one_line(damage: object, suffix: str,
 def test_json_of_somebody_else_is_one_line(text: str, tmp_path: Path) -> None:
     example().save(tmp_path / "m")
     (tmp_path / "m.json").write_text(text)
-    with pytest.raises(VitlabError, match="no measurement of vitlab"):
+    with pytest.raises(VitlabError, match="not a measurement of vitlab"):
         Measurement.load(tmp_path / "m")
 
 
@@ -136,7 +136,7 @@ def test_files_whose_axes_do_not_fit_are_refused(tmp_path: Path) -> None:
 
 
 def test_settings_that_are_no_json_leave_no_file(tmp_path: Path) -> None:
-    with pytest.raises(VitlabError, match="settings of k: <object .* is a object; give numbers"):
+    with pytest.raises(VitlabError, match="settings of k: <object .* is a object; expected numbers"):
         Measurement("k", "s", {}, {}, settings={"x": object()}).save(tmp_path / "m")
     assert not list(tmp_path.iterdir())
 
@@ -170,9 +170,9 @@ def test_which_value_is_an_error_is_stored_and_not_guessed(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("errors", "pooling", "said"),
     [
-        ({"x": "y_error"}, {}, "'y_error' of k is said to be the error of 'x'; give values of both"),
-        ({"x": "wide"}, {}, "has another shape than 'x'"),
-        ({}, {"y": ("sum",)}, "k says how 'y' is pooled; give a value"),
+        ({"x": "y_error"}, {}, "errors of k maps 'x' to 'y_error'; both must be values"),
+        ({"x": "wide"}, {}, "must have the shape of 'x'"),
+        ({}, {"y": ("sum",)}, "k has a pooling rule for 'y', but no value"),
     ],
 )
 def test_errors_and_rules_name_values(errors: dict[str, str], pooling: dict[str, tuple[str, ...]], said: str) -> None:

@@ -90,8 +90,8 @@ def test_a_recipe_is_what_its_function_returns() -> None:
         ("quick(epochs='3')", "quick: epochs='3' is invalid; expected int, for example 8"),
         ("quick(epochs=True)", "quick: epochs=True is invalid; expected int"),
         ("quick(images=1.5)", "quick: images=1.5 is invalid; expected int"),
-        ("quick(epochs=__import__('os'))", "is no literal"),
-        ("quick(epochs=0)", "epochs=0 should be at least 1"),
+        ("quick(epochs=__import__('os'))", "is not a literal"),
+        ("quick(epochs=0)", "invalid epochs=0; expected at least 1"),
     ],
 )
 def test_mistakes_in_a_recipe_are_one_line(text: str, error: str) -> None:

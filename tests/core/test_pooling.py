@@ -1,4 +1,4 @@
-"""Pooling: parts give what all images together give, and jackknife errors are those of loops."""
+"""Pooling: pooled parts equal the measurement on all images, and jackknife errors equal those of loops."""
 
 from __future__ import annotations
 
@@ -147,5 +147,5 @@ def test_rules_that_are_not_known_are_one_line() -> None:
         derive({"x": np.array(1.0)}, {"y": ("median", "x")})
     rule = {"x": ("concatenate", "image")}
     wrong = Measurement("k", "a", {"x": np.zeros(2)}, {"x": ("layer",)}, pooling=rule)
-    with pytest.raises(VitlabError, match="pooled along 'image', but has no such axis"):
+    with pytest.raises(VitlabError, match="pooled along 'image', which is not one of its axes"):
         pool([wrong, wrong])

@@ -1,4 +1,4 @@
-"""Where a result came from, as JSON."""
+"""Provenance of a result, as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repeats: means and standard errors against loops by hand, and what is no repeat is refused."""
+"""Repeats: means and standard errors against loops, and errors for measurements that are not repeats."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_whose_errors_they_are() -> None:
     [
         (found({"x": [2.0, 3.0]}), r"shape of x: \(1,\) and \(2,\)"),
         (found({"y": [2.0]}), "x, y only in some"),
-        (found({"x": [2.0]}, "b"), "are no repeats"),
+        (found({"x": [2.0]}, "b"), "are not repeats"),
         (found({"x": [2.0]}, settings={"norm": "l2"}), "differ in norm: None and 'l2'"),
     ],
 )

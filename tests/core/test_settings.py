@@ -1,4 +1,4 @@
-"""Settings of a wrong type are errors, not other numbers."""
+"""Settings of a wrong type raise an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step cache keeps finished steps, shows progress, and does damaged ones again."""
+"""The step cache stores finished steps, reports progress, and recomputes damaged steps."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vitlab.core.step_cache import passed, step, step_cache
+from vitlab.core.step_cache import report_done, step, step_cache
 
 
 class Work:
-    """Counts how often each step was really done, and fails where it is told to."""
+    """Counts how often each step was computed, and fails at a given step."""
 
     def __init__(self, fails_at: str = "") -> None:
         self.done: list[str] = []
         self.fails_at = fails_at
 
     def __call__(self, name: str) -> float:
-        def find() -> dict[str, np.ndarray]:
+        def compute() -> dict[str, np.ndarray]:
             if name == self.fails_at:
                 raise KeyboardInterrupt
             self.done.append(name)
             return {"value": np.array(float(len(name)))}
 
-        return float(step(name, 3, find)["value"])
+        return float(step(name, 3, compute)["value"])
 
 
 STEPS = ("a", "bb/..", "ccc")
@@ -56,17 +56,17 @@ def test_a_damaged_step_is_done_again(tmp_path: Path) -> None:
 def test_who_watches_learns_of_every_step_and_of_nothing_outside(tmp_path: Path) -> None:
     seen: list[tuple[object, ...]] = []
     for _ in range(2):
-        with step_cache(tmp_path, lambda *told: seen.append(told)):
+        with step_cache(tmp_path, lambda *report: seen.append(report)):
             Work()("a")
-            passed("16 images", None)
+            report_done("16 images", None)
     Work()("a")
-    passed("16 images", None)
+    report_done("16 images", None)
     first = [("a", 3, "begun"), ("a", 3, "done"), ("16 images", None, "done")]
     assert seen == [*first, ("a", 3, "kept"), ("16 images", None, "done")]
 
 
 def test_a_step_that_fails_is_begun_and_neither_done_nor_kept(tmp_path: Path) -> None:
     seen: list[tuple[object, ...]] = []
-    with pytest.raises(KeyboardInterrupt), step_cache(tmp_path, lambda *told: seen.append(told)):
+    with pytest.raises(KeyboardInterrupt), step_cache(tmp_path, lambda *report: seen.append(report)):
         Work(fails_at="a")("a")
     assert seen == [("a", 3, "begun")] and not list(tmp_path.iterdir())

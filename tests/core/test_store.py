@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and run folders that survive what happens to them."""
+"""Atomic writes, and run folders after crashes and with damaged files."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_files_of_others_are_read_or_refused_in_one_line(tmp_path: Path) -> None
     bad = [path for path in tmp_path.iterdir() if path.name != "plain"]
     assert len(bad) == 6
     for path in bad:
-        with pytest.raises(VitlabError, match="is no safetensors file") as caught:
+        with pytest.raises(VitlabError, match="is not a safetensors file") as caught:
             read_tensors(path)
         assert len(str(caught.value).splitlines()) == 1
     with pytest.raises(VitlabError, match="there is no file"):
@@ -145,9 +145,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(damage: ob
     path = tmp_path / "checkpoints/step-000000002.safetensors"
     damage(path)
     left = path.read_bytes()
-    with pytest.warns(
-        UserWarning, match=r"step-000000002.safetensors is damaged .* set aside as step-000000002.damaged"
-    ):
+    with pytest.warns(UserWarning, match=r"step-000000002.safetensors is damaged .* renamed to step-000000002.damaged"):
         assert newest(run) == 1
     assert path.with_suffix(".damaged").read_bytes() == left and not path.exists()
     save(run, 2, 3)
@@ -218,9 +216,9 @@ def test_a_resumed_run_forgets_what_it_will_do_again(tmp_path: Path) -> None:
     run = Run(tmp_path)
     for step in (1, 2, 3, 4):
         run.log({"step": step})
-    run.forget_after(2)
+    run.remove_rows_after(2)
     assert run.metrics() == [{"step": 1}, {"step": 2}]
-    run.forget_after(0)
+    run.remove_rows_after(0)
     assert run.metrics() == []
 
 
@@ -235,8 +233,8 @@ def test_one_bad_byte_costs_one_line_of_the_metrics(bad: bytes, tmp_path: Path) 
     data[len(data) // 2 - 3 : len(data) // 2 - 2] = bad
     path.write_bytes(bytes(data))
     assert run.metrics() == [rows[0], rows[2]]
-    with pytest.warns(UserWarning, match=r"metrics.jsonl: \d damaged lines are dropped"):
-        run.forget_after(3)
+    with pytest.warns(UserWarning, match=r"metrics.jsonl: \d damaged lines are removed"):
+        run.remove_rows_after(3)
     assert run.metrics() == [rows[0], rows[2]] and path.read_bytes().count(b"\n") == 2
 
 

@@ -92,7 +92,7 @@ def test_the_build_up_of_figure_12a() -> None:
     assert all(sorted(change) == [0, 0, 0, 1] for change in grown)
     assert [1 + change.index(1) for change in grown] == [4, 4, 3, 3, 3, 2, 2, 1]
     assert plans[-1] == (1, 2, 3, 2)
-    with pytest.raises(VitlabError, match="steps 0 to 8"):
+    with pytest.raises(VitlabError, match="expected 0 to 8"):
         build_up((3, 4, 6, 4), 9)
 
 
@@ -140,7 +140,7 @@ def test_heads_and_windows_of_the_stages() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"plan": (2, 1)}, "at most every second block"),
+        ({"plan": (2, 1)}, "expected at most every second block"),
         ({"plan": (1,)}, "one number for each stage"),
         ({"base": "vgg"}, "there are: preact, resnet, resnext"),
         ({"base": "resnext", "bottleneck": False}, "bottlenecks only"),

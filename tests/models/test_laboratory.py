@@ -1,4 +1,4 @@
-"""Instruments and stress tests run on every architecture of ours, or say in one line why they cannot."""
+"""Instruments and stress tests run on every architecture of vitlab, or raise a one-line error."""
 
 from __future__ import annotations
 

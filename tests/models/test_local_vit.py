@@ -1,4 +1,4 @@
-"""LocalViT: counts, its feed-forward network against a loop over places, and the class token that skips it."""
+"""LocalViT: counts, its feed-forward network against a loop over positions, and the bypass of the class token."""
 
 from __future__ import annotations
 

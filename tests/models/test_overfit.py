@@ -1,4 +1,4 @@
-"""Every architecture of ours, shrunk, learns 64 scenes by heart: gradients reach what tells images apart."""
+"""Every architecture of vitlab, in a small size, can overfit 64 scenes."""
 
 from __future__ import annotations
 

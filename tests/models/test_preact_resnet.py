@@ -1,4 +1,4 @@
-"""Pre-activation ResNet: counts, timm's own network as an oracle, and what every model of ours must survive."""
+"""Pre-activation ResNet: counts, timm's network as an oracle, and the common interface of models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every entry point of ours takes what timm's users expect, on the meta device; the sizes are the real ones."""
+"""Every entry point supports timm's interface, on the meta device; the sizes are the real ones."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_default_classes(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(ONE_SIZE)])
 def test_images_of_another_size(name: str) -> None:
     side = native(name)
-    # a ViT of timm's pads images that its patches do not tile only when it is told to
+    # a ViT of timm's pads images that its patches do not tile only if a setting says so
     model = on_meta(name, dynamic_img_pad=True) if name.startswith(PATCHES) else plain(name)
     assert model(images(1, 3, side + 13, 2 * side - 5)).shape == (1, model.num_classes)
 

@@ -1,4 +1,4 @@
-"""Every recipe across its grids: data of the right kind, models that parse and build, notes that say what they must."""
+"""Every recipe with all its settings: valid types, models that parse and build, complete docstrings."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_the_command_of_a_note_names_the_recipe(name):
         ("deit_imagenet(repeated=1)", "should be bool"),
         ("deit_imagenet('tiny')", "key=value"),
         ("deit_imagenet(size=open('x'))", "no literal"),
-        ("context_broadcasting(part='', position='end')", "name one"),
+        ("context_broadcasting(part='', position='end')", "need a part; give part="),
         ("context_broadcasting(position='middle')", "front, mid, end"),
         ("how_vits_work_cifar(fraction=0.0)", "above 0"),
         ("how_vits_work_cifar(epochs=0)", "at least 1"),

@@ -367,7 +367,7 @@ def test_a_distilled_model_is_trained_on_both_heads(tmp_path: Path, monkeypatch:
         ("data=scenes(trian=3)", "no setting of scenes 'trian'"),
         ("data=cifar100", "cifar100 is read from a folder"),
         ("model=timm/vit_tny", "no model 'vit_tny' in timm"),
-        ("model=vit", "is no model expression"),
+        ("model=vit", "invalid model expression"),
         ("objective.distillation=hard", "distillation needs a teacher"),
         ("batch_size=512", "smaller than one batch of 512|512, but an epoch has 64 images"),
     ],

@@ -1,4 +1,4 @@
-"""Two gloo processes do what one does: gradients, BatchNorm over both, exact counts at evaluation."""
+"""Two gloo processes give the results of one: gradients, BatchNorm over both, exact counts at evaluation."""
 
 from __future__ import annotations
 

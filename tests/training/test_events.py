@@ -1,4 +1,4 @@
-"""TensorBoard events: made with the first row, read back by TensorBoard itself."""
+"""TensorBoard events: created with the first row, and read back by TensorBoard."""
 
 from __future__ import annotations
 

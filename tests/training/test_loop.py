@@ -1,4 +1,4 @@
-"""The loop: what it computes, and that nothing is lost whatever happens to it."""
+"""The training loop: its results, resuming after interrupts, and damaged files."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_a_full_disk_is_one_line_and_leaves_the_old_checkpoint(tmp_path: Path, m
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(vitlab.VitlabError, match="No space left on device.*untouched"):
+    with pytest.raises(vitlab.VitlabError, match="No space left on device.*not changed"):
         run_folder.save_checkpoint(2, {"x": torch.zeros(3)}, {})
     monkeypatch.undo()
     tensors, about = run_folder.newest_checkpoint()
@@ -402,7 +402,7 @@ def test_a_batch_that_the_processes_cannot_share_leaves_no_folder(tmp_path: Path
 
 
 def test_a_float16_run_goes_on_with_its_loss_scale(tmp_path: Path) -> None:
-    """The loss is so large that the first steps overflow: the scale falls, and whoever forgets it skips steps again."""
+    """The first steps overflow, so the scale falls; a run resumed without it would skip steps again."""
     recipe = tiny(precision="float16", ema=0.0, augment=Augment())
     usual = make_loss(Objective())
 
@@ -435,7 +435,7 @@ def test_a_recipe_is_compiled_on_a_cpu_only_when_asked_for(tmp_path: Path, monke
     compiled = []
     monkeypatch.setattr(torch, "compile", lambda function: compiled.append(1) or function)  # counts; compiles nothing
     recipe = tiny(epochs=1, compile=True, model=MODEL.replace(" drop_path_rate=0.2, proj_drop_rate=0.1", ""))
-    with pytest.warns(UserWarning, match="not compiled on a CPU"):
+    with pytest.warns(UserWarning, match="compile is ignored on a CPU"):
         run(recipe, tmp_path / "off", device="cpu")
     assert not compiled and read_tensors(tmp_path / "off/model.safetensors")[1]["compiled"] is False
     assert json.loads((tmp_path / "off/recipe.json").read_text())["compile"] is True

@@ -1,4 +1,4 @@
-"""Which parameters decay, and how fast they move at each step."""
+"""Parameter groups of the optimiser, and the learning rate schedule."""
 
 from __future__ import annotations
 

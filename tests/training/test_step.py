@@ -1,4 +1,4 @@
-"""One optimisation step: by hand, in pieces, compiled, and captured."""
+"""One training step: against a manual step, with accumulation, compiled, and captured."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_pieces_give_the_step_of_the_whole_batch(accumulate: int) -> None:
 def test_a_batch_that_cannot_be_cut_equally_is_refused() -> None:
     """Five images in four pieces would be three pieces, and the loss three quarters of what it is."""
     images, labels = batch()
-    with pytest.raises(VitlabError, match="a batch of 5 images cannot be cut into accumulate=4 equal pieces"):
+    with pytest.raises(VitlabError, match="a batch of 5 images cannot be divided equally into accumulate=4 steps"):
         step_of(change(SGD, {"accumulate": 4}), linear())((images[:5], labels[:5]))
 
 

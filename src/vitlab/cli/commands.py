@@ -15,7 +15,7 @@ from vitlab import __version__
 from vitlab.cli import completion, exit_codes
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import split_calls
-from vitlab.core.process import is_leading
+from vitlab.core.process import is_main_process
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")]
@@ -232,7 +232,7 @@ def train(
     compile_on_cpu = any(text.partition("=")[0].strip() == "compile" for text in set_ or [])
     options: dict[str, Any] = {"root": root, "device": device, "show": show, "log": log}
     row = classification.run(chosen, out, compile_on_cpu=compile_on_cpu, **options)
-    if not is_leading():
+    if not is_main_process():
         return
     if as_json:
         _print_json(row)

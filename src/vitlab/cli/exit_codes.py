@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from vitlab.core.errors import VitlabError
-from vitlab.core.process import is_leading
+from vitlab.core.process import is_main_process
 
 CODES = "Exit codes: 0 success, 1 internal error, 2 invalid input, 130 interrupted."
 
@@ -27,7 +27,7 @@ class Verbs(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
-            if is_leading():
+            if is_main_process():
                 _print_error(str(error) or "interrupted; finished work is stored, and the same command resumes")
             raise typer.Exit(130) from error
 

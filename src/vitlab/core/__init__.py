@@ -1,1 +1,1 @@
-"""Plain types and files. Importing this package, or anything in it, imports no torch."""
+"""Plain data types and file formats. No module of this package imports torch."""

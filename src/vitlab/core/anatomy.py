@@ -1,6 +1,6 @@
-"""A model, described as data: where its tokens lie, what mixes them, and where a part can go.
+"""Description of a model as data: token layouts, token mixers, and the places where a part can be inserted.
 
-Nothing here imports torch; adapters fill these types, `surgery` and `recording` act on them.
+Adapters create these types; `surgery` and `recording` use them.
 
 Shape legend: B batch, N tokens, D channels, h w grid, T windows.
 """
@@ -16,26 +16,26 @@ from vitlab.core.errors import VitlabError, unknown
 Order = Literal["BND", "BDN", "BHWD", "BCHW", "BTND"]
 Side = Literal["in", "out", "replace"]
 
-#: Where a part can go: a closed vocabulary. `attn.in` is the input of the attention branch (skip path untouched),
-#: `attn` replaces the attention module, `mlp.in`/`mlp.mid`/`mlp.out` are Front/Mid/End of the CB paper.
+#: All names of places where a part can be inserted. `attn.in` is the input of the attention branch (not of the skip
+#: connection), `attn` replaces the attention module, `mlp.in`/`mlp.mid`/`mlp.out` are Front/Mid/End of the CB paper.
 SEAMS = ("attn.in", "attn", "attn.out", "mlp.in", "mlp.mid", "mlp.out", "block.out", "stage.out")
 
-#: Where the residual stream can be read (never changed): at the start of a block, between its two halves, at its end.
+#: Places where the residual stream can be read: at the start of a block, between its two halves, and at its end.
 TAPS = ("block.in", "block.mid", "block.out")
 
 
 @dataclass(frozen=True)
 class TokenLayout:
-    """How tokens lie in a tensor.
+    """The layout of the tokens in a tensor.
 
     Args:
         grid: rows and columns of the full token map, (h, w).
-        prefix: tokens before the grid (class, distillation, register tokens). They stay in front.
+        prefix: number of tokens before the grid (class, distillation and register tokens).
         order: the axes. `BND` tokens, `BDN` channels first, `BHWD` and `BCHW` maps, `BTND` windows on their own axis.
-        windows: how many sequences one image is cut into; in `BND` they are folded into the batch, windows fastest.
-        permutation: for tokens that are not row-major, the row-major grid index of each token as it lies
-            (window after window); None means row-major, () an order that is not known (windows that pad the map, or
-            a model that shuffles its patches).
+        windows: number of windows that one image is split into; in `BND` they are folded into the batch axis, the
+            window index varying fastest.
+        permutation: the row-major grid index of each token, window after window; None if the tokens are in row-major
+            order, () if the order is not known (windows that pad the map, or a model that shuffles its patches).
 
     >>> TokenLayout((14, 14), prefix=1).tokens
     197
@@ -49,31 +49,36 @@ class TokenLayout:
 
     @property
     def tokens(self) -> int:
-        """Tokens of one image, the prefix included."""
+        """Number of tokens of one image, including the prefix."""
         return self.prefix + self.grid[0] * self.grid[1]
 
     @property
     def shuffled(self) -> bool:
-        """Whether all tokens of an image lie together, in an order that is not known."""
+        """Whether an image is one sequence whose token order is not known."""
         return self.permutation == () and self.windows == 1
 
-    def check(self, tokens: int, who: str) -> None:
-        """Refuse a sequence that cannot be this grid: N must be h·w + prefix."""
+    def check(self, tokens: int, name: str) -> None:
+        """Raise an error if the number of tokens is not h·w + prefix.
+
+        Args:
+            tokens: N of the input.
+            name: of the part or place, for the error message.
+        """
         if tokens != self.tokens:
             h, w = self.grid
             raise VitlabError(
-                f"{who} was fitted for a {h}x{w} grid and {self.prefix} prefix token(s), that is {self.tokens} tokens, "
-                f"but got {tokens}; retrofit again with input_size= set to the size that you feed"
+                f"{name} was fitted for a {h}x{w} grid and {self.prefix} prefix token(s), that is {self.tokens} "
+                f"tokens, but got {tokens}; retrofit again with input_size= set to the size of the images"
             )
 
 
 def window_permutation(
     grid: tuple[int, int], window: tuple[int, int], shift: tuple[int, int] = (0, 0), dilated: bool = False
 ) -> tuple[int, ...]:
-    """The order of tokens after a (shifted) window partition; () where the windows do not tile the grid.
+    """Returns the token order of a (shifted) window partition, or () if the windows do not tile the grid.
 
-    `shift` is the cyclic shift of Swin (the map is rolled by minus it before it is cut); `dilated` cuts MaxViT's grid
-    partition, whose tokens stand `h / window` apart.
+    `shift` is the cyclic shift of Swin (the map is rolled by `-shift` before the partition). `dilated` is the grid
+    partition of MaxViT, whose tokens are `h / window` apart.
 
     >>> window_permutation((2, 4), (2, 2))
     (0, 1, 4, 5, 2, 3, 6, 7)
@@ -98,7 +103,7 @@ def window_permutation(
 
 @dataclass(frozen=True)
 class Seam:
-    """A place where a part can go: the hooked module, which side of it, how tokens lie there, how wide they are."""
+    """A place where a part can be inserted: the hooked module, its side, the token layout and the channels."""
 
     name: str
     path: str
@@ -109,17 +114,16 @@ class Seam:
 
 @dataclass(frozen=True)
 class Mixer:
-    """What mixes the tokens of a block, and how its map can be read.
+    """The token mixer of a block, and how its attention map can be read.
 
     Args:
         kind: `attention`, `window attention`, `class attention`, `channel attention`, `mlp`, `conv` or `pooling`.
-        path: the module in which the mixing happens.
-        queries: how the rows of the map lie; None where there is no token-token map.
-        keys: how its columns lie (rectangular in PVT and MViT).
-        map_at: the module whose input is the true map, where that is not the softmax (ConViT).
-        why_no_map: the reason, in one sentence, where there is no token-token map.
-        window_axis: where windows have an axis of their own in a five-dimensional map, which one it is:
-            2 for (B, H, T, n, m), 1 for (B, T, H, n, m).
+        path: the module that mixes the tokens.
+        queries: layout of the rows of the map; None if there is no token-token map.
+        keys: layout of its columns (maps of PVT and MViT are rectangular).
+        map_at: the module whose input is the attention map, if it is not the output of the softmax (ConViT).
+        why_no_map: the reason why there is no token-token map, in one sentence.
+        window_axis: the axis of the windows in a five-dimensional map: 2 for (B, H, T, n, m), 1 for (B, T, H, n, m).
     """
 
     kind: str
@@ -143,19 +147,19 @@ class Block:
     taps: tuple[Seam, ...] = ()
 
     def seam(self, name: str) -> Seam | None:
-        """The seam of that name, or None where this block does not offer it."""
+        """Returns the seam of that name, or None if the block does not have it."""
         return next((seam for seam in self.seams if seam.name == name), None)
 
     def tap(self, name: str) -> Seam | None:
-        """The readable place of that name: a tap, or else a seam."""
+        """Returns the tap of that name, or the seam if there is no such tap; None if there is neither."""
         return next((place for place in self.taps + self.seams if place.name == name), None)
 
 
 @dataclass(frozen=True)
 class Anatomy:
-    """A model, described: its family and its blocks in execution order.
+    """The description of a model: its family and its blocks in execution order.
 
-    `absent` says why a seam that others have is missing here.
+    `absent` maps seams that this family does not have to the reason.
     """
 
     family: str
@@ -165,12 +169,12 @@ class Anatomy:
 
     @property
     def seams(self) -> tuple[str, ...]:
-        """The names of all seams that at least one block offers, in the order of `SEAMS`."""
+        """The names of all seams that at least one block has, in the order of `SEAMS`."""
         offered = {seam.name for block in self.blocks for seam in block.seams}
         return tuple(name for name in SEAMS if name in offered)
 
     def block(self, name: str) -> Block:
-        """The block of that name."""
+        """Returns the block of that name."""
         for block in self.blocks:
             if block.name == name:
                 return block

@@ -1,4 +1,4 @@
-"""Images in a model's input format, and the way back to pixels."""
+"""Batches of images in a model's input format, with the normalisation that converts them back to pixels."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ class Batches:
         items: yields (images, targets); images are float32 in the model's input format, targets index its outputs.
         mean, std: of the normalisation, per channel: pixels = images * std + mean, in [0, 1].
         classes: names of the classes that targets stand for.
-        fingerprint: which data this is, for provenance.
-        preprocessing: how the images were prepared, for provenance.
-        labels: how the data's classes were matched with the model's outputs, for provenance.
-        no_labels: why targets cannot be used, where they cannot: instruments that need labels refuse with this.
+        fingerprint: identifies the data, for provenance.
+        preprocessing: how the images were preprocessed, for provenance.
+        labels: how the classes of the data were mapped to the outputs of the model, for provenance.
+        no_labels: the reason why targets cannot be used, for the error of instruments that need labels; empty if they
+            can be used.
     """
 
     items: Iterable[Any]
@@ -43,7 +44,7 @@ class Batches:
 
 
 def recorded(batches: Any) -> dict[str, Any]:
-    """Preprocessing and labels of `Batches`, for provenance; nothing of other batches."""
+    """Returns preprocessing and labels of `Batches` for provenance; an empty dict for other iterables."""
     if not isinstance(batches, Batches):
         return {}
     known = {"preprocessing": dict(batches.preprocessing), "labels": batches.labels}
@@ -51,10 +52,10 @@ def recorded(batches: Any) -> dict[str, Any]:
 
 
 def require_labels(batches: Any, name: str, card: Card) -> None:
-    """Refuse batches without usable labels where an instrument or stress test needs them.
+    """Raise an error if an instrument or stress test needs labels and the batches have none that can be used.
 
     Args:
-        batches: `Batches`, or anything else, which is left alone.
+        batches: `Batches`; other iterables are not checked.
         name: of the instrument or stress test.
         card: of the instrument or stress test.
     """
@@ -62,40 +63,41 @@ def require_labels(batches: Any, name: str, card: Card) -> None:
         raise VitlabError(f"{name} needs labels: {batches.no_labels}")
 
 
-def again(batches: Iterable[Any], read: Callable[[Iterable[Any]], Iterator[T]]) -> Callable[[], Iterable[T]]:
-    """What `read` makes of the batches, each time it is asked: what can be walked only once is read into a list.
+def reiterable(batches: Iterable[Any], read: Callable[[Iterable[Any]], Iterator[T]]) -> Callable[[], Iterable[T]]:
+    """Returns a function that iterates over `read(batches)` each time it is called.
 
-    Batches that are shuffled or augmented anew at each walk are refused: what is compared would not be the same images.
+    The items of an iterator, which can be iterated only once, are stored in a list. Batches that differ between two
+    iterations (shuffled or augmented at random) raise an error: different images would be compared.
 
     Args:
         batches: `Batches`, or any iterable.
-        read: takes the batches and yields (images, targets), or what it likes.
+        read: takes the batches and yields items, for example (images, targets).
 
-    >>> walk = again(iter([1, 2, 3]), lambda batches: (2 * batch for batch in batches))
-    >>> list(walk()), list(walk())
+    >>> iterate = reiterable(iter([1, 2, 3]), lambda batches: (2 * batch for batch in batches))
+    >>> list(iterate()), list(iterate())
     ([2, 4, 6], [2, 4, 6])
     """
     items = batches.items if isinstance(batches, Batches) else batches
     if isinstance(items, Iterator):
-        kept = list(read(batches))
-        return lambda: kept
+        stored = list(read(batches))
+        return lambda: stored
     if isinstance(items, (list, tuple)):
         return lambda: read(batches)
     first: list[Any] = []
 
-    def walk() -> Iterator[T]:
+    def iterate() -> Iterator[T]:
         for number, item in enumerate(read(batches)):
-            mark = _mark(item)
-            first.extend([mark] if number == len(first) else [])
-            if mark != first[number]:
-                raise VitlabError("batches are shuffled or augmented anew at each walk; give list(batches)")
+            fingerprint = _fingerprint(item)
+            first.extend([fingerprint] if number == len(first) else [])
+            if fingerprint != first[number]:
+                raise VitlabError("batches differ between two iterations (shuffled or augmented); give list(batches)")
             yield item
 
-    return walk
+    return iterate
 
 
-def _mark(item: Any) -> Any:
-    """One number of each image: enough to tell another order, or another crop."""
+def _fingerprint(item: Any) -> Any:
+    """One number of each image, which detects another order or another crop."""
     images = item[0] if isinstance(item, (tuple, list)) else item
     flat = images.reshape(len(images), -1)
     return flat[:, flat.shape[1] // 2].tolist()

@@ -1,4 +1,4 @@
-"""A digest of the code that a measurement is made with, so that a stored result of older code is not taken for new."""
+"""Digest of the code that computes a measurement, so that cached results of older code are not reused."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
-#: Modules that import the files of a folder by name, which their source does not show.
+#: Modules that import all files of a folder dynamically, which the import statements do not show.
 _BY_NAME = {"vitlab.adapters": "adapters", "vitlab.surgery": "modules", "vitlab.zoo": "models"}
 
 
 @cache
 def code_version(module: str, package: Path = _PACKAGE) -> str:
-    """Hex digest of a module's source and of all that it imports from vitlab, directly or not.
+    """Returns a hex digest of the source of a module and of all modules of vitlab that it imports, also indirectly.
 
     Args:
         module: for example `vitlab.instruments.attention_entropy`.
         package: the folder of the package.
 
     Returns:
-        16 hex digits; empty for a module that is not of vitlab.
+        16 hex digits; an empty string for a module outside vitlab.
 
     >>> len(code_version("vitlab.stress_tests.occlusion")), code_version("json")
     (16, '')
@@ -30,31 +30,31 @@ def code_version(module: str, package: Path = _PACKAGE) -> str:
     start = _file(module, package)
     if start is None:
         return ""
-    found, waiting = {start}, [(module, start)]
-    while waiting:
-        for name, file in _imported(*waiting.pop(), package):
-            if file not in found:
-                found.add(file)
-                waiting.append((name, file))
+    files, queue = {start}, [(module, start)]
+    while queue:
+        for name, file in _imported(*queue.pop(), package):
+            if file not in files:
+                files.add(file)
+                queue.append((name, file))
     digest = blake2b(digest_size=8)
-    for file in sorted(found):
+    for file in sorted(files):
         source = file.read_bytes()
         digest.update(f"{file.relative_to(package).as_posix()} {len(source)}\n".encode() + source)
     return digest.hexdigest()
 
 
 def _imported(module: str, file: Path, package: Path) -> list[tuple[str, Path]]:
-    """The modules of vitlab that a file imports anywhere, those for type checkers left out."""
+    """Returns the modules of vitlab that a file imports, also inside functions, but not for type checkers only."""
     names = list(_names(file))
     if module in _BY_NAME:
         names += [f"vitlab.{_BY_NAME[module]}.{each.stem}" for each in (package / _BY_NAME[module]).glob("*.py")]
-    places = [(name, _file(name, package)) for name in names]
-    return [(name, place) for name, place in places if place is not None]
+    pairs = [(name, _file(name, package)) for name in names]
+    return [(name, path) for name, path in pairs if path is not None]
 
 
 @cache
 def _names(file: Path) -> list[str]:
-    """What a file imports, by name; of `from a import b` also a.b, which may be a module, and the packages around."""
+    """Returns the names that a file imports, their packages, and a.b for `from a import b`, which may be a module."""
     names: list[str] = []
     for node in ast.walk(ast.parse(file.read_bytes(), filename=str(file))):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
@@ -63,12 +63,12 @@ def _names(file: Path) -> list[str]:
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    around = [".".join(name.split(".")[:end]) for name in names for end in range(2, name.count(".") + 1)]
-    return [*names, *around]
+    packages = [".".join(name.split(".")[:end]) for name in names for end in range(2, name.count(".") + 1)]
+    return [*names, *packages]
 
 
 def _file(module: str, package: Path) -> Path | None:
-    """The source of a module of vitlab, but not of `vitlab` itself, which only names what others hold."""
+    """Returns the source file of a module of vitlab; None for `vitlab` itself, which only re-exports names."""
     root, _, rest = module.partition(".")
     if root != "vitlab" or not rest:
         return None

@@ -1,4 +1,4 @@
-"""Downloads fail at once where there is no network: other libraries retry for a minute before they say so."""
+"""Make downloads fail immediately without a network; other libraries retry for a minute first."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-_PATIENCE = 3.0  # seconds; a server that takes longer to answer a connection counts as not reachable
+_TIMEOUT = 3.0  # seconds until a server that does not accept a connection counts as unreachable
 
 
 @contextmanager
 def downloading_from(address: str) -> Iterator[None]:
-    """Let downloads in this context fail at once where the server cannot be reached.
+    """Context in which downloads fail immediately if the server cannot be reached.
 
-    Files in a local cache are still found. Where the server is reachable, or where a proxy is configured, nothing
-    changes.
+    Files in the local cache are still used. The context has no effect if the server is reachable or a proxy is
+    configured.
 
     Args:
-        address: of the server, such as `https://huggingface.co`; empty where nothing is downloaded.
+        address: of the server, such as `https://huggingface.co`; empty if nothing is downloaded.
 
     Raises:
-        ConnectionError: the server cannot be reached, and a file is not in the cache.
+        ConnectionError: if the server cannot be reached and a file is not in the cache.
     """
     by_proxy = not getproxies().keys().isdisjoint({"http", "https", "all"})
     reason = unreachable(address) if address and not by_proxy else ""
@@ -33,16 +33,16 @@ def downloading_from(address: str) -> Iterator[None]:
     try:
         with _without_network():
             yield
-    except OSError as error:  # of huggingface_hub, transformers and urllib alike
+    except OSError as error:  # huggingface_hub, transformers and urllib all raise it
         where = urlsplit(address).hostname
         raise ConnectionError(
             f"{where} cannot be reached ({reason}), and the files are not in the local cache; connect to the network, "
-            "or leave pretrained out and give weights=FILE"
+            "or omit pretrained and give weights=FILE"
         ) from error
 
 
 def unreachable(address: str) -> str:
-    """Why a server cannot be reached; empty where it can.
+    """Returns the reason why a server cannot be reached; an empty string if it can.
 
     Args:
         address: of the server, with or without a port.
@@ -52,24 +52,24 @@ def unreachable(address: str) -> str:
     """
     parts = urlsplit(address)
     port = parts.port or (80 if parts.scheme == "http" else 443)
-    found = [f"no answer within {_PATIENCE:.0f} s"]
+    reason = [f"no answer within {_TIMEOUT:.0f} s"]
 
     def connect() -> None:
         try:
-            socket.create_connection((parts.hostname or "", port), timeout=_PATIENCE).close()
-            found[0] = ""
+            socket.create_connection((parts.hostname or "", port), timeout=_TIMEOUT).close()
+            reason[0] = ""
         except OSError as error:
-            found[0] = error.strerror or str(error)
+            reason[0] = error.strerror or str(error)
 
-    trial = threading.Thread(target=connect, daemon=True)  # looking up a name takes no timeout
-    trial.start()
-    trial.join(_PATIENCE)
-    return found[0]
+    attempt = threading.Thread(target=connect, daemon=True)  # a DNS lookup has no timeout of its own
+    attempt.start()
+    attempt.join(_TIMEOUT)
+    return reason[0]
 
 
 @contextmanager
 def _without_network() -> Iterator[None]:
-    """Tell huggingface_hub that there is no network, and keep other sockets from waiting for long."""
+    """Switch huggingface_hub to offline mode and set a short timeout for other sockets; both are restored on exit."""
     from huggingface_hub import constants
 
     offline, timeout = constants.HF_HUB_OFFLINE, socket.getdefaulttimeout()

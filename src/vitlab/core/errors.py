@@ -1,4 +1,4 @@
-"""The one error that a user's mistake raises, and how it names the choices."""
+"""The exception for invalid input by the user."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from difflib import get_close_matches
 
 
 class VitlabError(ValueError):
-    """A mistake of the user: one line that says what was given, what was expected and what to do."""
+    """Invalid input: one line with what was given, what was expected and what to do."""
 
 
 def unknown(kind: str, given: object, choices: Iterable[str]) -> VitlabError:
-    """The error for a name that does not exist, with the nearest one that does.
+    """Returns the error for an unknown name, with the closest valid name.
 
     >>> str(unknown("seam", "mlp.ouT", ["mlp.in", "mlp.out"]))
     "no seam 'mlp.ouT' (did you mean 'mlp.out'?); there are: mlp.in, mlp.out"

@@ -1,8 +1,8 @@
-"""Model expressions: a model and the parts that go into it, as one line of text.
+"""Parser for model expressions: a model and the parts to insert, as one line of text.
 
     source/name[(key=literal, ...)] ( | Part(key=literal, ...))*
 
-Only what stands in parentheses goes through `ast`, and only as literals; nothing is ever evaluated.
+The text in parentheses is parsed with `ast` and may contain literals only; nothing is evaluated.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 from vitlab.core.errors import VitlabError, unknown
 
 SOURCES = ("timm", "torchvision", "hf", "vitlab", "file")
-_LONGEST = 4096  # no honest expression is longer; a bound keeps the parser away from hostile nesting
+_MAX_LENGTH = 4096  # characters; protects the parser against deep nesting
 
 
 @dataclass(frozen=True)
 class PartCall:
-    """A part by name, its settings, and where it goes. None leaves the part's own default."""
+    """A part by name, its settings, and where it is inserted; None for the default of the part."""
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class PartCall:
 
 @dataclass(frozen=True)
 class ModelExpression:
-    """A model by source and name, its settings, and the parts to retrofit, in order."""
+    """A model by source and name, its settings, and the parts to insert, in order."""
 
     source: str
     name: str
@@ -49,7 +49,7 @@ class ModelExpression:
 
 
 def parse_model(text: str) -> ModelExpression:
-    """Read a model expression.
+    """Parse a model expression.
 
     >>> e = parse_model("timm/deit_tiny_patch16_224(pretrained=True) | ContextBroadcast(at='mlp.out', blocks='upper')")
     >>> e.source, e.name, dict(e.settings)
@@ -65,7 +65,7 @@ def parse_model(text: str) -> ModelExpression:
     source, slash, rest = head.partition("/")
     if not slash or not rest.strip():
         raise VitlabError(
-            f"{head!r} is no model expression; write source/name with a source of: {', '.join(SOURCES)}, "
+            f"invalid model expression {head!r}; expected source/name with one of the sources {', '.join(SOURCES)}, "
             "for example 'timm/vit_tiny_patch16_224'"
         )
     if source not in SOURCES:
@@ -78,7 +78,7 @@ def parse_model(text: str) -> ModelExpression:
 
 
 def parse_part(text: str) -> PartCall:
-    """Read a part's call; `at` and `blocks` are reserved words.
+    """Parse the call of a part; the names `at` and `blocks` are reserved.
 
     >>> parse_part("TokenAwarePooling(branches=4, at='attn.in')")
     PartCall(name='TokenAwarePooling', settings={'branches': 4}, at='attn.in', blocks=None)
@@ -86,19 +86,19 @@ def parse_part(text: str) -> PartCall:
     text = _checked(text, "a part", "ContextBroadcast(at='mlp.out')")
     name, settings = _name_and_settings(text)
     if not name.isidentifier():
-        raise VitlabError(f"{text!r} is no part; write Name or Name(key=value), for example ContextBroadcast()")
+        raise VitlabError(f"invalid part {text!r}; expected Name or Name(key=value), for example ContextBroadcast()")
     at, blocks = settings.pop("at", None), settings.pop("blocks", None)
     if at is not None and not isinstance(at, str):
-        raise VitlabError(f"at={at!r} in {text!r} must be the name of a seam, for example 'mlp.out'")
+        raise VitlabError(f"invalid at={at!r} in {text!r}; expected the name of a seam, for example 'mlp.out'")
     return PartCall(name, settings, at, blocks)
 
 
 def parse_call(text: str, first: str = "") -> tuple[str, dict[str, Any]]:
-    """Read a name with or without settings, as data expressions are written.
+    """Parse a name with optional settings, for example a data expression.
 
     Args:
         text: for example `cifar100(fraction=0.1)`.
-        first: the name of a first setting that is written without one; by default all must be written key=value.
+        first: name of the setting that may be given first without a name; by default all must be written key=value.
 
     >>> parse_call("cifar100(fraction=0.1)")
     ('cifar100', {'fraction': 0.1})
@@ -111,7 +111,7 @@ def parse_call(text: str, first: str = "") -> tuple[str, dict[str, Any]]:
 
 
 def split_calls(text: str) -> list[str]:
-    """Split a list of names, with or without settings, at the commas outside brackets and quotes.
+    """Split a list of names with optional settings at the commas outside brackets and quotes.
 
     >>> split_calls("a(x=((1, 2), (3, 4)), y='p,q'), b")
     ["a(x=((1, 2), (3, 4)), y='p,q')", 'b']
@@ -134,23 +134,23 @@ def split_calls(text: str) -> list[str]:
 
 
 def _checked(text: str, what: str, example: str) -> str:
-    """Text of a length that can be read, without the space around it."""
+    """Returns the stripped text; raises an error if it is not text or too long."""
     if not isinstance(text, str):
-        raise VitlabError(f"{what} is text like {example!r}, not {type(text).__name__}")
-    if len(text) > _LONGEST:
-        raise VitlabError(f"{what} of {len(text)} characters; at most {_LONGEST} are read")
+        raise VitlabError(f"{what} must be text, for example {example!r}; got {type(text).__name__}")
+    if len(text) > _MAX_LENGTH:
+        raise VitlabError(f"{what} has {len(text)} characters; expected at most {_MAX_LENGTH}")
     return text.strip()
 
 
 def _split(text: str) -> list[str]:
-    """Cut at ` | ` outside quotes."""
+    """Split at ` | ` outside quotes."""
     pieces: list[str] = []
     start, closed = 0, -1
     for i, letter in enumerate(text):
         if i <= closed:
             continue
         in_path = not pieces and text.startswith("file/") and text[5:6] not in ("'", '"')
-        if letter in "'\"" and not (in_path and text[i - 1].isalnum()):  # an apostrophe inside a path opens nothing
+        if letter in "'\"" and not (in_path and text[i - 1].isalnum()):  # an apostrophe inside a path is not a quote
             closed = _closing(text, i)
         elif letter == "|" and text[i - 1 : i + 2] == " | ":
             pieces.append(text[start:i])
@@ -159,7 +159,7 @@ def _split(text: str) -> list[str]:
 
 
 def _closing(text: str, opening: int) -> int:
-    """Where the quote that opens at `opening` closes, escaped characters passed over; -1 where it does not."""
+    """Returns the index of the quote that closes the one at `opening` (escapes are skipped); -1 if there is none."""
     match = _QUOTED.match(text, opening)
     return match.end() - 1 if match else -1
 
@@ -171,34 +171,34 @@ _HEAD = re.compile(r"^(?P<name>[\w.\-/:@]+)\s*(?:\((?P<inside>.*)\))?$", re.DOTA
 def _name_and_settings(text: str, first: str = "") -> tuple[str, dict[str, Any]]:
     match = _HEAD.match(text)
     if match is None:
-        raise VitlabError(f"cannot read {text!r}; write name or name(key=value, ...) with plain values")
+        raise VitlabError(f"cannot read {text!r}; expected name or name(key=value, ...) with literal values")
     return match["name"], _literals(match["inside"] or "", text, first)
 
 
 def _file_name(rest: str) -> tuple[str, dict[str, Any]]:
-    """A path as it stands, or quoted as Python quotes and then perhaps followed by settings."""
+    """Parse an unquoted path, or a quoted path with optional settings."""
     if rest[0] not in "'\"":
         return rest, {}
     end = _closing(rest, 0)
     if end < 0:
-        raise VitlabError(f"the quote in {'file/' + rest!r} is not closed")
+        raise VitlabError(f"the quote in {'file/' + rest!r} is not closed; write file/'PATH'")
     after = rest[end + 1 :].strip()
     if after and not (after.startswith("(") and after.endswith(")")):
-        raise VitlabError(f"cannot read {after!r} behind the path {rest[: end + 1]!r}; write file/'PATH'(key=value)")
+        raise VitlabError(f"cannot read {after!r} after the path {rest[: end + 1]!r}; write file/'PATH'(key=value)")
     name = _literals(f"path={rest[: end + 1]}", rest)["path"]
     if not name:
-        raise VitlabError("file/ is followed by an empty path; write file/PATH or file/'PATH'")
+        raise VitlabError("the path after file/ is empty; write file/PATH or file/'PATH'")
     return name, _literals(after[1:-1], rest)
 
 
 def _literals(inside: str, text: str, first: str = "") -> dict[str, Any]:
-    """`key=literal, ...` as a dict, read with `ast` and never evaluated; `first` names a first value without a key."""
+    """Parse `key=literal, ...` with `ast`, without evaluation; `first` is the name of a first value without a key."""
     try:
         call = ast.parse(f"f({inside}\n)", mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise VitlabError(f"cannot read the settings of {text!r}; write key=value, ... with plain values") from None
+        raise VitlabError(f"cannot read the settings of {text!r}; write key=value, ... with literal values") from None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-        raise VitlabError(f"cannot read the settings of {text!r}; write key=value, ... with plain values")
+        raise VitlabError(f"cannot read the settings of {text!r}; write key=value, ... with literal values")
     if first and len(call.args) == 1:
         call.keywords.insert(0, ast.keyword(first, call.args.pop()))
     if call.args or any(keyword.arg is None for keyword in call.keywords):
@@ -207,13 +207,13 @@ def _literals(inside: str, text: str, first: str = "") -> dict[str, Any]:
     for keyword in call.keywords:
         assert keyword.arg is not None
         if keyword.arg in settings:
-            raise VitlabError(f"{keyword.arg!r} is given twice in {text!r}")
+            raise VitlabError(f"setting {keyword.arg!r} is given twice in {text!r}; remove one")
         try:
             settings[keyword.arg] = ast.literal_eval(keyword.value)
         except (ValueError, TypeError, RecursionError, MemoryError):
             raise VitlabError(
-                f"the value of {keyword.arg!r} in {text!r} is no literal; numbers, strings, True, False, None, "
-                "lists, tuples and dicts are allowed, calls and names are not"
+                f"the value of {keyword.arg!r} in {text!r} is not a literal; expected numbers, strings, True, False, "
+                "None, or lists, tuples and dicts of them"
             ) from None
     return settings
 

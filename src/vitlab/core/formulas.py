@@ -1,6 +1,6 @@
-"""Statistics that are computed from stored sums or from one number per image: what `Measurement.pooling` names.
+"""Statistics computed from stored sums or from one number per image, for the rules of `Measurement.pooling`.
 
-They are computed from the arrays of all parts together. A mean over parts would be wrong for those that are not
+They are computed from the combined arrays of all parts. A mean over parts would be wrong for statistics that are not
 linear (ECE, CKA, quantiles).
 
 Shape legend: n images, M bins, c corruptions, s severities, L and K layers, H heads, b mini-batches, k eigenvalues.
@@ -17,16 +17,16 @@ from vitlab.core.statistics import mean_interval, proportion_interval
 
 Array = np.ndarray
 
-# -- one number per image, (…, n): the value is their mean, its standard error that of a mean --------------------------
+# -- one number per image, (…, n): the value is the mean over images, with the standard error of a mean ----------------
 
 
 def each(numbers: Array) -> Array:
-    """The numbers as they are, (…, n)."""
+    """Returns the numbers unchanged, (…, n)."""
     return np.asarray(numbers, dtype=np.float64)
 
 
 def drop(clean: Array, numbers: Array) -> Array:
-    """Untouched minus perturbed, (n,) and (…, n) -> (…, n): the mean of it has the paired standard error."""
+    """Clean minus perturbed, (n,) and (…, n) -> (…, n); the error of its mean is the paired standard error."""
     return np.asarray(each(clean) - each(numbers))
 
 
@@ -65,7 +65,7 @@ def relative_mean_corruption_error(correct: Array, clean: Array, baseline: Array
 
 
 def _weighted(rows: Array, weights: Array) -> Array:
-    used = weights != 0  # NaN is used; a weight of 0 leaves out what may be NaN
+    used = weights != 0  # rows with weight 0 are omitted, because they may be NaN; a weight of NaN is used
     total: Array = (weights[used, None] * rows[used]).sum(0)
     return total
 
@@ -86,12 +86,12 @@ BY_IMAGE: dict[str, Callable[..., Array]] = {
 
 
 def mean_of(name: str, *given: Array) -> Array:
-    """The mean over images of one of `BY_IMAGE`."""
+    """The mean over images of a function of `BY_IMAGE`."""
     return np.asarray(BY_IMAGE[name](*given).mean(-1))
 
 
 def error_of(name: str, *given: Array) -> Array:
-    """Its standard error, s / √n with n − 1 in s²; NaN for one image.
+    """The standard error of `mean_of`, s / √n with n − 1 in s²; NaN for one image.
 
     >>> round(float(error_of("each", np.array([0.0, 0.0, 1.0, 1.0]))), 4)  # √(¼ / 3)
     0.2887
@@ -101,16 +101,16 @@ def error_of(name: str, *given: Array) -> Array:
     return np.asarray(numbers.std(-1, ddof=1) / math.sqrt(count)) if count > 1 else np.full(numbers.shape[:-1], np.nan)
 
 
-# -- others -----------------------------------------------------------------------------------------------------------
+# -- other statistics -------------------------------------------------------------------------------------------------
 
 
 def bin_count(confidence: Array, edges: Array) -> Array:
-    """How many predictions lie in each bin ((m−1)/M, m/M]: (n,), (M + 1,) -> (M,)."""
+    """The number of predictions in each bin ((m−1)/M, m/M]: (n,), (M + 1,) -> (M,)."""
     return np.bincount(_bins(confidence, edges), minlength=len(edges) - 1)
 
 
 def bin_mean(numbers: Array, confidence: Array, edges: Array) -> Array:
-    """The mean of numbers over the predictions of each bin, NaN where it is empty: (n,), (n,), (M + 1,) -> (M,)."""
+    """The mean of numbers over the predictions of each bin, NaN for empty bins: (n,), (n,), (M + 1,) -> (M,)."""
     sums = np.bincount(_bins(confidence, edges), weights=each(numbers), minlength=len(edges) - 1)
     count = bin_count(confidence, edges)
     return np.where(count > 0, sums / np.maximum(count, 1), np.nan)
@@ -122,12 +122,12 @@ def expected_calibration_error(count: Array, accuracy: Array, confidence: Array)
 
 
 def signed_calibration_error(count: Array, accuracy: Array, confidence: Array) -> Array:
-    """Σ_m (n_m / n) (confidence_m − accuracy_m), all (M,): positive where a model is overconfident."""
+    """Σ_m (n_m / n) (confidence_m − accuracy_m), all (M,): positive for an overconfident model."""
     return np.asarray(np.nansum(count * (confidence - accuracy)) / count.sum())
 
 
 def wilson_interval(correct: Array) -> Array:
-    """The 95 % interval of a share of n images: (n,) -> (2,)."""
+    """The 95 % interval of a proportion of n images: (n,) -> (2,)."""
     return np.array(proportion_interval(round(float(np.sum(correct))), len(correct))[1:])
 
 
@@ -142,7 +142,7 @@ def cka(cross: Array, own: Array, other: Array) -> Array:
 
 
 def negative_proportion(eigenvalues: Array) -> Array:
-    """NEP, the share of negative eigenvalues (HDVW App. C, Fig. C.5): (b, k) -> ().
+    """NEP, the proportion of negative eigenvalues (HDVW App. C, Fig. C.5): (b, k) -> ().
 
     >>> float(negative_proportion(np.array([-1.0, 2.0, 4.0, 6.0])))
     0.25
@@ -151,7 +151,7 @@ def negative_proportion(eigenvalues: Array) -> Array:
 
 
 def positive_average(eigenvalues: Array) -> Array:
-    """APE, the mean of the positive eigenvalues (HDVW App. C, Fig. C.5), NaN where there are none: (b, k) -> ().
+    """APE, the mean of the positive eigenvalues (HDVW App. C, Fig. C.5), NaN if there are none: (b, k) -> ().
 
     >>> float(positive_average(np.array([-1.0, 2.0, 4.0, 6.0])))
     4.0
@@ -181,7 +181,7 @@ def quantile_85_of_all(histogram: Array, bound: Array) -> Array:
 
 
 def share_quantiles(histogram: Array, levels: Array) -> Array:
-    """Quantiles of numbers between 0 and 1 from shares in bins: (L, H, M), (Q,) -> (Q, L, H); NaN where a head is."""
+    """Quantiles of numbers in [0, 1] from the fraction in each bin: (L, H, M), (Q,) -> (Q, L, H); NaN if a head is."""
     ones, shares = np.ones(len(histogram)), np.nan_to_num(histogram)
     return np.stack([histogram_quantile(shares, ones, float(level)) for level in levels])
 
@@ -192,28 +192,28 @@ def histogram_quantile(histogram: Array, bound: Array, share: float) -> Array:
     Args:
         histogram: (L, …, M) counts.
         bound: (L,) the upper end of the last bin.
-        share: which quantile.
+        share: the quantile level, between 0 and 1.
 
     Returns:
-        (L, …), off by at most a bin's width; NaN where nothing was counted.
+        (L, …), exact to within the width of a bin; NaN for empty histograms.
 
-    >>> histogram_quantile(np.array([[0, 2, 2, 0]]), np.array([4.0]), 0.75).tolist()  # half into the third bin
+    >>> histogram_quantile(np.array([[0, 2, 2, 0]]), np.array([4.0]), 0.75).tolist()  # half of the third bin
     [2.5]
     """
-    below = np.cumsum(histogram, -1)
-    total = below[..., -1:]
-    wanted = share * total
-    place = (below < wanted).sum(-1, keepdims=True).clip(0, histogram.shape[-1] - 1)
-    inside = np.take_along_axis(histogram, place, -1)
-    before = np.take_along_axis(below, place, -1) - inside
-    part = (wanted - before) / np.where(inside > 0, inside, 1)
+    cumulative = np.cumsum(histogram, -1)
+    total = cumulative[..., -1:]
+    target = share * total
+    index = (cumulative < target).sum(-1, keepdims=True).clip(0, histogram.shape[-1] - 1)
+    inside = np.take_along_axis(histogram, index, -1)
+    before = np.take_along_axis(cumulative, index, -1) - inside
+    fraction = (target - before) / np.where(inside > 0, inside, 1)
     width = bound.reshape(-1, *[1] * (histogram.ndim - 1)) / histogram.shape[-1]
-    return np.where(total > 0, (place + part) * width, np.nan)[..., 0]
+    return np.where(total > 0, (index + fraction) * width, np.nan)[..., 0]
 
 
 def _bins(confidence: Array, edges: Array) -> Array:
-    found = np.searchsorted(edges, confidence, side="left") - 1
-    return np.clip(found, 0, len(edges) - 2)  # rounding may pass 1
+    index = np.searchsorted(edges, confidence, side="left") - 1
+    return np.clip(index, 0, len(edges) - 2)  # a confidence may exceed 1 by rounding
 
 
 FORMULAS: dict[str, Callable[..., Array]] = {

@@ -1,7 +1,7 @@
-"""A lock on a folder, so that two processes do not write into it at the same time.
+"""Lock on a folder, so that two processes do not write into it at the same time.
 
-The operating system holds the lock for a process and drops it when the process ends, however it ends: the file that a
-killed run, or a run on another machine, has left behind locks nothing.
+The operating system releases the lock when the process ends, also when it is killed. A lock file that remains from a
+killed run or from another machine therefore has no effect.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vitlab.core.errors import VitlabError
 
 try:
     import fcntl
-except ImportError:  # Windows has no such locks; there two runs in one folder are not noticed
+except ImportError:  # not available on Windows, where two runs in one folder are not detected
     fcntl = None  # type: ignore[assignment]
 
 NAME = ".lock"
@@ -27,37 +27,37 @@ NAME = ".lock"
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder, which is made if needed, for this process.
+    """Lock a folder for this process; the folder is created if needed.
 
     Raises:
-        VitlabError: another process holds it.
+        VitlabError: if another process has locked it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / NAME
     with path.open("a+", encoding="utf-8") as file:
-        _take(file, folder)
+        _lock(file, folder)
         file.truncate(0)
         file.write(json.dumps({"pid": os.getpid(), "host": platform.node()}))
         file.flush()
-        yield  # the file stays: without it two other processes could each hold a lock, on the old file and a new one
+        yield  # the file is not removed: else two other processes could lock the old file and a new one
 
 
-def _take(file: TextIO, folder: Path) -> None:
-    """Lock a file; unlike a lock of flock, one of lockf is not inherited by workers, which may outlive a killed run."""
+def _lock(file: TextIO, folder: Path) -> None:
+    """Lock a file with lockf: unlike with flock, workers, which may outlive a killed run, do not inherit the lock."""
     if fcntl is None:
         return
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
-        raise VitlabError(f"{folder} is in use by {_holder(file)}; wait until it ends, or give another --out") from None
+        raise VitlabError(f"{folder} is in use by {_owner(file)}; wait until it ends, or give another --out") from None
     except OSError as error:
-        warnings.warn(f"{folder} cannot be locked ({error.strerror}); start no second run in it", stacklevel=4)
+        warnings.warn(f"{folder} cannot be locked ({error.strerror}); do not start a second run in it", stacklevel=4)
 
 
-def _holder(file: TextIO) -> str:
+def _owner(file: TextIO) -> str:
     try:
         file.seek(0)
-        found = json.loads(file.read())
-        return f"process {found['pid']} on {found['host']}"
+        owner = json.loads(file.read())
+        return f"process {owner['pid']} on {owner['host']}"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"

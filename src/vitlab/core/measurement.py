@@ -1,4 +1,4 @@
-"""What an instrument found, as plain data: named arrays with named axes, and where they came from."""
+"""The result of an instrument: named arrays with named axes, settings and provenance."""
 
 from __future__ import annotations
 
@@ -74,20 +74,20 @@ class Card:
 class Measurement:
     """Named arrays with named axes.
 
-    Labels, settings and provenance are converted to what JSON holds (tuples to lists, numpy scalars to Python numbers,
-    paths to text), so that a measurement equals its copy that was stored and loaded.
+    Labels, settings and provenance are converted to types that JSON can store (tuples to lists, numpy scalars to Python
+    numbers, paths to text), so that a measurement equals its saved and loaded copy.
 
     Args:
-        kind: the instrument's name.
-        subject: what was measured, usually a model expression.
+        kind: name of the instrument.
+        subject: the measured model, usually a model expression.
         values: arrays by name.
-        dims: for each value, the names of its axes, as many as the array has.
-        axes: for each axis, the labels along it; an axis without labels is numbered.
-        settings: what the instrument was told.
+        dims: names of the axes of each value.
+        axes: labels along each axis; an axis without labels is numbered.
+        settings: settings of the instrument.
         provenance: versions, seed, device, data, command.
-        errors: for each value that has a standard error, the name of the value that holds it.
-        pooling: for each value, how parts of the images are combined: a rule and the values that it takes
-            (`core/pooling.py`); the mean over images where nothing is given.
+        errors: for each value that has a standard error, the name of the value that stores it.
+        pooling: for each value, how results on parts of the images are combined: a rule and its input values
+            (`core/pooling.py`); by default the mean over images.
 
     >>> found = Measurement("attention_entropy", "a", {"mean": np.zeros((2, 3))}, {"mean": ("layer", "head")})
     >>> found.values["mean"].shape
@@ -113,8 +113,8 @@ class Measurement:
             "provenance": plain(self.provenance, f"provenance of {self.kind}"),
             "pooling": {name: tuple(rule) for name, rule in self.pooling.items()},
         }
-        for name, made in converted.items():
-            object.__setattr__(self, name, made)
+        for name, value in converted.items():
+            object.__setattr__(self, name, value)
         self._check_axes()
         self._check_names()
 
@@ -122,30 +122,30 @@ class Measurement:
         for name, value in self.values.items():
             dims = self.dims.get(name, ())
             if value.dtype.hasobject:
-                raise VitlabError(f"{name!r} of {self.kind} holds Python objects; give numbers, truth values or text")
+                raise VitlabError(f"{name!r} of {self.kind} holds Python objects; expected numbers, booleans or text")
             if len(dims) != np.ndim(value):
-                raise VitlabError(f"{name!r} of {self.kind} has {np.ndim(value)} axes but is said to have {dims}")
+                raise VitlabError(f"{name!r} of {self.kind} has {np.ndim(value)} axes, but dims names {dims}")
             for axis, length in zip(dims, np.shape(value), strict=True):
                 if axis in self.axes and len(self.axes[axis]) != length:
                     raise VitlabError(
-                        f"axis {axis!r} of {name!r} has {length} places but {len(self.axes[axis])} labels"
+                        f"axis {axis!r} of {name!r} has length {length}, but {len(self.axes[axis])} labels"
                     )
 
     def _check_names(self) -> None:
         for name, error in self.errors.items():
             if name not in self.values or error not in self.values:
-                raise VitlabError(f"{error!r} of {self.kind} is said to be the error of {name!r}; give values of both")
+                raise VitlabError(f"errors of {self.kind} maps {name!r} to {error!r}; both must be values")
             if self.values[name].shape != self.values[error].shape:
-                raise VitlabError(f"{error!r}, the error of {name!r} of {self.kind}, has another shape than {name!r}")
+                raise VitlabError(f"{error!r}, the error of {name!r} of {self.kind}, must have the shape of {name!r}")
         for name in self.pooling:
             if name not in self.values:
-                raise VitlabError(f"{self.kind} says how {name!r} is pooled; give a value of this name")
+                raise VitlabError(f"{self.kind} has a pooling rule for {name!r}, but no value of this name")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Measurement) or self.values.keys() != other.values.keys():
             return False
-        notes = ("kind", "subject", "dims", "axes", "settings", "provenance", "errors", "pooling")
-        return all(getattr(self, name) == getattr(other, name) for name in notes) and all(
+        fields = ("kind", "subject", "dims", "axes", "settings", "provenance", "errors", "pooling")
+        return all(getattr(self, name) == getattr(other, name) for name in fields) and all(
             value.dtype == other.values[name].dtype
             and np.array_equal(value, other.values[name], equal_nan=value.dtype.kind in "fc")
             for name, value in self.values.items()
@@ -154,7 +154,7 @@ class Measurement:
     __hash__ = None  # type: ignore[assignment]
 
     def save(self, stem: str | Path) -> Path:
-        """Write `stem.json` and `stem.npz`, each whole or not at all; returns the path of the JSON."""
+        """Write `stem.json` and `stem.npz`, each atomically; returns the path of the JSON file."""
         stem = Path(stem)
         stem.parent.mkdir(parents=True, exist_ok=True)
         arrays, about = stem.with_name(stem.name + ".npz"), stem.with_name(stem.name + ".json")
@@ -168,7 +168,7 @@ class Measurement:
             "errors": dict(self.errors),
             "pooling": {name: list(rule) for name, rule in self.pooling.items()},
         }
-        data = json.dumps(text, indent=1, ensure_ascii=False).encode()  # before anything is written: it may fail
+        data = json.dumps(text, indent=1, ensure_ascii=False).encode()  # may fail, so before anything is written
         with write_atomically(arrays) as file:
             arrays_by_name: dict[str, Any] = dict(self.values)
             np.savez_compressed(file, **arrays_by_name)
@@ -178,7 +178,7 @@ class Measurement:
 
     @staticmethod
     def load(path: str | Path) -> Measurement:
-        """Read what `save` wrote, from the path of the JSON or the stem."""
+        """Load a saved measurement from the path of the JSON file or the stem."""
         about = Path(path)
         about = about if about.suffix == ".json" else about.with_name(about.name + ".json")
         arrays = about.with_suffix(".npz")
@@ -200,14 +200,14 @@ class Measurement:
             )
         except _UNREADABLE as error:
             reason = " ".join(str(error).split())
-            raise VitlabError(f"{about} and {arrays.name} are no measurement of vitlab: {reason}") from error
+            raise VitlabError(f"{about} and {arrays.name} are not a measurement of vitlab: {reason}") from error
 
     def _repr_html_(self) -> str:
-        """Its figures, where it is the last expression of a notebook's cell."""
-        # By name: core knows nothing of reporting, which is not loaded before something is shown.
-        shown: str = importlib.import_module("vitlab.reporting.page").notebook(self)
-        return shown
+        """The figures of the measurement, for notebooks."""
+        # Imported by name: core must not depend on reporting, which is loaded only when a measurement is displayed.
+        html: str = importlib.import_module("vitlab.reporting.page").notebook(self)
+        return html
 
 
-#: What files that are missing, cut, damaged or of somebody else raise.
+#: Exceptions raised for missing, truncated, damaged or foreign files.
 _UNREADABLE = (OSError, EOFError, KeyError, AttributeError, TypeError, ValueError, zipfile.BadZipFile, zlib.error)

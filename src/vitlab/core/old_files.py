@@ -1,4 +1,4 @@
-"""Rules for measurements that were stored before some fields existed."""
+"""Defaults for fields that measurements of earlier versions do not have."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 
 
 def errors_by_name(dims: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """Which value is the standard error of which, guessed from names: files without the field `errors` need this.
+    """Infer from names which value is the standard error of which, for files without the field `errors`.
 
-    `drop_error` belongs to `drop`. Where there is no such value, `clean_error` belongs to the first `clean_…` and
-    `standard_error` to the first value with the same axes. A value that has an error or interval itself is a quantity,
-    such as `test_error`, the share of images that are wrong, with its `test_error_interval`.
+    `drop_error` belongs to `drop`. If there is no value of that name, `clean_error` belongs to the first `clean_…` and
+    `standard_error` to the first value with the same axes. A value that has an error or interval itself is not a
+    standard error: `test_error`, a classification error, has `test_error_interval`.
 
     Args:
         dims: the axes of each value, by name.
@@ -33,11 +33,11 @@ def errors_by_name(dims: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
 
 
 def pooling_by_kind(kind: str, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """How parts are pooled, for files without the field `pooling` that hold what is needed.
+    """Returns pooling rules for files without the field `pooling`, if their values are sufficient for pooling.
 
     Args:
-        kind: of the measurement.
-        names: of its values.
+        kind: kind of the measurement.
+        names: names of its values.
 
     >>> pooling_by_kind("hessian_spectrum", ["eigenvalues", "negative_proportion"])
     {'eigenvalues': ('concatenate', 'mini_batch'), 'negative_proportion': ('negative_proportion', 'eigenvalues')}
@@ -51,6 +51,6 @@ def pooling_by_kind(kind: str, names: Iterable[str]) -> dict[str, tuple[str, ...
 
 
 def _first_like(dims: Mapping[str, tuple[str, ...]], error: str, start: str) -> str | None:
-    """The first value with the axes of an error whose name starts like it and that is no error itself."""
+    """Returns the first value with the axes of an error whose name starts with `start` and that is not an error."""
     likely = (name for name in dims if name.startswith(start) and not name.endswith(("_error", "_interval")))
     return next((name for name in likely if dims[name] == dims[error]), None)

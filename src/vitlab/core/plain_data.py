@@ -1,4 +1,4 @@
-"""Settings and notes as JSON holds them."""
+"""Conversion of values to types that JSON can store."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from vitlab.core.errors import VitlabError
 
 
 def plain(value: Any, where: str) -> Any:
-    """A value as it would come back from JSON; an error where JSON cannot hold it.
+    """Returns a value as it would be read back from JSON.
 
     Args:
-        value: numbers, text, None, truth values, paths, numpy scalars and arrays, lists, tuples, sets and mappings.
-        where: where it stands, for the error.
+        value: numbers, text, None, booleans, paths, numpy scalars and arrays, lists, tuples, sets and mappings.
+        where: the location of the value, for the error.
+
+    Raises:
+        VitlabError: if JSON cannot store the value.
 
     >>> plain({"sizes": (1, np.int64(2)), 3: PurePath("a/b")}, "settings")
     {'sizes': [1, 2], '3': 'a/b'}
@@ -33,7 +36,9 @@ def plain(value: Any, where: str) -> Any:
         return sorted(plain(each, where) for each in value)
     if isinstance(value, PurePath):
         return str(value)
-    for kind in (str, int, float):  # subclasses, such as enumerations of text
+    for kind in (str, int, float):  # subclasses, such as string enumerations
         if isinstance(value, kind):
             return kind(value)
-    raise VitlabError(f"{where}: {value!r} is a {type(value).__name__}; give numbers, text, or lists and dicts of them")
+    raise VitlabError(
+        f"{where}: {value!r} is a {type(value).__name__}; expected numbers, text, or lists and dicts of them"
+    )

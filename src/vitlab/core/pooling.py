@@ -1,10 +1,10 @@
-"""Measurements on parts of the images, combined into that on all of them, and leave-one-out combinations.
+"""Pool measurements on parts of the images into one on all images, and compute leave-one-out combinations.
 
 `Measurement.pooling` declares a rule for each value:
 
-    ("mean",)                   the mean over parts, weighted by their images; the rule of values that declare none
-    ("sum",)                    counts and sums add up
-    ("concatenate", axis)       one number per image or mini-batch: parts follow each other along this axis
+    ("mean",)                   the mean over parts, weighted by their number of images; the default
+    ("sum",)                    counts and sums are added
+    ("concatenate", axis)       one number per image or mini-batch: parts are concatenated along this axis
     ("constant",)               the same in all parts, such as edges of bins
     ("mean_of", f, values…)     the mean over images of a function of stored values (`formulas.BY_IMAGE`)
     ("error_of", f, values…)    its standard error
@@ -27,16 +27,16 @@ Rule = tuple[str, ...]
 #: Rules that combine a value with itself; the others compute it from other values.
 DIRECT = ("mean", "sum", "concatenate", "constant")
 
-#: Into how many groups of images a measurement is split at most.
+#: Maximum number of groups of images that a measurement is split into.
 GROUPS = 64
 
 
 def derive(stored: Mapping[str, np.ndarray], pooling: Mapping[str, Rule]) -> dict[str, np.ndarray]:
-    """The stored values, and after them those that rules compute from them.
+    """Returns the stored values, followed by those that the rules compute from them.
 
     Args:
         stored: arrays by name.
-        pooling: rules; a rule may name values that rules before it compute.
+        pooling: rules; a rule may use values computed by earlier rules.
 
     >>> found = derive({"correct": np.array([1, 1, 0, 0])}, {"accuracy": ("mean_of", "each", "correct")})
     >>> float(found["accuracy"])
@@ -58,9 +58,9 @@ def derive(stored: Mapping[str, np.ndarray], pooling: Mapping[str, Rule]) -> dic
 
 
 def pool(parts: Sequence[Measurement]) -> Measurement:
-    """Measurements of one kind and model on parts of the images, as one on all of them.
+    """Pool measurements of one kind and model on parts of the images into one on all images.
 
-    A standard error that no rule computes is that of a mean over parts, √(Σ e²) / R.
+    A standard error without a rule is pooled as that of a mean over parts, √(Σ e²) / R.
 
     >>> part = [Measurement("k", "a", {"x": np.array(x)}, {"x": ()}, provenance={"images": n})
     ...     for x, n in ((1.0, 10), (4.0, 20))]
@@ -91,25 +91,25 @@ def pool(parts: Sequence[Measurement]) -> Measurement:
 
 
 def leave_one_out(parts: Sequence[Measurement]) -> tuple[Measurement, ...]:
-    """The measurement without each part, for a jackknife; numbers per image are left out, to save memory."""
+    """Returns the measurement without each part, for a jackknife; numbers per image are omitted to save memory."""
     return tuple(
         _summary(pool([part for j, part in enumerate(parts) if j != i])) for i in range(len(parts) if parts[1:] else 0)
     )
 
 
 def split(measurement: Measurement, groups: int = GROUPS) -> list[Measurement]:
-    """A measurement that stores a number per image (or mini-batch) as measurements on groups of these.
+    """Split a measurement that stores a number per image (or mini-batch) into measurements on groups of these.
 
-    Every `groups`-th image goes into the same group, so that files sorted by class are spread over all.
+    Every `groups`-th image is in the same group, so that images sorted by class are spread over all groups.
 
     Returns:
-        The groups; none where a value cannot be computed from what is stored, or where there is only one image.
+        The groups; an empty list if a value cannot be computed from the stored ones, or if there is only one image.
     """
     rules = measurement.pooling
     axes = {rule[1] for rule in rules.values() if rule[0] == "concatenate"}
-    aside = {*measurement.errors.values(), *(name for name in measurement.values if name.endswith("_interval"))}
-    open_ended = [name for name in measurement.values if name not in aside and rules.get(name, _MEAN)[0] in _PER_PART]
-    if len(axes) != 1 or open_ended:
+    skipped = {*measurement.errors.values(), *(name for name in measurement.values if name.endswith("_interval"))}
+    per_part = [name for name in measurement.values if name not in skipped and rules.get(name, _MEAN)[0] in _PER_PART]
+    if len(axes) != 1 or per_part:
         return []
     (axis,) = axes
     raw = {name: value for name, value in measurement.values.items() if rules.get(name, _MEAN)[0] == "concatenate"}
@@ -124,14 +124,14 @@ _MEAN: Rule = ("mean",)
 _PER_PART = ("mean", "sum")
 
 
-def _group(measurement: Measurement, axis: str, places: np.ndarray) -> Measurement:
-    """The measurement on some of the images."""
+def _group(measurement: Measurement, axis: str, indices: np.ndarray) -> Measurement:
+    """Returns the measurement on the images with these indices."""
     rules = measurement.pooling
     stored = {}
     for name, value in measurement.values.items():
         rule = rules.get(name, _MEAN)[0]
         if rule == "concatenate":
-            stored[name] = np.take(value, places, measurement.dims[name].index(axis))
+            stored[name] = np.take(value, indices, measurement.dims[name].index(axis))
         elif rule == "constant":
             stored[name] = value
     values = derive(stored, rules)
@@ -141,7 +141,7 @@ def _group(measurement: Measurement, axis: str, places: np.ndarray) -> Measureme
         dims={name: measurement.dims[name] for name in values},
         axes={name: labels for name, labels in measurement.axes.items() if name != axis},
         errors={name: error for name, error in measurement.errors.items() if error in values},
-        provenance={**measurement.provenance, "images": len(places)},
+        provenance={**measurement.provenance, "images": len(indices)},
     )
 
 
@@ -150,7 +150,7 @@ def _combined(
 ) -> np.ndarray:
     if rule[0] == "concatenate":
         if rule[1] not in first.dims[name]:
-            raise VitlabError(f"{name!r} of {first.kind} is pooled along {rule[1]!r}, but has no such axis")
+            raise VitlabError(f"{name!r} of {first.kind} is pooled along {rule[1]!r}, which is not one of its axes")
         return np.concatenate(stack, first.dims[name].index(rule[1]))
     if rule[0] == "sum":
         return np.asarray(np.sum(stack, axis=0))
@@ -158,7 +158,7 @@ def _combined(
 
 
 def mean(stack: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """The mean of what is finite over the first axis; what does not vary, text included, stays as it is.
+    """The mean of the finite numbers along the first axis; values that do not vary, including text, are unchanged.
 
     >>> mean(np.array([[1.0, np.nan], [3.0, 5.0]])).tolist()
     [2.0, 5.0]
@@ -166,28 +166,28 @@ def mean(stack: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     if not varies(stack):
         return np.asarray(stack[0])
     known = np.isfinite(stack)
-    shares = np.ones(len(stack)) if weights is None else weights
-    share = np.where(known, shares.reshape(-1, *[1] * (stack.ndim - 1)), 0.0)
-    total = share.sum(0)
-    found: np.ndarray = (share * np.where(known, stack, 0.0)).sum(0) / np.where(total, total, 1)
-    return np.where(total > 0, found, np.nan)
+    weights = np.ones(len(stack)) if weights is None else weights
+    weight = np.where(known, weights.reshape(-1, *[1] * (stack.ndim - 1)), 0.0)
+    total = weight.sum(0)
+    result: np.ndarray = (weight * np.where(known, stack, 0.0)).sum(0) / np.where(total, total, 1)
+    return np.where(total > 0, result, np.nan)
 
 
 def varies(stack: np.ndarray) -> bool:
-    """Whether parts differ in numbers (truth values count as 0 and 1)."""
+    """Whether numbers or booleans differ between parts."""
     numeric = np.issubdtype(stack.dtype, np.number) or stack.dtype == bool
     return bool(numeric) and not all(np.array_equal(stack[0], other, equal_nan=True) for other in stack[1:])
 
 
 def _weights(parts: Sequence[Measurement]) -> np.ndarray:
-    """How many images each part has; equal where that is not known."""
+    """Returns the number of images of each part; ones if unknown."""
     counts = [part.provenance.get("images") for part in parts]
     known = all(isinstance(count, (int, float)) and count > 0 for count in counts)
     return np.array(counts, dtype=float) if known else np.ones(len(parts))
 
 
 def _summary(measurement: Measurement) -> Measurement:
-    """The measurement without numbers per image."""
+    """Returns the measurement without numbers per image."""
     raw = {name for name, rule in measurement.pooling.items() if rule[0] == "concatenate" and rule[1] == "image"}
     if not raw:
         return measurement

@@ -1,4 +1,4 @@
-"""Where a result came from: versions, machine, command, time."""
+"""Provenance of a result: versions, platform, command and time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def provenance(**extra: Any) -> dict[str, Any]:
-    """Versions, platform, command and time, and whatever else is known (seed, device, data).
+    """Returns versions, platform, command and time, together with the given entries (seed, device, data).
 
     >>> provenance(seed=3)["seed"]
     3
@@ -32,11 +32,11 @@ def provenance(**extra: Any) -> dict[str, Any]:
 
 @cache
 def _versions() -> tuple[tuple[str, str], ...]:
-    """Of the libraries that numbers depend on, as far as they are installed."""
-    found = []
+    """Returns the versions of the installed libraries that affect results."""
+    versions = []
     for name in ("torch", "torchvision", "timm", "transformers", "numpy"):
         try:
-            found.append((name, metadata.version(name)))
+            versions.append((name, metadata.version(name)))
         except metadata.PackageNotFoundError:
             continue
-    return tuple(found)
+    return tuple(versions)

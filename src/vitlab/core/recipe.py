@@ -1,4 +1,4 @@
-"""A training run as data: frozen, comparable, printable, and changed only by making another one."""
+"""Recipes: the settings of a training run as frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from vitlab.core.errors import VitlabError, unknown
 
 @dataclass(frozen=True)
 class Augment:
-    """What happens to training images, in this order.
+    """Augmentation of training images, in this order.
 
     Args:
-        crop: `pad` (pad, then crop at random: small images), `resized` (random resized crop: large ones), `none`.
+        crop: `pad` (pad, then crop at random: small images), `resized` (random resized crop: large images), `none`.
         flip: probability of a horizontal flip.
-        randaugment: timm's text for it, such as `rand-m9-n2-mstd0.5`; empty for none.
+        randaugment: RandAugment as a timm string, such as `rand-m9-n2-mstd0.5`; empty for none.
         erasing: probability of erasing a random rectangle.
-        mixup, cutmix: their α; 0 for none. One of them is drawn for each batch.
-        mix_probability: share of the batches that are mixed at all.
-        switch_probability: share of the mixed batches that get CutMix where both are on.
-        repeats: how often each image stands in an epoch (repeated augmentation); the epoch keeps its length.
+        mixup, cutmix: their α; 0 for none. One of them is chosen for each batch.
+        mix_probability: fraction of the batches that are mixed.
+        switch_probability: fraction of the mixed batches that use CutMix if both are on.
+        repeats: number of times an image is used in an epoch (repeated augmentation); the length of the epoch does not
+            change.
         patches: RVT's augmentation of each 16×16 patch.
     """
 
@@ -41,12 +42,12 @@ class Augment:
 
 @dataclass(frozen=True)
 class Optimizer:
-    """AdamW (or SGD) with warm-up and cosine decay, stepped with every batch.
+    """AdamW or SGD with warm-up and cosine decay of the learning rate, updated every step.
 
     Args:
-        lr: learning rate at the recipe's batch size.
-        warmup_epochs: linear from `warmup_lr`; they count towards the epochs.
-        clip: largest gradient norm; 0 for none.
+        lr: learning rate at the batch size of the recipe.
+        warmup_epochs: epochs of linear warm-up from `warmup_lr`; included in the epochs of the recipe.
+        clip: maximum gradient norm; 0 for no clipping.
         sam: radius ρ of sharpness-aware minimisation; 0 for none.
     """
 
@@ -64,15 +65,15 @@ class Optimizer:
 
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised.
+    """The loss function.
 
     Args:
         smoothing: label smoothing.
-        diversification: weight λ of ADL on recorded attention; 0 for none.
-        tau, diversification_form: ADL's threshold, and whose formula it is.
-        distillation: `hard` or `soft` distillation from `teacher`, as DeiT does it; empty for none.
+        diversification: weight λ of ADL on the recorded attention; 0 for none.
+        tau, diversification_form: threshold of ADL, and which of its two formulas is used.
+        distillation: `hard` or `soft` distillation from `teacher`, as in DeiT; empty for none.
         teacher: a model expression.
-        distillation_weight, temperature: of the distillation.
+        distillation_weight, temperature: weight and temperature of the distillation loss.
     """
 
     smoothing: float = 0.1
@@ -90,21 +91,22 @@ class Recipe:
     """A training run.
 
     Args:
-        model: a model expression; drop path and the like are settings of the model.
+        model: a model expression, including settings such as the drop path rate.
         data: a data expression such as `scenes`, `cifar100` or `imagenet(fraction=0.1)`.
-        image_size: height and width that the model eats.
-        epochs, batch_size: as they say; the batch is the global one, over all processes and accumulation steps.
-        ema: decay of the moving average of the weights; 0 for none.
+        image_size: height and width of the model's input.
+        epochs: number of epochs.
+        batch_size: images per step, over all processes and accumulation steps.
+        ema: decay of the exponential moving average of the weights; 0 for none.
         precision: `float32`, or autocast in `bfloat16` or `float16`.
-        compile: whether the step is compiled (and, on CUDA, captured in a graph where that is possible); on a CPU only
-            where it is asked for: `--set compile=True`, or `compile_on_cpu=True` in Python.
-        accumulate: batches are cut into that many pieces.
-        snapshots: epochs after which the weights are kept for good; the Hessian and landscape instruments want early
-            and late ones. Where there are any, the initial weights are kept too, as epoch 0, for `trajectory`.
-        checkpoint_every: steps between checkpoints; 0 for one at the end of an epoch when a minute has passed.
+        compile: compile the training step (and capture it in a CUDA graph if possible). On a CPU the step is compiled
+            only with `--set compile=True`, or `compile_on_cpu=True` in Python.
+        accumulate: number of gradient accumulation steps per batch.
+        snapshots: epochs after which the weights are saved permanently; the Hessian and landscape instruments need
+            early and late weights. If there are any, the initial weights are saved as epoch 0, for `trajectory`.
+        checkpoint_every: steps between checkpoints; 0 for checkpoints at the end of an epoch, at most one per minute.
         evaluate_every: epochs between evaluations; the last epoch is always evaluated.
-        log_every: steps between rows of `metrics.jsonl` beside the one of each epoch; 0 for none.
-        sharded: `fully_shard` instead of DDP, for models that do not fit one device.
+        log_every: steps between rows of `metrics.jsonl`, in addition to one row per epoch; 0 for none.
+        sharded: use `fully_shard` instead of DDP, for models that do not fit on one device.
     """
 
     model: str
@@ -127,21 +129,22 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what no run can do."""
+        """Raise an error for invalid values."""
         for name in ("epochs", "batch_size", "accumulate", "evaluate_every"):
             if getattr(self, name) < 1:
-                raise VitlabError(f"{name}={getattr(self, name)!r} should be at least 1")
+                raise VitlabError(f"invalid {name}={getattr(self, name)!r}; expected at least 1")
         if self.batch_size % self.accumulate:
             raise VitlabError(
-                f"batch_size={self.batch_size} cannot be cut into accumulate={self.accumulate} equal pieces"
+                f"batch_size={self.batch_size} cannot be divided equally into accumulate={self.accumulate} steps; "
+                "change one of them"
             )
 
 
 def change(recipe: Recipe, settings: Mapping[str, Any] | Sequence[str]) -> Recipe:
-    """The same recipe with some settings changed; dots reach into its groups.
+    """Returns a copy of the recipe with changed settings; dots address the settings of a group.
 
     Args:
-        recipe: where to start from.
+        recipe: the recipe to copy.
         settings: `{"optimizer.lr": 1e-4}`, or `["optimizer.lr=1e-4"]` as on the command line.
 
     >>> change(Recipe("timm/vit_tiny_patch16_224", "scenes"), ["optimizer.lr=0.5", "epochs=3"]).optimizer.lr
@@ -157,7 +160,7 @@ def change(recipe: Recipe, settings: Mapping[str, Any] | Sequence[str]) -> Recip
 def _read_setting(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise VitlabError(f"{text!r} is no setting; write key=value, for example optimizer.lr=0.001")
+        raise VitlabError(f"invalid setting {text!r}; expected key=value, for example optimizer.lr=0.001")
     try:
         return key.strip(), ast.literal_eval(value.strip())
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
@@ -171,46 +174,46 @@ def _replace(data: Any, path: list[str], value: Any, key: str) -> Any:
     old = getattr(data, path[0])
     if len(path) > 1:
         if not dataclasses.is_dataclass(old):
-            raise VitlabError(f"{key!r}: {path[0]} has no settings of its own")
+            raise VitlabError(f"invalid setting {key!r}: {path[0]} is not a group; set {path[0]}=value")
         return dataclasses.replace(data, **{path[0]: _replace(old, path[1:], value, key)})
-    return dataclasses.replace(data, **{path[0]: _fitting(value, old, get_type_hints(type(data))[path[0]], key)})
+    return dataclasses.replace(data, **{path[0]: _checked(value, old, get_type_hints(type(data))[path[0]], key)})
 
 
-def _fitting(value: Any, old: Any, hint: Any, key: str) -> Any:
-    """The value, if it is of the right kind."""
+def _checked(value: Any, old: Any, hint: Any, key: str) -> Any:
+    """Returns the value, converted if needed; raises an error if it has the wrong type."""
     choices = get_args(hint) if str(hint).startswith("typing.Literal") else ()
     if choices and value not in choices:
         raise unknown(f"{key}", value, [repr(choice) for choice in choices])
     if dataclasses.is_dataclass(old):
         names = ", ".join(item.name for item in dataclasses.fields(old))
-        raise VitlabError(f"{key!r} is a group; set one of: {names}")
+        raise VitlabError(f"invalid setting {key!r}: it is a group; set one of its settings: {names}")
     if isinstance(old, float) and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if isinstance(old, tuple) and isinstance(value, (list, tuple)):
-        return _fitting_tuple(value, get_args(hint), key)
+        return _checked_tuple(value, get_args(hint), key)
     if type(value) is not type(old):
-        raise VitlabError(f"{key}={value!r} should be {type(old).__name__}, like {old!r}")
+        raise VitlabError(f"invalid {key}={value!r}; expected {type(old).__name__}, for example {old!r}")
     return value
 
 
-def _fitting_tuple(values: Sequence[Any], kinds: tuple[Any, ...], key: str) -> tuple[Any, ...]:
-    many = kinds[-1] is Ellipsis
-    right = all(type(value) is kinds[0] or (kinds[0] is float and type(value) is int) for value in values)
-    if not right or not (many or len(values) == len(kinds)):
-        count = "any number" if many else len(kinds)
-        raise VitlabError(f"{key}={tuple(values)!r} should be {count} of {kinds[0].__name__}")
+def _checked_tuple(values: Sequence[Any], kinds: tuple[Any, ...], key: str) -> tuple[Any, ...]:
+    any_length = kinds[-1] is Ellipsis
+    valid = all(type(value) is kinds[0] or (kinds[0] is float and type(value) is int) for value in values)
+    if not valid or not (any_length or len(values) == len(kinds)):
+        count = "any number" if any_length else len(kinds)
+        raise VitlabError(f"invalid {key}={tuple(values)!r}; expected {count} of {kinds[0].__name__}")
     return tuple(kinds[0](value) for value in values)
 
 
 def stored_recipe(data: Mapping[str, Any]) -> Recipe:
-    """The recipe that JSON holds (`dataclasses.asdict`); settings that this version does not know are left out.
+    """Returns a recipe from JSON data (`dataclasses.asdict`); unknown settings are ignored.
 
     >>> stored_recipe({"model": "timm/vit_tiny_patch16_224", "data": "scenes", "augment": {"flip": 0.0}}).augment.flip
     0.0
     """
     recipe = _from_json(Recipe, data)
     if not isinstance(recipe, Recipe):
-        raise VitlabError(f"expected a recipe as names and values, found {type(data).__name__}")
+        raise VitlabError(f"invalid recipe: expected names and values, got {type(data).__name__}")
     return recipe
 
 

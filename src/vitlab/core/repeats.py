@@ -1,7 +1,7 @@
-"""Repeats of one measurement, on parts of the images or with other seeds, as one with standard errors.
+"""Combine repeats of a measurement, on parts of the images or with other seeds, into one with standard errors.
 
-Parts of the images are pooled by the rules of the measurement (`core/pooling.py`), and errors are those of a jackknife
-over parts. Runs with other seeds are averaged.
+Parts of the images are pooled by the rules of the measurement (`core/pooling.py`); errors come from a jackknife over
+parts. Runs with other seeds are averaged.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from vitlab.core.pooling import leave_one_out, mean, pool, split, varies
 from vitlab.core.statistics import student_quantile
 
 #: Settings in which repeats may differ.
-OF_A_REPEAT = ("seed",)
+REPEAT_SETTINGS = ("seed",)
 
-#: What the errors of a combined measurement are over.
+#: The units over which the errors of a combined measurement are computed.
 Over = Literal["parts", "images", "runs"]
 
-#: How many standard errors a 95 % interval reaches to each side where they are well known.
+#: Half width of a normal 95 % interval, in standard errors.
 NORMAL = 1.96
 
 
 @dataclass(frozen=True, eq=False)
 class Combined(Measurement):
-    """Several Measurements as one.
+    """A measurement combined from several.
 
     Args:
-        whole: the same without the errors over repeats: only those that the instrument gives.
-        units: what the errors are over: parts, groups of images, or runs.
-        keys: what identifies each unit: equal keys of two models mean the same images; empty where that is not known.
+        whole: the same measurement without errors over repeats, only with those computed by the instrument.
+        units: the measurements over which errors are computed: parts, groups of images, or runs.
+        keys: identifies each unit: equal keys of two models mean the same images; empty if unknown.
         without: the measurement without each unit, for a jackknife.
-        over: what the units are; parts and groups of images are pooled, runs are averaged.
+        over: kind of the units; parts and groups of images are pooled, runs are averaged.
     """
 
     whole: Measurement | None = None
@@ -49,19 +49,20 @@ class Combined(Measurement):
 
 
 def average(measurements: Sequence[Measurement], *, student: bool = False) -> Measurement:
-    """Several Measurements of the same kind and model as one, and the errors of its values.
+    """Combine several measurements of the same kind and model into one with standard errors.
 
-    Parts of the images are pooled, and each pooled number gets a jackknife error over the R parts; where numbers of
-    single images are stored, over groups of these. Runs are averaged, with s / √R (R − 1 in s²), NaN where fewer than
-    two have the number. An error that the instrument gives itself stays where it is larger: it may know of images what
-    the repeats know of seeds. What is the same in all repeats, such as edges and bounds, gets no error.
+    Parts of the images are pooled; errors come from a jackknife over the R parts, or over groups of images if numbers
+    per image are stored. Runs are averaged, with error s / √R (R − 1 in s²), NaN if fewer than two runs have a
+    finite value. An error computed by the instrument is kept if it is larger: it may include the variation over images,
+    which runs with different seeds do not show. Values that are equal in all repeats, such as edges and bounds, get no
+    error.
 
     Args:
-        measurements: at least one; those that were given twice count once.
-        student: widen errors over R repeats so that ±1.96 of them is Student's 95 % interval, for drawings.
+        measurements: at least one; duplicates are ignored.
+        student: widen errors over R repeats so that ±1.96 errors is Student's 95 % interval, for figures.
 
     Returns:
-        A Measurement whose provenance holds `repeats`, and lists where the repeats differ.
+        A measurement whose provenance holds the number of `repeats`; entries that differ between repeats are lists.
 
     >>> found = [Measurement("loss", "a model", {"nll": np.array(x)}, {"nll": ()}) for x in (1.0, 3.0)]
     >>> mean = average(found)
@@ -70,7 +71,7 @@ def average(measurements: Sequence[Measurement], *, student: bool = False) -> Me
     """
     repeats = distinct(measurements)
     if not repeats:
-        raise VitlabError("the average of no measurements was asked for; give at least one")
+        raise VitlabError("the average of no measurements is undefined; give at least one")
     for other in repeats[1:]:
         _check(repeats[0], other)
     units, keys, over = _units(runs := _runs(repeats))
@@ -78,40 +79,39 @@ def average(measurements: Sequence[Measurement], *, student: bool = False) -> Me
         return repeats[0]
     whole = _mean_of_runs(units) if over == "runs" else pool(runs[0])
     if len(repeats) > 1:
-        about = {**_together([each.provenance for each in repeats]), "repeats": len(repeats)}
+        about = {**_merge([each.provenance for each in repeats]), "repeats": len(repeats)}
         about |= {"images": whole.provenance["images"]} if "images" in whole.provenance else {}
-        whole = replace(whole, settings=_together([each.settings for each in repeats]), provenance=about)
+        whole = replace(whole, settings=_merge([each.settings for each in repeats]), provenance=about)
     fields = {name: getattr(whole, name) for name in Measurement.__dataclass_fields__}
     rest = _runs_without_one(units) if over == "runs" else leave_one_out(units)
-    made = Combined(**fields, whole=whole, units=tuple(units), keys=tuple(keys), without=rest, over=over)
-    return _with_errors(made, student_factor(len(units)) if student else 1.0)
+    combined = Combined(**fields, whole=whole, units=tuple(units), keys=tuple(keys), without=rest, over=over)
+    return _with_errors(combined, student_factor(len(units)) if student else 1.0)
 
 
 def distinct(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """The measurements without copies: all numbers, and the images or the seed, as those of an earlier one."""
-    kept: list[Measurement] = []
+    """Returns the measurements without duplicates, which have the same values, images and seeds."""
+    unique: list[Measurement] = []
     for measurement in measurements:
-        if not any(_same(measurement, other) for other in kept):
-            kept.append(measurement)
-    return kept
+        if not any(_same(measurement, other) for other in unique):
+            unique.append(measurement)
+    return unique
 
 
 def repeat_of(measurement: Measurement) -> tuple[str, ...]:
-    """What sets a repeat apart from others of the same kind, model and settings: seeds, the part, and the images."""
-    about = measurement.provenance
-    told = [about.get(key) for key in ("seed", "repeat", "part", "data")]
-    return tuple(map(str, [*(measurement.settings.get(key) for key in OF_A_REPEAT), *told]))
+    """Returns the identity of a repeat among those of the same kind, model and settings: seeds, part and images."""
+    recorded = [measurement.provenance.get(key) for key in ("seed", "repeat", "part", "data")]
+    return tuple(map(str, [*(measurement.settings.get(key) for key in REPEAT_SETTINGS), *recorded]))
 
 
 def auxiliary(measurement: Measurement) -> set[str]:
-    """The values that are no findings: standard errors, `<name>_interval` of 95 %, and what is stored for pooling."""
+    """Returns the auxiliary values: standard errors, 95 % intervals `<name>_interval`, and data for pooling."""
     intervals = {name for name in measurement.values if name.removesuffix("_interval") in measurement.values}
     stored = {name for name, rule in measurement.pooling.items() if rule[0] in ("sum", "concatenate", "constant")}
     return {*measurement.errors.values(), *(name for name in intervals if name.endswith("_interval")), *stored}
 
 
 def standard_error(stack: np.ndarray) -> np.ndarray:
-    """s / √R over the first axis, with R − 1 in s², of what is finite; NaN where there are fewer than two.
+    """s / √R of the finite numbers along the first axis, with R − 1 in s²; NaN for fewer than two.
 
     >>> standard_error(np.array([[1.0, 1.0], [3.0, np.nan]])).tolist()
     [1.0, nan]
@@ -126,7 +126,7 @@ def standard_error(stack: np.ndarray) -> np.ndarray:
 
 @cache
 def student_factor(repeats: int) -> float:
-    """By how much Student's 95 % interval over so many repeats is wider than the normal one.
+    """The ratio of the widths of Student's 95 % interval for this number of repeats and the normal one.
 
     >>> round(student_factor(3), 3)  # 4.303 / 1.96
     2.195
@@ -135,27 +135,27 @@ def student_factor(repeats: int) -> float:
 
 
 def _runs(repeats: Sequence[Measurement]) -> list[list[Measurement]]:
-    """Repeats by their seeds: those of one seed on other images are parts of one run, in the order of the parts."""
-    runs: dict[tuple[str, ...], list[Measurement]] = {}
+    """Group repeats by seed: those of one seed on different images are parts of one run, in the order of the parts."""
+    by_seed: dict[tuple[str, ...], list[Measurement]] = {}
     for repeat in repeats:
-        runs.setdefault(repeat_of(repeat)[:-2], []).append(repeat)
-    found: list[list[Measurement]] = []
-    for run in runs.values():
+        by_seed.setdefault(repeat_of(repeat)[:-2], []).append(repeat)
+    runs: list[list[Measurement]] = []
+    for run in by_seed.values():
         if len({repeat_of(repeat)[-2:] for repeat in run}) == len(run):
-            found.append(sorted(run, key=_place))
-        else:  # nothing says that these are parts
-            found += [[repeat] for repeat in run]
-    return found
+            runs.append(sorted(run, key=_part_order))
+        else:  # they are not known to be parts
+            runs += [[repeat] for repeat in run]
+    return runs
 
 
-def _place(measurement: Measurement) -> tuple[float, str]:
+def _part_order(measurement: Measurement) -> tuple[float, str]:
     part = measurement.provenance.get("part")
     first = part[0] if isinstance(part, list) and part else math.inf
     return float(first) if isinstance(first, (int, float)) else math.inf, str(measurement.provenance.get("data", ""))
 
 
 def _units(runs: Sequence[Sequence[Measurement]]) -> tuple[list[Measurement], list[str], Over]:
-    """What errors are over: runs; of one run groups of single images where these are stored, else the parts."""
+    """Returns the units of the errors: runs; for one run groups of images if these are stored, else parts."""
     if len(runs) > 1:
         return [pool(run) for run in runs], [""] * len(runs), "runs"
     run = runs[0]
@@ -179,33 +179,33 @@ def _runs_without_one(runs: Sequence[Measurement]) -> tuple[Measurement, ...]:
     return tuple(_mean_of_runs([run for j, run in enumerate(runs) if j != i]) for i in range(len(runs)))
 
 
-def _with_errors(made: Combined, widening: float) -> Combined:
-    """The measurement with an error over units for each number that varies between them."""
-    values, dims, errors = dict(made.values), dict(made.dims), dict(made.errors)
-    aside = auxiliary(made)
-    for name in made.values:
-        if name in aside:
+def _with_errors(combined: Combined, factor: float) -> Combined:
+    """Add an error over units, multiplied by a factor, for each value that varies between the units."""
+    values, dims, errors = dict(combined.values), dict(combined.dims), dict(combined.errors)
+    skipped = auxiliary(combined)
+    for name in combined.values:
+        if name in skipped:
             continue
-        found = _error_over_units(made, name)
-        if found is None:
+        over_units = _error_over_units(combined, name)
+        if over_units is None:
             continue
         error = errors.get(name) or _free_name(name, values)
         own = np.asarray(values.get(error, np.nan), dtype=float)
-        if made.over == "images":  # both are over the same images; the instrument's is exact
-            values[error] = np.where(np.isfinite(own), own, widening * found)
+        if combined.over == "images":  # both are over the same images; that of the instrument is exact
+            values[error] = np.where(np.isfinite(own), own, factor * over_units)
         else:
-            values[error] = np.fmax(own, widening * found)
-        dims[error], errors[name] = made.dims.get(name, ()), error
-    return replace(made, values=values, dims=dims, errors=errors)
+            values[error] = np.fmax(own, factor * over_units)
+        dims[error], errors[name] = combined.dims.get(name, ()), error
+    return replace(combined, values=values, dims=dims, errors=errors)
 
 
-def _error_over_units(made: Combined, name: str) -> np.ndarray | None:
-    """The error of one value; None where it is the same in all units."""
-    direct = made.over == "runs" or made.pooling.get(name, ("mean",))[0] == "mean"
+def _error_over_units(combined: Combined, name: str) -> np.ndarray | None:
+    """Returns the error of one value; None if the value is the same in all units."""
+    direct = combined.over == "runs" or combined.pooling.get(name, ("mean",))[0] == "mean"
     if direct:
-        stack = np.stack([unit.values[name] for unit in made.units])
+        stack = np.stack([unit.values[name] for unit in combined.units])
         return standard_error(stack) if varies(stack) else None
-    stack = np.stack([rest.values[name] for rest in made.without])
+    stack = np.stack([rest.values[name] for rest in combined.without])
     return (len(stack) - 1) * standard_error(stack) if varies(stack) else None
 
 
@@ -223,46 +223,51 @@ def _same(one: Measurement, other: Measurement) -> bool:
 
 
 def _check(first: Measurement, other: Measurement) -> None:
-    """Refuse what is no repeat of the first."""
+    """Raise an error if `other` is not a repeat of `first`."""
     what = f"{first.kind} of {first.subject!r}"
     if (first.kind, first.subject) != (other.kind, other.subject):
-        raise VitlabError(f"{what} and {other.kind} of {other.subject!r} are no repeats; average those of one kind")
+        raise VitlabError(
+            f"{what} and {other.kind} of {other.subject!r} are not repeats; average those of one kind and model"
+        )
     weights = [digest_of(each) for each in (first, other)]
     if weights[0] != weights[1]:
         raise VitlabError(f"{what} was measured with weights {weights[0]} and {weights[1]}; average those of one model")
     for key in {**first.settings, **other.settings}:
-        if key not in OF_A_REPEAT and first.settings.get(key) != other.settings.get(key):
+        if key not in REPEAT_SETTINGS and first.settings.get(key) != other.settings.get(key):
             given = f"{first.settings.get(key)!r} and {other.settings.get(key)!r}"
             raise VitlabError(f"repeats of {what} differ in {key}: {given}; average those with the same settings")
     if first.values.keys() != other.values.keys():
         odd = ", ".join(sorted(first.values.keys() ^ other.values.keys()))
-        raise VitlabError(f"repeats of {what} do not hold the same values ({odd} only in some); measure them alike")
+        raise VitlabError(
+            f"repeats of {what} do not have the same values ({odd} only in some); measure them with one version"
+        )
     for name in first.values:
         shapes = _shape(first, name), _shape(other, name)
         if shapes[0] != shapes[1] or first.dims.get(name) != other.dims.get(name):
             raise VitlabError(
-                f"repeats of {what} differ in the shape of {name}: {shapes[0]} and {shapes[1]}; measure them alike"
+                f"repeats of {what} differ in the shape of {name}: {shapes[0]} and {shapes[1]}; "
+                "measure them with the same settings"
             )
 
 
 def digest_of(measurement: Measurement) -> str:
-    """The digest of the weights that were measured; empty where it is not known."""
+    """Returns the digest of the measured weights; empty if unknown."""
     model = measurement.provenance.get("model")
     return str(model.get("weights") or "") if isinstance(model, dict) else ""
 
 
 def _shape(measurement: Measurement, name: str) -> tuple[int, ...]:
-    """The shape of a value, without the axis along which parts follow each other."""
+    """Returns the shape of a value without the axis along which parts are concatenated."""
     rule = measurement.pooling.get(name, ("mean",))
     joined = rule[1] if rule[0] == "concatenate" else None
     sides = zip(measurement.dims.get(name, ()), measurement.values[name].shape, strict=True)
     return tuple(side for axis, side in sides if axis != joined)
 
 
-def _together(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Notes of several repeats: what all agree on as it is, the rest as a list."""
+def _merge(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Merge settings or provenance of repeats: entries that are equal in all of them stay, others become lists."""
     merged: dict[str, Any] = {}
-    for key in dict.fromkeys(key for note in notes for key in note):
-        said = [note.get(key) for note in notes]
-        merged[key] = said[0] if all(each == said[0] for each in said) else said
+    for key in dict.fromkeys(key for entry in entries for key in entry):
+        values = [entry.get(key) for entry in entries]
+        merged[key] = values[0] if all(value == values[0] for value in values) else values
     return merged

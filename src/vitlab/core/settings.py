@@ -1,4 +1,4 @@
-"""Check the settings that a user gives against the signature of the function that takes them."""
+"""Validate settings given by the user against the signature of the function that receives them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from vitlab.core.errors import VitlabError, unknown
 
-#: Annotation -> what it accepts and how an error names it. A bool is an int in Python, but no number of anything.
+#: Annotation -> predicate, and description for errors. A bool is an int in Python, but is not accepted as a number.
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "bool": (lambda value: isinstance(value, bool), "True or False"),
     "int": (lambda value: isinstance(value, Integral) and not isinstance(value, bool), "an integer"),
@@ -20,15 +20,16 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def check_settings(name: str, function: Callable[..., Any], settings: Mapping[str, Any], skip: int = 2) -> None:
-    """Refuse settings that a function does not take, and values of a wrong type.
+    """Raise an error for unknown settings and for values of a wrong type.
 
     Types are checked for parameters annotated with `bool`, `int`, `float`, `str`, `None` or a union of them; other
-    annotations are left to the function.
+    annotations are not checked.
 
     Args:
-        name: how the error names the function.
-        function: its first `skip` parameters are no settings.
-        settings: by name.
+        name: the name of the function in errors.
+        function: the function that receives the settings.
+        settings: values by name.
+        skip: number of leading parameters that are not settings.
 
     >>> def measure(model, batches, *, renormalise: bool = False): ...
     >>> check_settings("attention_distance", measure, {"renormalise": "False"})
@@ -47,7 +48,7 @@ def check_settings(name: str, function: Callable[..., Any], settings: Mapping[st
 
 
 def _kinds(annotation: Any) -> list[str]:
-    """The plain types of an annotation; none where it has another."""
+    """Returns the types of an annotation; an empty list if one of them is not in `_KINDS`."""
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
     kinds = [part.strip() for part in text.split("|")]
     return kinds if all(kind in _KINDS for kind in kinds) else []

@@ -1,4 +1,4 @@
-"""Counting and intervals, in numpy."""
+"""Confidence intervals, tests and confusion matrices, in numpy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[fl
     """
     x = np.asarray(values, dtype=float)
     if not len(x):
-        raise VitlabError("the mean of no runs was asked for; give at least one value")
+        raise VitlabError("the mean of an empty sequence of runs is undefined; give at least one value")
     mean = float(x.mean())
     if len(x) < 2:
         return mean, -math.inf, math.inf
@@ -30,20 +30,20 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[fl
 def paired_interval(
     first: Sequence[float], second: Sequence[float], confidence: float = 0.95
 ) -> tuple[float, float, float]:
-    """Mean difference second − first of runs that share their seeds, with Student's interval.
+    """Mean difference second − first of runs with the same seeds, with Student's interval.
 
     >>> paired_interval([1.0, 5.0], [2.0, 6.0])
     (1.0, 1.0, 1.0)
     """
     if len(first) != len(second):
-        raise VitlabError(f"{len(first)} and {len(second)} runs cannot be paired; give one of each for every seed")
+        raise VitlabError(f"{len(first)} and {len(second)} runs cannot be paired; give one of each per seed")
     return mean_interval(np.asarray(second, dtype=float) - np.asarray(first, dtype=float), confidence)
 
 
 def pseudo_values(whole: float, without: Sequence[float]) -> np.ndarray:
-    """Jackknife pseudo-values R θ − (R − 1) θ₍₋ᵢ₎ of R parts; those of a mean over equal parts are the parts' values.
+    """Jackknife pseudo-values R θ − (R − 1) θ₍₋ᵢ₎ of R parts; for a mean over equal parts, the values of the parts.
 
-    Their standard error is that of θ (Tukey 1958), and pseudo-values of two models on the same parts are paired.
+    Their standard error is that of θ (Tukey 1958). Pseudo-values of two models on the same parts are paired.
 
     Args:
         whole: θ, from all parts.
@@ -57,13 +57,13 @@ def pseudo_values(whole: float, without: Sequence[float]) -> np.ndarray:
 
 
 def proportion_interval(correct: int, count: int, confidence: float = 0.95) -> tuple[float, float, float]:
-    """A share of `count` trials with Wilson's interval, which stays inside [0, 1].
+    """The proportion of `count` trials with Wilson's interval, which lies inside [0, 1].
 
     >>> [round(v, 3) for v in proportion_interval(0, 10)]
     [0.0, 0.0, 0.278]
     """
     if not 0 <= correct <= count or not count:
-        raise VitlabError(f"{correct} of {count} is no share; count at least one trial, and no more hits than trials")
+        raise VitlabError(f"invalid proportion {correct} of {count}; expected 0 <= correct <= count and count >= 1")
     p, z = correct / count, student_quantile(0.5 + confidence / 2, 10**6)
     centre = (p + z * z / (2 * count)) / (1 + z * z / count)
     half = z / (1 + z * z / count) * math.sqrt(p * (1 - p) / count + z * z / (4 * count * count))
@@ -71,7 +71,7 @@ def proportion_interval(correct: int, count: int, confidence: float = 0.95) -> t
 
 
 def share_error(share: float, count: float) -> float:
-    """The standard error of a share of `count` trials that Wilson's 95 % interval stands for; never 0.
+    """The standard error of a proportion of `count` trials, from Wilson's 95 % interval; never 0.
 
     >>> round(share_error(0.5, 100), 3), share_error(1.0, 100) > 0
     (0.049, True)
@@ -83,7 +83,7 @@ def share_error(share: float, count: float) -> float:
 
 
 def student_quantile(probability: float, freedom: int) -> float:
-    """Quantile of Student's t above the median, by bisection of its integrated density (scipy is no dependency).
+    """Quantile of Student's t above the median, by bisection of its integrated density (scipy is not a dependency).
 
     >>> round(student_quantile(0.975, 4), 4)
     2.7764
@@ -107,24 +107,24 @@ def student_quantile(probability: float, freedom: int) -> float:
 
 
 def confusion_matrix(labels: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
-    """How often label i was taken for j: (classes, classes), int64. Matrices of several images add up.
+    """The number of times that label i was predicted as j: (classes, classes), int64. Matrices of images can be added.
 
     Args:
         labels, predicted: class indices, of the same shape.
-        classes: how many there are.
+        classes: number of classes.
 
     >>> confusion_matrix(np.array([0, 0, 1]), np.array([0, 1, 1]), 2).tolist()
     [[1, 1], [0, 1]]
     """
     for name, given in (("labels", labels), ("predictions", predicted)):
         if given.size and not 0 <= given.min() <= given.max() < classes:
-            raise VitlabError(f"{name} run from {given.min()} to {given.max()}, but there are {classes} classes")
+            raise VitlabError(f"invalid {name} from {given.min()} to {given.max()}; expected 0 to {classes - 1}")
     pairs = labels.astype(np.int64).ravel() * classes + predicted.ravel()
     return np.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
 
 
 def intersection_over_union(confusion: np.ndarray) -> np.ndarray:
-    """IoU_k = TP / (TP + FP + FN) by class; NaN where a class is neither labelled nor predicted.
+    """IoU_k = TP / (TP + FP + FN) of each class; NaN for a class that is neither labelled nor predicted.
 
     >>> intersection_over_union(np.array([[1, 1, 0], [0, 2, 0], [0, 0, 0]])).round(3).tolist()
     [0.5, 0.667, nan]
@@ -134,7 +134,7 @@ def intersection_over_union(confusion: np.ndarray) -> np.ndarray:
 
 
 def class_accuracy(confusion: np.ndarray) -> np.ndarray:
-    """TP / (TP + FN) by class; NaN where a class has no label.
+    """TP / (TP + FN) of each class; NaN for a class without labels.
 
     >>> class_accuracy(np.array([[1, 1], [0, 0]])).tolist()
     [0.5, nan]
@@ -149,7 +149,7 @@ def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
 
 
 def student_p(values: Sequence[float]) -> float:
-    """Two-sided p of Student's test that the mean of repeated runs is 0; NaN for fewer than two runs.
+    """Two-sided p value of Student's test that the mean of repeated runs is 0; NaN for fewer than two runs.
 
     With x = √ν tan(a), the density of t becomes proportional to cos(a)^(ν − 1), which is integrated from atan(t/√ν).
 
@@ -170,7 +170,7 @@ def student_p(values: Sequence[float]) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p values adjusted for the number of tests (Holm 1979), in the order given.
+    """p values adjusted for the number of tests (Holm 1979), in the given order.
 
     With p₍₁₎ ≤ … ≤ p₍ₘ₎, the adjusted p₍ᵢ₎ is max over j ≤ i of min(1, (m − j + 1) p₍ⱼ₎).
 
@@ -178,7 +178,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     [0.03, 0.06, 0.06]
     """
     if any(not 0 <= p <= 1 for p in p_values):
-        raise VitlabError(f"p values lie between 0 and 1, got {list(p_values)}; leave out tests without a result")
+        raise VitlabError(f"invalid p values {list(p_values)}; expected 0 to 1; omit tests without a result")
     adjusted, largest, count = [0.0] * len(p_values), 0.0, len(p_values)
     for rank, index in enumerate(sorted(range(count), key=lambda each: p_values[each])):
         largest = max(largest, min(1.0, (count - rank) * p_values[index]))

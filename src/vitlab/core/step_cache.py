@@ -1,7 +1,7 @@
-"""What a long measurement has found so far: finished steps are kept in a folder, and found again after a crash.
+"""Cache for the steps of a long measurement: finished steps are stored in a folder and reused after a crash.
 
-A measurement calls `step` for each of its parts and knows nothing of folders or progress bars; who runs it opens a
-`step_cache` around it, or does not.
+A measurement calls `step` for each of its steps. The caller may open a `step_cache` around it, which sets the folder
+and the progress callback; without one, nothing is stored or reported.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from vitlab.core.store import write_atomically
 
-#: What becomes of a step: it is found in the step cache, or begun and then done.
+#: The state of a step: read from the cache (kept), started (begun), or finished (done).
 State = Literal["kept", "begun", "done"]
 ReportProgress = Callable[[str, int | None, State], None]
 
@@ -30,7 +30,7 @@ class _StepCache:
     folder: Path | None
     report_progress: ReportProgress | None
 
-    def tell(self, name: str, total: int | None, state: State) -> None:
+    def report(self, name: str, total: int | None, state: State) -> None:
         if self.report_progress:
             self.report_progress(name, total, state)
 
@@ -41,12 +41,12 @@ _open: ContextVar[_StepCache] = ContextVar("step_cache", default=_NONE)
 
 @contextmanager
 def step_cache(folder: Path | None = None, report_progress: ReportProgress | None = None) -> Iterator[None]:
-    """Keep the steps of the measurement inside; a second step cache inside the first takes its place.
+    """Context in which the steps of a measurement are cached; a nested step cache replaces the outer one.
 
     Args:
-        folder: where finished steps are kept, of this measurement alone: steps are known by name only. None keeps none.
-        report_progress: called with the name of a step, the number of steps (None where it is not known), and
-            its state.
+        folder: folder for finished steps of this measurement only, because steps are identified by name; None for no
+            caching.
+        report_progress: called with the name of a step, the number of steps (None if unknown), and its state.
     """
     before = _open.set(_StepCache(folder, report_progress))
     try:
@@ -55,50 +55,50 @@ def step_cache(folder: Path | None = None, report_progress: ReportProgress | Non
         _open.reset(before)
 
 
-def step(name: str, total: int, find: Callable[[], Mapping[str, np.ndarray]]) -> Mapping[str, np.ndarray]:
-    """One part of a long measurement: what the step cache kept of it, else what `find` finds, kept from now on.
+def step(name: str, total: int, compute: Callable[[], Mapping[str, np.ndarray]]) -> Mapping[str, np.ndarray]:
+    """Returns the cached result of a step; computes and caches it if there is none.
 
     Args:
-        name: of the step, unlike all others of its measurement.
-        total: how many steps the measurement has.
-        find: does the work; arrays by name.
+        name: unique name of the step within its measurement.
+        total: number of steps of the measurement.
+        compute: computes the step; returns arrays by name.
 
     >>> step("fog at 3", 75, lambda: {"correct": np.ones(2)})["correct"].tolist()
     [1.0, 1.0]
     """
-    now = _open.get()
-    path = None if now.folder is None else now.folder / f"{hashlib.sha256(name.encode()).hexdigest()[:24]}.npz"
-    kept = _read(path) if path else None
-    if kept is not None:
-        now.tell(name, total, "kept")
-        return kept
-    now.tell(name, total, "begun")
-    found = find()
+    cache = _open.get()
+    path = None if cache.folder is None else cache.folder / f"{hashlib.sha256(name.encode()).hexdigest()[:24]}.npz"
+    cached = _read(path) if path else None
+    if cached is not None:
+        cache.report(name, total, "kept")
+        return cached
+    cache.report(name, total, "begun")
+    result = compute()
     if path:
-        _write(path, found)
-    now.tell(name, total, "done")
-    return found
+        _write(path, result)
+    cache.report(name, total, "done")
+    return result
 
 
-def passed(name: str, total: int | None) -> None:
-    """Tell who watches of a part that is over but not kept, being worth nothing without the others."""
-    _open.get().tell(name, total, "done")
+def report_done(name: str, total: int | None) -> None:
+    """Report a finished step that is not cached, because its result cannot be used without the other steps."""
+    _open.get().report(name, total, "done")
 
 
 def preparing(what: str) -> None:
-    """Tell the watcher, if there is one, what is being prepared; preparations are shown and not counted."""
-    _open.get().tell(what, None, "begun")
+    """Report a preparation, which is displayed but not counted as a step."""
+    _open.get().report(what, None, "begun")
 
 
-def _write(path: Path, found: Mapping[str, np.ndarray]) -> None:
+def _write(path: Path, result: Mapping[str, np.ndarray]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    arrays: dict[str, Any] = {key: np.asarray(value) for key, value in found.items()}
+    arrays: dict[str, Any] = {key: np.asarray(value) for key, value in result.items()}
     with write_atomically(path) as file:
         np.savez_compressed(file, **arrays)
 
 
 def _read(path: Path) -> dict[str, np.ndarray] | None:
-    """The arrays of a finished step; None where the file is missing or damaged: the step is then done again."""
+    """Returns the arrays of a finished step; None if the file is missing or damaged, so that the step is recomputed."""
     try:
         with np.load(path, allow_pickle=False) as pack:
             return {name: pack[name] for name in pack.files}

@@ -1,10 +1,10 @@
-"""Files that are there whole or not at all, tensors without pickle, and run folders that survive a crash.
+"""Atomic file writes, tensors as safetensors files, and run folders that can be resumed after a crash.
 
-RUN/recipe.json                      what was asked for
-RUN/metrics.jsonl                    one line for each epoch, and for each step that log_every asks for, appended
-RUN/checkpoints/step-*.safetensors   everything needed to go on, the newest few; a .json beside each has its checksum
-RUN/snapshots/epoch-*.safetensors    weights kept for good, each a model that `file/PATH` loads; 0000: initial ones
-RUN/model.safetensors                the last weights, likewise
+RUN/recipe.json                      the recipe
+RUN/metrics.jsonl                    one line per epoch, and one per `log_every` steps
+RUN/checkpoints/step-*.safetensors   the newest checkpoints to resume from; the .json beside each has its checksum
+RUN/snapshots/epoch-*.safetensors    weights that are saved permanently, loadable as `file/PATH`; 0000: initial weights
+RUN/model.safetensors                the final weights, loadable as `file/PATH`
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import IO, Any
 from vitlab.core.errors import VitlabError
 from vitlab.core.lock import locked
 
-#: Files that `write_atomically` did not finish in a run folder; other commands may be writing other files there.
+#: Unfinished files of `write_atomically` in a run folder. Other names are omitted: other commands may be writing them.
 _UNFINISHED = tuple(
     f"{name}.*.partial"
     for name in (".recipe.json", ".metrics.jsonl", ".model*.safetensors", "checkpoints/.step-*", "snapshots/.epoch-*")
@@ -31,7 +31,7 @@ _UNFINISHED = tuple(
 
 @contextmanager
 def write_atomically(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write to that takes its name only when it is complete: a crash leaves the old one or none."""
+    """Open a temporary file that replaces `path` when it is complete; after a crash the old file, if any, remains."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with temporary.open("wb") as file:
@@ -41,21 +41,21 @@ def write_atomically(path: Path) -> Iterator[IO[bytes]]:
         temporary.replace(path)
     except OSError as error:
         raise VitlabError(
-            f"{path} could not be written ({error.strerror}); what was there before is untouched"
+            f"{path} could not be written ({error.strerror}); an existing file was not changed"
         ) from error
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def write_tensors(path: str | Path, tensors: Mapping[str, Any], about: Mapping[str, Any]) -> str:
-    """Write torch tensors and what they are as one safetensors file; returns its SHA-256."""
+    """Write torch tensors and metadata to a safetensors file; returns its SHA-256."""
     from safetensors.torch import save
 
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     seen: set[int] = set()
-    for name, tensor in plain.items():  # safetensors refuses two names for one memory, also where views overlap
+    for name, tensor in plain.items():  # safetensors does not accept two names for the same storage
         memory = tensor.untyped_storage().data_ptr()
         if memory in seen:
             plain[name] = tensor.clone()
@@ -67,13 +67,13 @@ def write_tensors(path: str | Path, tensors: Mapping[str, Any], about: Mapping[s
 
 
 def read_tensors(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read a safetensors file: its tensors, and what `write_tensors` said of them (empty for files of others)."""
+    """Returns tensors and metadata of a safetensors file; the metadata of files that vitlab did not write is empty."""
     with _open_tensors(path, "pt") as file:
         return {name: file.get_tensor(name) for name in file.keys()}, _about(file)  # noqa: SIM118 (no mapping)
 
 
 def read_about(path: str | Path) -> dict[str, Any]:
-    """What `write_tensors` said of a safetensors file, without reading its tensors (and without torch)."""
+    """Returns the metadata of a safetensors file, without reading its tensors or importing torch."""
     with _open_tensors(path, "numpy") as file:
         return _about(file)
 
@@ -90,7 +90,7 @@ def _open_tensors(path: str | Path, framework: str) -> Iterator[Any]:
             yield file
     except (SafetensorError, ValueError) as error:
         raise VitlabError(
-            f"{path} is no safetensors file ({error}); pickled checkpoints are not read: convert it"
+            f"{path} is not a safetensors file ({error}); pickled checkpoints are not supported, convert it first"
         ) from error
 
 
@@ -100,14 +100,19 @@ def _about(file: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder."""
+    """A run folder.
+
+    Args:
+        folder: path of the folder.
+        keep: number of checkpoints that are kept.
+    """
 
     folder: Path
     keep: int = 2
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder for this process, and remove the unfinished files of a killed one."""
+        """Lock the folder for this process and remove unfinished files of a killed run."""
         with locked(self.folder):
             for pattern in _UNFINISHED:
                 for file in self.folder.glob(pattern):
@@ -115,24 +120,24 @@ class Run:
             yield
 
     def claim(self, recipe: Mapping[str, Any]) -> None:
-        """Make the folder this recipe's own, or find that it already is; another recipe's folder is refused."""
+        """Create the folder for a recipe; an existing folder must have been created with the same recipe."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "recipe.json"
         wanted = json.loads(json.dumps(recipe))
         if path.exists():
-            found = _read_json(path)
-            if found != wanted:
-                changed = [key for key in {**found, **wanted} if found.get(key) != wanted.get(key)]
+            stored = _read_json(path)
+            if stored != wanted:
+                changed = [key for key in {**stored, **wanted} if stored.get(key) != wanted.get(key)]
                 raise VitlabError(
                     f"{self.folder} holds a run of another recipe (they differ in {', '.join(sorted(changed))}); "
-                    "give another --out, or the same settings to go on with it"
+                    "give another --out, or the same settings to resume it"
                 )
             return
         with write_atomically(path) as file:
             file.write(json.dumps(wanted, indent=1).encode())
 
     def save_checkpoint(self, step: int, tensors: Mapping[str, Any], about: Mapping[str, Any]) -> Path:
-        """Write a checkpoint with its checksum, then drop those older than the newest few."""
+        """Write a checkpoint with its checksum, then remove all but the newest `keep`."""
         path = self.folder / "checkpoints" / f"step-{step:09d}.safetensors"
         checksum = write_tensors(path, tensors, {**about, "step": step})
         with write_atomically(path.with_suffix(".json")) as file:
@@ -143,7 +148,7 @@ class Run:
         return path
 
     def newest_checkpoint(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """The newest checkpoint that is whole; damaged ones are set aside with a warning."""
+        """Returns the newest intact checkpoint, or None; damaged ones are renamed with a warning."""
         for path in self._checkpoints():
             try:
                 expected = _read_json(path.with_suffix(".json"))["sha256"]
@@ -151,10 +156,10 @@ class Run:
                     raise VitlabError("its checksum does not match")
                 return read_tensors(path)
             except (OSError, ValueError, KeyError) as error:
-                aside = path.with_suffix(".damaged")
-                with suppress(FileNotFoundError):  # another process of this run may have been faster
-                    path.replace(aside)
-                warnings.warn(f"{path.name} is damaged ({error}) and was set aside as {aside.name}", stacklevel=2)
+                renamed = path.with_suffix(".damaged")
+                with suppress(FileNotFoundError):  # another rank may already have renamed it
+                    path.replace(renamed)
+                warnings.warn(f"{path.name} is damaged ({error}) and was renamed to {renamed.name}", stacklevel=2)
         return None
 
     def log(self, row: Mapping[str, Any]) -> None:
@@ -165,7 +170,7 @@ class Run:
                 if file.tell():
                     file.seek(-1, os.SEEK_END)
                     if file.read(1) != b"\n":
-                        file.write(b"\n")  # a crash cut the last line short: this one must not be lost with it
+                        file.write(b"\n")  # the last line was truncated by a crash: start a new one
                 file.write(json.dumps(dict(row)).encode() + b"\n")
         except OSError as error:
             raise VitlabError(
@@ -173,27 +178,27 @@ class Run:
             ) from error
 
     def metrics(self) -> list[dict[str, Any]]:
-        """All lines of `metrics.jsonl` that can be read; a last one that a crash cut short is left out."""
+        """Returns all rows of `metrics.jsonl` that can be read; a last line truncated by a crash is omitted."""
         return self._lines()[0]
 
     def epochs(self) -> list[dict[str, Any]]:
-        """The lines of whole epochs; those of single steps, which `log_every` adds, are left out."""
+        """Returns the rows of epochs; those of single steps, which `log_every` adds, are omitted."""
         rows = [row for row in self.metrics() if "epoch" in row]
         return [row for row in rows if "step" not in row or "images_per_second" in row]
 
-    def forget_after(self, step: int) -> None:
-        """Drop the lines of steps that a resumed run will do again."""
-        found, damaged = self._lines()
+    def remove_rows_after(self, step: int) -> None:
+        """Remove the rows of steps that a resumed run will repeat."""
+        all_rows, damaged = self._lines()
         if damaged:
-            warnings.warn(f"metrics.jsonl: {damaged} damaged lines are dropped", stacklevel=2)
-        if not found:
+            warnings.warn(f"metrics.jsonl: {damaged} damaged lines are removed", stacklevel=2)
+        if not all_rows:
             return
-        rows = [row for row in found if row.get("step", 0) <= step]
+        rows = [row for row in all_rows if row.get("step", 0) <= step]
         with write_atomically(self.folder / "metrics.jsonl") as file:
             file.write("".join(json.dumps(row) + "\n" for row in rows).encode())
 
     def _lines(self) -> tuple[list[dict[str, Any]], int]:
-        """The rows of `metrics.jsonl`, and how many lines are damaged, a last one without its end not counted."""
+        """Returns the rows of `metrics.jsonl` and the number of damaged lines, without a truncated last line."""
         path = self.folder / "metrics.jsonl"
         *lines, unfinished = path.read_bytes().split(b"\n") if path.exists() else [b""]
         rows = [_row(line) for line in lines if line.strip()]
@@ -201,17 +206,17 @@ class Run:
         return [row for row in [*rows, last] if row is not None], rows.count(None)
 
     def _checkpoints(self) -> list[Path]:
-        """Newest first."""
+        """Returns the paths of all checkpoints, newest first."""
         return sorted((self.folder / "checkpoints").glob("step-*.safetensors"), reverse=True)
 
 
 def _row(line: bytes) -> dict[str, Any] | None:
-    """A line of metrics; None where it is damaged."""
+    """Parse a line of metrics; returns None if it is damaged."""
     try:
-        found = json.loads(line.decode())
+        row = json.loads(line.decode())
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return row if isinstance(row, dict) else None
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -221,7 +226,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise VitlabError(f"{path} is damaged ({error}); remove it, or give another folder") from error
 
 
-def _mapping(found: Any) -> dict[str, Any]:
-    if not isinstance(found, dict):
-        raise VitlabError(f"found {type(found).__name__} where names and values were expected")
-    return found
+def _mapping(data: Any) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise VitlabError(f"expected names and values, got {type(data).__name__}")
+    return data

@@ -1,13 +1,13 @@
-"""Verdicts: whether a published claim holds in repeated runs, by one rule for all experiments.
+"""Verdicts: whether a published claim holds in repeated runs, with one rule for all experiments.
 
-An effect is counted positive in the direction of the claim. Before the runs a claim fixes the smallest effect that is
-relevant, by default half of the published one; it is 0 where only the sign is claimed.
+An effect is positive in the direction of the claim. The smallest relevant effect is fixed before the runs, by default
+half of the published effect; it is 0 if only the sign is claimed.
 
     holds                           the 95 % interval of the effect lies above 0
     does not hold                   the interval lies below the smallest relevant effect
     holds, smaller than published   both
     inconclusive                    neither
-    not run                         there is no result
+    not run                         no result
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim, what was published, what was measured, and what follows.
+    """A claim, its published and measured effect, and the outcome.
 
     Args:
         claim: one sentence.
-        paper_value: the published effect, None where the paper gives a sign only.
+        paper_value: the published effect; None if the paper gives only the sign.
         our_value: the mean effect over the runs; None without runs.
         interval: its 95 % interval; infinite for a single run, None without runs.
         smallest_relevant: the smallest relevant effect.
         outcome: one of `OUTCOMES`.
-        why: how the outcome follows from the interval.
+        why: the explanation of the outcome.
     """
 
     claim: str
@@ -50,18 +50,18 @@ class Verdict:
 
 
 def judge(interval: tuple[float, float] | None, smallest_relevant: float) -> Outcome:
-    """The outcome for the 95 % interval of an effect; None stands for no runs.
+    """Returns the outcome for the 95 % interval of an effect; None for no runs.
 
     >>> judge((0.1, 0.9), 0.6), judge((0.1, 0.5), 0.6), judge((-0.1, 0.5), 0.6), judge((-0.1, 0.9), 0.6)
     ('holds', 'holds, smaller than published', 'does not hold', 'inconclusive')
     """
     if not (math.isfinite(smallest_relevant) and smallest_relevant >= 0):
-        raise VitlabError(f"smallest relevant effect {smallest_relevant}; expected 0 or a positive number")
+        raise VitlabError(f"invalid smallest relevant effect {smallest_relevant}; expected 0 or a positive number")
     if interval is None:
         return "not run"
     low, high = interval
     if not low <= high:
-        raise VitlabError(f"interval from {low} to {high}; expected the lower bound first, and no NaN")
+        raise VitlabError(f"invalid interval from {low} to {high}; expected the lower bound first, and no NaN")
     if low > 0:
         return "holds, smaller than published" if high < smallest_relevant else "holds"
     return "does not hold" if high < smallest_relevant else "inconclusive"
@@ -70,16 +70,16 @@ def judge(interval: tuple[float, float] | None, smallest_relevant: float) -> Out
 def verdict(
     claim: str, effects: Sequence[float], paper_value: float | None, smallest_relevant: float | None = None
 ) -> Verdict:
-    """The verdict on a claim from one effect per pair of runs.
+    """Returns the verdict on a claim from one effect per pair of runs.
 
     Args:
         claim: one sentence.
-        effects: paired differences, positive in the direction of the claim; none if nothing was run.
+        effects: paired differences, positive in the direction of the claim; empty if nothing was run.
         paper_value: the published effect, or None if the claim is about the sign only.
         smallest_relevant: by default half of `paper_value`, or 0 without one.
 
-    >>> found = verdict("the part raises accuracy", [0.8, 1.0, 0.9], paper_value=1.2)
-    >>> found.outcome, found.smallest_relevant, found.why
+    >>> result = verdict("the part raises accuracy", [0.8, 1.0, 0.9], paper_value=1.2)
+    >>> result.outcome, result.smallest_relevant, result.why
     ('holds', 0.6, '95 % interval 0.652 to 1.15: above 0, not below 0.6')
     """
     least = smallest_relevant if smallest_relevant is not None else (paper_value or 0.0) / 2

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from vitlab.adapters import describe
 from vitlab.adapters.wrappers import unwrap
-from vitlab.core.batches import again
+from vitlab.core.batches import reiterable
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
@@ -74,7 +74,7 @@ def measure(
         named like `blocks.0 MSA`, `blocks.0 MLP`, `layer1.0.conv2 Conv`.
     """
     inner, device = unwrap(model), device_of(model)
-    iterate = again(batches, lambda items: device_batches(items, device, "lesion", images))
+    iterate = reiterable(batches, lambda items: device_batches(items, device, "lesion", images))
     with eval_mode(inner):
         removable = _units(inner, next(iter(iterate()))[0], conv)
         base = _scores(inner, iterate, None, 1 + len(removable))

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vitlab.core.batches import again
+from vitlab.core.batches import reiterable
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
@@ -139,7 +139,7 @@ def measure(
     generator = torch.Generator().manual_seed(seed)
     pair = [random_direction(weights, generator, normalisation, vectors=vectors, still=still) for _ in range(2)]
     steps = np.linspace(-reach, reach, points)
-    iterate = again(batches, lambda items: soft_target_batches(model, weights, items))
+    iterate = reiterable(batches, lambda items: soft_target_batches(model, weights, items))
 
     def row(alpha: float) -> dict[str, np.ndarray]:
         torch.manual_seed(seed)  # independent of earlier rows, which may be cached

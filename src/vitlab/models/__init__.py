@@ -1,4 +1,4 @@
-"""The papers' architectures that timm lacks. `import vitlab.models` puts them into timm's registry."""
+"""Architectures of the papers that timm does not have. `import vitlab.models` registers them with timm."""
 
 from vitlab.models import (
     alternet as alternet,

@@ -1,8 +1,8 @@
 """The stem of the FAN hybrids: the first two stages of a ConvNeXt, then a strided convolution.
 
-The released model computes the norms after the stem's first one with the unbiased variance, Σ(x − μ)² / (C − 1), where
-LayerNorm divides by C: so does the LayerNorm2d of timm 0.5.4, which it needs, on maps that are not contiguous. Outputs
-differ by up to 5e-3. Both forms have the same parameters.
+The released model computes all norms of the stem except the first with the unbiased variance, Σ(x − μ)² / (C − 1);
+LayerNorm divides by C. The reason is the LayerNorm2d of timm 0.5.4, which does this for maps that are not contiguous.
+Outputs differ by up to 5e-3. Both forms have the same parameters.
 
 Shape legend: B batch, N tokens, C channels, h w grid.
 """
@@ -56,7 +56,7 @@ class HybridPatchEmbed(nn.Module):
         in_chans: channels of the image.
         embed_dim: C.
         depths, dims: blocks and channels of the two stages.
-        unbiased: whether all norms but the first use the unbiased variance, as in the released model.
+        unbiased: whether all norms except the first use the unbiased variance, as in the released model.
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class HybridPatchEmbed(nn.Module):
         self.apply(_initialise_convolution)
 
     def forward_stages(self, x: Tensor) -> list[Tensor]:
-        """The maps after the two stages, of stride 4 and 8."""
+        """Returns the maps after the two stages, of stride 4 and 8."""
         first = self.stages[0](self.stem(x))
         return [first, self.stages[1](first)]
 
     def embed(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
-        """Tokens of the second stage's map, and their grid."""
+        """Returns the tokens of the map of the second stage, and their grid."""
         x = self.proj(x)
         return x.flatten(2).transpose(1, 2), (x.shape[2], x.shape[3])
 

@@ -1,4 +1,4 @@
-"""What timm wants to know of a model for ImageNet-1K."""
+"""timm's default configuration of a model for ImageNet-1K."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 
 
 def imagenet_cfg(first_conv: str = "patch_embed.proj", **changes: Any) -> dict[str, Any]:
-    """Sizes, the mean and deviation of the pixels, and where the first and the last layer are.
+    """Returns input size, number of classes, mean and standard deviation, and the names of the first and last layer.
 
     >>> imagenet_cfg(crop_pct=1.0)["crop_pct"]
     1.0

@@ -1,29 +1,29 @@
-"""AlterNet: ResNets in which convolution blocks at the end of the stages are replaced by local self-attention.
+"""AlterNet: ResNets with local self-attention instead of convolution blocks at the end of the stages.
 
 Source: "How Do Vision Transformers Work?" (HDVW), Sec. 4, App. E, Figs. 11, 12a, D.5. Alter-ResNet-18/34/50/101, for
 ImageNet (window 7) and for small images (window 4), on pre-activation ResNet, post-activation ResNet and ResNeXt 32×4d.
 
 Paper and released code:
 
-- The last stage has one block more than ResNet's (34, 50, 101), so that the number of blocks is even.
+- The last stage has one more block than in ResNet (34, 50, 101), so that the number of blocks is even.
 - A stage of n blocks with m MSAs is n − 2m convolution blocks, then m times (convolution, MSA).
 - The plan, MSAs per stage, is (0, 1, 3, 2) in the code, which are the 6 MSAs of Fig. D.5 (ImageNet). For CIFAR-100 the
-  text says that all stages but the first end with an MSA and that more than one in stage 3 harms: (0, 1, 1, 2), our
-  reading of Fig. 11, whose picture cannot be read: `alternet50_cifar`. `alternet50_cifar_released` has the code's plan.
+  text says that all stages except the first end with an MSA and that more than one in stage 3 harms: (0, 1, 1, 2), our
+  interpretation of Fig. 11, which is not legible: `alternet50_cifar`. `alternet50_cifar_released` has the code's plan.
   Alter-18: (0, 1, 1, 1).
 - Swin's window attention without shift. The code's relative position bias is one table shared by all heads (Swin: one
-  per head), a head has 64 channels, and the default window of 7 does not run on CIFAR. Here any map runs: one that
-  windows do not tile is padded, and the padded keys are masked.
+  per head), a head has 64 channels, and the default window of 7 does not run on CIFAR. Here any map size is supported:
+  a map that windows do not tile is padded, and the padded keys are masked.
 - An MSA block has GELU, no activation between its second norm and attention, and no MLP.
 - HDVW reports that the rule also helps post-activation ResNet and ResNeXt, without numbers or plans. The MSA block for
-  these is the code's "A"; it ends without an activation. Stem and classifier are the base's own. ResNeXt has
-  bottlenecks only.
+  these is the code's "A"; it ends without an activation. Stem and classifier are those of the base network. ResNeXt
+  has bottlenecks only.
 
 Parameters, all exact: alternet50 35,915,038; alternet50_cifar (100 classes) 33,012,840, alternet50_cifar_released
 34,062,538, and the latter with heads of 32 channels 26,321,098. HDVW prints no count. An MSA block is larger than
 the bottleneck that it replaces: heads of 64 channels make q, k and v three times as wide as their input. HDVW calls
 the two blocks' costs "almost the same"; in stage 3 on CIFAR they are 106 and 71 M multiply-accumulates (62 M with heads
-of 32). Weights start as PyTorch draws them, as in the code.
+of 32). The initialisation is PyTorch's default, as in the code.
 
 Shape legend: B batch, C channels, h w grid, T windows, N tokens of a window, H heads.
 """
@@ -67,19 +67,19 @@ BASES = ("preact", "resnet", "resnext")
 
 
 def build_up(baseline_plan: Sequence[int], step: int, most: Sequence[int] | None = None) -> tuple[int, ...]:
-    """MSAs per stage after so many replacements: the build-up rule (HDVW Sec. 4.1).
+    """The build-up rule (HDVW Sec. 4.1): MSAs per stage after a number of replacements.
 
     "Alternately replace Conv blocks with MSA blocks from the end of a baseline CNN model." Every second block is
     replaced, from the last stage to the first, so a stage of n blocks takes n // 2 MSAs. Steps 0, 1, 2, … of the
     baseline (3, 4, 6, 4) are the models of Fig. 12a.
 
     "If the added MSA block does not improve predictive performance, replace a Conv block located at the end of an
-    earlier stage": whoever has found out says so with `most`.
+    earlier stage": such limits, found by experiment, are given as `most`.
 
     Args:
         baseline_plan: blocks per stage of the convolutional baseline.
-        step: how many MSAs to put in.
-        most: the most MSAs that each stage may take, where that is less than n // 2.
+        step: number of MSAs.
+        most: maximum number of MSAs of each stage; by default n // 2.
 
     Returns:
         The number of MSAs of each stage, the `plan` of `AlterNet`.
@@ -95,7 +95,7 @@ def build_up(baseline_plan: Sequence[int], step: int, most: Sequence[int] | None
     if most is not None:
         room = [min(pair) for pair in zip(room, most, strict=True)]
     if not 0 <= step <= sum(room):
-        raise VitlabError(f"step {step} of the build-up of {tuple(baseline_plan)}; it has steps 0 to {sum(room)}")
+        raise VitlabError(f"invalid step={step} of the build-up of {tuple(baseline_plan)}; expected 0 to {sum(room)}")
     plan = []
     for places in reversed(room):
         plan.append(min(places, step))
@@ -104,7 +104,7 @@ def build_up(baseline_plan: Sequence[int], step: int, most: Sequence[int] | None
 
 
 def block_kinds(depth: int, attentions: int) -> tuple[str, ...]:
-    """What the blocks of a stage are: convolutions, then convolution and MSA by turns.
+    """The kinds of the blocks of a stage: convolutions, then alternating convolution and MSA.
 
     >>> block_kinds(6, 2)
     ('Conv', 'Conv', 'Conv', 'MSA', 'Conv', 'MSA')
@@ -113,7 +113,7 @@ def block_kinds(depth: int, attentions: int) -> tuple[str, ...]:
 
 
 def block_plan(model: StagedNetwork) -> str:
-    """The blocks of a network as HDVW Figs. 11 and D.5 draw them: Conv, MSA, and /2 where a block subsamples.
+    """The blocks of a network as text, as in HDVW Figs. 11 and D.5: Conv, MSA, and /2 for blocks that subsample.
 
     >>> print(block_plan(AlterNet((1, 2), (0, 1), width=8, heads=(1, 1))))
     stage 1: Conv
@@ -133,14 +133,14 @@ def _kind(block: nn.Module) -> str:
 
 
 def to_windows(x: Tensor, window: tuple[int, int]) -> Tensor:
-    """Cut maps that windows tile, (B, C, h, w), into (B·T, N, C), the window index fastest."""
+    """Split maps into windows that tile them: (B, C, h, w) -> (B·T, N, C), the window index varying fastest."""
     images, channels, h, w = x.shape
     x = x.reshape(images, channels, h // window[0], window[0], w // window[1], window[1])  # B C rows p columns q
     return x.permute(0, 2, 4, 3, 5, 1).reshape(-1, window[0] * window[1], channels)
 
 
 def from_windows(windows: Tensor, window: tuple[int, int], grid: tuple[int, int]) -> Tensor:
-    """The way back: (B·T, N, C) -> (B, C, h, w)."""
+    """The inverse of `to_windows`: (B·T, N, C) -> (B, C, h, w)."""
     rows, columns = grid[0] // window[0], grid[1] // window[1]
     x = windows.reshape(-1, rows, columns, *window, windows.shape[-1])
     return x.permute(0, 5, 1, 3, 2, 4).flatten(4, 5).flatten(2, 3)
@@ -149,11 +149,11 @@ def from_windows(windows: Tensor, window: tuple[int, int], grid: tuple[int, int]
 class WindowAttention(nn.Module):
     """Self-attention inside windows: softmax(q kᵀ / √d + bias) v (HDVW App. E, after Swin).
 
-    The bias is looked up by the offset from query to key in one table for all heads. There is no shift. q, k and v have
-    no bias of their own, the output projection has one.
+    The bias depends on the offset from query to key, in one table for all heads. There is no shift. The projections of
+    q, k and v have no bias; the output projection has one.
 
-    A map that windows do not tile is padded below and to the right; padded keys get the weight 0. Where a map is
-    smaller than the window, the window shrinks to it, which gives the same numbers as padding.
+    A map that windows do not tile is padded at the bottom and right; padded keys have weight 0. If a map is smaller
+    than the window, the window has the size of the map, which gives the same numbers as padding.
 
     Args:
         dim: channels in.
@@ -186,13 +186,13 @@ class WindowAttention(nn.Module):
         return from_windows(mixed, window, (h + below, w + right))[:, :, :h, :w]
 
     def bias(self, window: tuple[int, int]) -> Tensor:
-        """The bias of every query and key of a window, (N, N): entry (key − query) of the table, its middle at 0."""
+        """The bias of every query and key of a window, (N, N): entry (key − query) of the table, centred at 0."""
         rows, columns = (self._offsets(size) for size in window)
         return self.relative_position_bias[rows[:, None, :, None], columns[None, :, None, :]].flatten(2).flatten(0, 1)
 
     def _offsets(self, size: int) -> Tensor:
-        place = torch.arange(size, device=self.relative_position_bias.device)
-        return place[None, :] - place[:, None] + self.window_size - 1
+        position = torch.arange(size, device=self.relative_position_bias.device)
+        return position[None, :] - position[:, None] + self.window_size - 1
 
     @staticmethod
     def _hidden_keys(grid: tuple[int, int], pad: tuple[int, int], window: tuple[int, int], like: Tensor) -> Tensor:
@@ -204,7 +204,7 @@ class WindowAttention(nn.Module):
 class AttentionBlock(nn.Module):
     """The MSA block for pre-activation networks: x + attention(norm(conv1×1(gelu(norm(x))))).
 
-    It never opens a stage, so its skip path needs no projection.
+    It is never the first block of a stage, so its skip connection needs no projection.
 
     Args:
         channels: C, in and out.
@@ -255,7 +255,7 @@ class AlterNet(StagedNetwork):
         plan: MSAs per stage; all zeros is the base network.
         base: `preact`, `resnet` (post-activation) or `resnext` (32×4d).
         bottleneck: whether convolution blocks are bottlenecks (50, 101) or two 3×3 convolutions (18, 34).
-        width: channels of the stem; each stage doubles it.
+        width: channels of the stem; doubled in each stage.
         heads: heads of the MSAs of each stage.
         head_dim: channels of a head.
         window_size: rows and columns of a window; by default 4 for small images and 7 for others.
@@ -316,12 +316,12 @@ def _check(depths: Sequence[int], plan: Sequence[int], base: str, bottleneck: bo
         raise VitlabError("ResNeXt has bottlenecks only; use alternet50 or alternet101 with base='resnext'")
     if len(plan) != len(depths) or len(heads) < len(depths):
         raise VitlabError(
-            f"plan={tuple(plan)} and heads={tuple(heads)} for {len(depths)} stages; give one number for each stage"
+            f"invalid plan={tuple(plan)} or heads={tuple(heads)}; expected {len(depths)} numbers, one for each stage"
         )
     if any(not 0 <= attentions <= depth // 2 for depth, attentions in zip(depths, plan, strict=True)):
         raise VitlabError(
-            f"plan={tuple(plan)} does not fit stages of {tuple(depths)} blocks; "
-            f"at most every second block is an MSA: {tuple(depth // 2 for depth in depths)}"
+            f"invalid plan={tuple(plan)} for stages of {tuple(depths)} blocks; expected at most "
+            f"every second block as an MSA: {tuple(depth // 2 for depth in depths)}"
         )
 
 
@@ -339,7 +339,7 @@ def post_activation_stem(in_chans: int, width: int, small_images: bool) -> nn.Se
 def post_activation_block(
     in_channels: int, out_channels: int, stage: int, index: int, bottleneck: bool, drop_path: float, grouped: bool
 ) -> nn.Module:
-    """The ResNet or ResNeXt block of that index in its stage; the first one halves the map after stage 0."""
+    """Returns the ResNet or ResNeXt block of that index; the first of a stage halves the map after stage 0."""
     kind = Bottleneck if bottleneck else BasicBlock
     before = in_channels if index == 0 else out_channels
     stride = 2 if index == 0 and stage > 0 else 1
@@ -359,7 +359,7 @@ default_cfgs = generate_default_cfgs({name: image_settings("_cifar" in name) for
 
 
 def _build(name: str, pretrained: bool, defaults: dict[str, Any], settings: dict[str, Any]) -> AlterNet:
-    """The network of that name: its own settings, then the caller's."""
+    """Returns the network of that name; `settings` of the caller replace its defaults."""
     settings = {"small_images": "_cifar" in name, **defaults, **settings}
     return build_model_with_cfg(AlterNet, name, pretrained, feature_cfg={"flatten_sequential": True}, **settings)
 

@@ -1,12 +1,12 @@
-"""The ViT whose attention is convolutional: every token attends to its k×k neighbourhood only.
+"""ViT with convolutional attention: every token attends only to its k×k neighbourhood.
 
 Source: "How Do Vision Transformers Work?" (HDVW), Sec. 2, Fig. 7: k = 3, 5 and 8 on CIFAR-100, patches of 4×4, so that
 the map is 8×8 and k = 8 is global attention; a GAP head, hence no class token. Keys and values are unfolded (Yang et
-al. 2019, "Convolutional Self-Attention Networks"), no parameter is added: all k share the weights of the plain ViT.
+al. 2019, "Convolutional Self-Attention Networks"). No parameters are added: the weights of the plain ViT fit every k.
 
-Parameters: 5,372,836 for every k (100 classes); the paper prints none. The width is that of ViT-Ti: the paper says ViT
-without a size. A flop counter does not see the products inside the windows (2 · 12 · 64 · 192 · k²
-multiply-accumulates: 2.7 M for k = 3, 7.4 M for k = 5, beside 340 M).
+Parameters: 5,372,836 for every k (100 classes); the paper prints none. The width is that of ViT-Ti: the paper does not
+give a size. Flop counters do not count the products inside the windows (2 · 12 · 64 · 192 · k² multiply-accumulates:
+2.7 M for k = 3, 7.4 M for k = 5, compared with 340 M for the rest).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class ConvolutionalVisionTransformer(VisionTransformer):
 
     Args:
         kernel: k, the side of the neighbourhood; an even k must cover the map and means global attention.
-        settings: those of timm's ViT; windows are laid out for `img_size`, so other sizes are built, not fed.
+        settings: those of timm's ViT; windows are created for `img_size`, so that other image sizes need another model.
     """
 
     def __init__(self, kernel: int = 3, **settings: Any) -> None:
         if settings.get("dynamic_img_size"):
-            raise VitlabError("windows are laid out for one image size; build the model with img_size=(height, width)")
+            raise VitlabError("windows are created for one image size; build the model with img_size=(height, width)")
         super().__init__(**settings)
         layout = TokenLayout(self.patch_embed.grid_size, prefix=self.num_prefix_tokens)
         blocks: Any = self.blocks
@@ -48,8 +48,8 @@ class ConvolutionalVisionTransformer(VisionTransformer):
             block.attn = LocalAttention(block.attn, layout, kernel=kernel)
 
     def set_input_size(self, img_size: Any = None, patch_size: Any = None) -> None:
-        """Refused: the windows would still be those of the old size."""
-        raise VitlabError("windows are laid out for one image size; build the model with img_size=(height, width)")
+        """Not supported, because the windows depend on the image size; raises an error."""
+        raise VitlabError("windows are created for one image size; build the model with img_size=(height, width)")
 
 
 default_cfgs = generate_default_cfgs({name: cifar_cfg() for name in PAPER})

@@ -1,13 +1,12 @@
-"""The ViT of eight layers with one extra block, attention alone or MLP alone, of nearly equal size.
+"""ViT of eight layers with one extra block, attention only or MLP only, of nearly equal size.
 
-Source: "Scratching Visual Transformer's Back with Uniform Attention" (CB), Fig. 3 and the text beside it: which of the
-two adds more to a ViT, at the same cost? The extra block comes last, x + attention(norm(x)) or x + MLP(norm(x)).
-Attention has 4 d² + 4 d parameters; an MLP of ratio 2 has 4 d² + 3 d, which is why the ratio is 2: at d = 384, 591,360
-against 590,976 (and 768 more for either one's norm).
+Source: "Scratching Visual Transformer's Back with Uniform Attention" (CB), Fig. 3 and its text, which compare the two
+at the same cost. The extra block is the last one, x + attention(norm(x)) or x + MLP(norm(x)). Attention has 4 d² + 4 d
+parameters; an MLP of ratio 2 has 4 d² + 3 d, hence the ratio: at d = 384, 591,360 and 590,976 (plus 768 for the norm).
 
 The width is not published: D = 384 and 6 heads, those of ViT-S (and patches of 16), are our choice; `embed_dim` and
-`num_heads` change it. Parameters: 14,952,808 without the extra block, 15,544,936 with attention and 15,544,552 with the
-MLP (the paper prints none).
+`num_heads` change them. Parameters: 14,952,808 without the extra block, 15,544,936 with attention and 15,544,552 with
+the MLP (the paper prints none).
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class MlpBlock(nn.Module):
 
 
 class ExtraBlockVisionTransformer(VisionTransformer):
-    """timm's ViT with one more block of half a kind at its end (CB, Fig. 3).
+    """timm's ViT with an extra attention or MLP block at its end (CB, Fig. 3).
 
     Args:
         extra: `attention`, `mlp`, or None for the plain ViT.
@@ -109,7 +108,7 @@ def _create(name: str, pretrained: bool, **settings: Any) -> ExtraBlockVisionTra
 
 @register_model
 def vit_small_depth8(pretrained: bool = False, **settings: Any) -> ExtraBlockVisionTransformer:
-    """ViT-S of eight layers: what the extra block is added to."""
+    """ViT-S of eight layers, without an extra block."""
     return _create("vit_small_depth8", pretrained, **settings)
 
 

@@ -1,29 +1,30 @@
-"""FAN: fully attentional networks, whose channel MLP is gated by an attention over channels; plain and hybrid.
+"""FAN: fully attentional networks, whose MLP is gated by attention over channels; plain and hybrid.
 
 Source: Zhou et al., "Understanding The Robustness in Vision Transformers" (ICML 2022), the baseline of "Robustifying
-Token Attention for Vision Transformers" (TAPADL). Its public code is licensed non-commercial: this file was written
-from a description of the architecture in our own words, without looking at that code.
+Token Attention for Vision Transformers" (TAPADL). Its public code has a non-commercial licence: this file was written
+from a description of the architecture, without reading that code.
 
-FAN is built like XCiT (convolutional or ConvNeXt stem, Fourier position encoding, blocks, class attention at the end),
-so the model here is timm's Xcit with other blocks, and another stem in the hybrids.
+FAN has the structure of XCiT (convolutional or ConvNeXt stem, Fourier position encoding, blocks, class attention at the
+end), so the model is timm's Xcit with other blocks, and another stem for the hybrids.
 
 Where the paper, the released model and this file differ:
 
-- The released model projects q apart from k and v; here they are packed into one layer: the same map, parameters and
-  initialisation, and parts that replace attention understand it.
-- Channel attention is the form that the released model computes, not Eq. 6 of the paper, which no released code has.
-- Printed parameters mostly cut off after one digit. FAN-S-ViT (28.0 printed, 28.3 here), FAN-B-ViT (54.0, 54.4) and
-  FAN-S-Hybrid (26.3, 26.1) differ by 0.2 to 0.35 M, 1.2 % at most; our counts are exactly those of the released model.
-- Multiply-accumulates of FAN-B-Hybrid: 11.77 G here, 11.7 in TAPADL, which seems to cut. Its figures are all we know.
-- The classifier of FAN-L-Hybrid starts 1000 times smaller; that of FAN-L-ViT does not.
-- The norms of the hybrids' ConvNeXt stages use the unbiased variance, as the released model does; the paper does not
-  say so. `stem_unbiased=False` gives the usual LayerNorm, with the same parameters.
-- Stochastic depth has one rate in all blocks; the stem has none.
-- The temperatures of channel attention decay in training, as in the released code, which exempts them in a submodule
-  only, where the optimiser does not ask.
-- Maps for dense heads: TAPADL segments with FAN-B-Hybrid on the two stages of the stem, the last block and the patch
-  tokens after both class-attention blocks (128, 256, 448, 448 channels); `features_only=True` gives these. The same
-  places for the other hybrids, and three quarters of the depth before the last map of FAN-ViT, are our choice.
+- The released model projects q separately from k and v; here they are packed into one layer with the same map,
+  parameters and initialisation, so that parts that replace attention work.
+- Channel attention has the form of the released model, not of Eq. 6 of the paper, which no released code has.
+- Printed parameters are mostly truncated after one digit. FAN-S-ViT (28.0 printed, 28.3 here), FAN-B-ViT (54.0, 54.4)
+  and FAN-S-Hybrid (26.3, 26.1) differ by 0.2 to 0.35 M, 1.2 % at most; our counts are exactly those of the released
+  model.
+- Multiply-accumulates of FAN-B-Hybrid: 11.77 G here, 11.7 in TAPADL, probably truncated. No other count is published.
+- The classifier of FAN-L-Hybrid is initialised 1000 times smaller; that of FAN-L-ViT is not.
+- The norms of the ConvNeXt stages of the hybrids use the unbiased variance, as in the released model; the paper does
+  not mention it. `stem_unbiased=False` gives the usual LayerNorm, with the same parameters.
+- Stochastic depth has the same rate in all blocks; the stem has none.
+- The temperatures of channel attention have weight decay, as in the released code, which exempts them only in a
+  submodule whose list the optimiser does not read.
+- Maps for dense heads: TAPADL uses FAN-B-Hybrid for segmentation with the two stages of the stem, the last block and
+  the patch tokens after both class-attention blocks (128, 256, 448, 448 channels); `features_only=True` gives these.
+  The same maps for the other hybrids, and those after each quarter of the depth for FAN-ViT, are our choice.
 
 Shape legend: B batch, H heads, N tokens, C channels, h w grid.
 """
@@ -46,7 +47,7 @@ from vitlab.models._imagenet import imagenet_cfg
 
 __all__ = ["FullyAttentionalNetwork"]
 
-#: What the papers print (FAN, and TAPADL for multiply-accumulates), and our notes' exact counts.
+#: Printed numbers of the papers (FAN, and TAPADL for multiply-accumulates), and exact counts.
 PAPER = {
     "fan_tiny_vit": {"params_m": 7.3, "macs_g": None, "exact_params": 7_319_920},
     "fan_small_vit": {"params_m": 28.0, "macs_g": None, "exact_params": 28_345_336},
@@ -62,9 +63,9 @@ layer_norm = partial(nn.LayerNorm, eps=1e-6)
 
 
 def channel_gate(q: Tensor, k: Tensor, temperature: Tensor) -> Tensor:
-    """How much each channel passes on: τ · sigmoid(softmax_N(q)ᵀ · mean_c softmax_N(k)).
+    """The gate of each channel: τ · sigmoid(softmax_N(q)ᵀ · mean_c softmax_N(k)).
 
-    Every channel of q attends over tokens; every head of k says which tokens count.
+    Every channel of q attends over tokens; every head of k weights the tokens.
 
     Args:
         q, k: (B, N, H, C/H).
@@ -85,7 +86,7 @@ def channel_gate(q: Tensor, k: Tensor, temperature: Tensor) -> Tensor:
 class ConvolutionalMlp(nn.Module):
     """fc1, then u + γ · DW(u), then fc2; DW is depthwise 3×3, GELU, BatchNorm, depthwise 3×3, as XCiT's LPI.
 
-    The only activation is the one inside DW. γ starts at one.
+    The only activation is the one inside DW. γ is initialised with ones.
     """
 
     def __init__(self, dim: int, hidden: int, drop: float = 0.0) -> None:
@@ -125,7 +126,7 @@ class ChannelProcessing(nn.Module):
 
 
 class FullyAttentionalBlock(nn.Module):
-    """x + γ₁ · attention(LN(x)), then x + γ₂ · channel processing(LN(x)); both γ start at one."""
+    """x + γ₁ · attention(LN(x)), then x + γ₂ · channel processing(LN(x)); both γ are initialised with ones."""
 
     def __init__(
         self,
@@ -157,7 +158,7 @@ class FullyAttentionalNetwork(Xcit):
     """FAN: stem, Fourier position encoding, fully attentional blocks, two class-attention blocks, classifier.
 
     Args:
-        img_size: accepted as everywhere in timm; no parameter depends on it.
+        img_size: the default image size; no parameter depends on it.
         stem_depths: blocks of the two ConvNeXt stages of the hybrids; None for four 3×3 convolutions (FAN-ViT).
         stem_dims: their channels.
         stem_unbiased: whether their norms use the unbiased variance, as in the released model.
@@ -192,7 +193,7 @@ class FullyAttentionalNetwork(Xcit):
             num_classes=num_classes,
             global_pool=global_pool,
             embed_dim=embed_dim,
-            depth=0,  # its blocks are not ours
+            depth=0,  # the blocks are replaced below
             num_heads=num_heads,
             mlp_ratio=mlp_ratio,
             drop_rate=drop_rate,
@@ -225,7 +226,7 @@ class FullyAttentionalNetwork(Xcit):
                 self.head.weight.mul_(head_scale)
 
     def no_weight_decay(self) -> set[str]:
-        """The class token alone, as in the released code: the temperatures decay."""
+        """Only the class token, as in the released code: the temperatures have weight decay."""
         return {"cls_token"}
 
     def forward_intermediates(
@@ -237,12 +238,12 @@ class FullyAttentionalNetwork(Xcit):
         output_fmt: str = "NCHW",
         intermediates_only: bool = False,
     ) -> list[Tensor] | tuple[Tensor, list[Tensor]]:
-        """The maps after chosen places of `feature_info`.
+        """Returns the maps at the chosen entries of `feature_info`.
 
         In order: the two stages of the stem (hybrids), the blocks, and the patch tokens after the class attention.
         """
         if output_fmt != "NCHW":
-            raise VitlabError(f"output_fmt={output_fmt!r} is not known; FAN gives maps, 'NCHW'")
+            raise VitlabError(f"invalid output_fmt={output_fmt!r}; FAN supports only 'NCHW'")
         take, last = feature_take_indices(len(self.feature_info), indices)
         stem: list[Tensor] = []
         if isinstance(self.patch_embed, HybridPatchEmbed):
@@ -262,7 +263,7 @@ class FullyAttentionalNetwork(Xcit):
             x = checkpoint(block, x, *grid) if self.grad_checkpointing else block(x, *grid)
             if index in take:
                 maps.append(as_map(x))
-        after = len(self.feature_info) - 1  # the place behind the class attention
+        after = len(self.feature_info) - 1  # the entry after the class attention
         if intermediates_only and after not in take:
             return maps
         x = torch.cat((self.cls_token.expand(x.shape[0], -1, -1), x), dim=1)
@@ -275,7 +276,7 @@ class FullyAttentionalNetwork(Xcit):
     def prune_intermediate_layers(
         self, indices: int | list[int] = 1, prune_norm: bool = False, prune_head: bool = True
     ) -> list[int]:
-        """Drop what the chosen maps do not need."""
+        """Remove layers that the chosen maps do not need."""
         take, last = feature_take_indices(len(self.feature_info), indices)
         after = len(self.feature_info) - 1
         before = after - len(self.blocks)
@@ -302,7 +303,7 @@ default_cfgs = generate_default_cfgs(
 def _create(variant: str, pretrained: bool, given: dict[str, Any], **defaults: Any) -> nn.Module:
     settings = {**defaults, **given}
     depth = settings["depth"]
-    # The four maps that dense heads take (see above): the last one lies behind the class attention.
+    # The four maps for dense heads (see the module docstring); the last one is after the class attention.
     if settings.get("stem_depths") is not None:
         chosen = (0, 1, 1 + depth, 2 + depth)
     else:

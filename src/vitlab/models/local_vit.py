@@ -1,4 +1,4 @@
-"""LocalViT: a ViT whose MLP is a convolutional feed-forward network, Ti and S.
+"""LocalViT: ViT with a convolutional feed-forward network instead of the MLP, Ti and S.
 
 Source: Li et al., "LocalViT: Bringing Locality to Vision Transformers" (2021); a subject of CB (Table S14). A block is
 x + attention(norm1(x)), then for the patch tokens alone
@@ -6,14 +6,14 @@ x + attention(norm1(x)), then for the patch tokens alone
     y + BN(W_2 SE(h-swish(BN(DW(h-swish(BN(W_1 y))))))),
 
 with 1×1 convolutions W_1, W_2 without bias and a depthwise 3×3 convolution DW. There is no second LayerNorm, and the
-class token passes beside the feed-forward network. So with the class-token head the last feed-forward network reaches
-no logit and gets no gradient; with `global_pool='avg'` it does.
+class token bypasses the feed-forward network. With the class-token head, the last feed-forward network therefore does
+not affect the logits and gets no gradient; with `global_pool='avg'` it does.
 
-From the released code: 4 heads in Ti and 8 in S (DeiT has 3 and 6), no second LayerNorm, the class token's way, a
-squeeze-and-excitation with 4 hidden channels. With the same weights, outputs of Ti agree with those of the released
-class to 2e-6; S, with 6 heads, did not, and has not been compared again. From memory: no stochastic depth on the
-feed-forward branch. The residual sum, inside the feed-forward module there, is in the block here (so that `mlp` is the
-branch alone), and the grid is passed along.
+From the released code: 4 heads in Ti and 8 in S (DeiT has 3 and 6), no second LayerNorm, the bypass of the class token,
+a squeeze-and-excitation with 4 hidden channels. With the same weights, outputs of Ti agree with those of the released
+class to 2e-6; S was compared only with 6 heads, where it did not agree. Not verified: no stochastic depth on the
+feed-forward branch. The residual sum is part of the feed-forward module in the released code and of the block here (so
+that `mlp` is only the branch), and the grid is an argument.
 
 Parameters (ours, and as the paper prints them): Ti 5,908,696 (5.9 M), S 22,433,176 (22.4 M).
 
@@ -47,7 +47,7 @@ _SQUEEZED = 4  # hidden channels of the squeeze-and-excitation, in Ti and S alik
 class LocalityFeedForward(nn.Module):
     """The feed-forward network with a depthwise convolution, without its residual sum.
 
-    The arguments are those of timm's `Mlp`, of which only these are used.
+    The arguments are those of timm's `Mlp`; other arguments are ignored.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class LocalBlock(Block):
 
     def __init__(self, dim: int, num_heads: int, **settings: Any) -> None:
         super().__init__(dim, num_heads, **settings)
-        self.norm2 = nn.Identity()  # the feed-forward network normalises inside; kept as the place between the halves
+        self.norm2 = nn.Identity()  # the feed-forward network has its own norms; the module is a tap between the halves
         self.drop_path2 = nn.Identity()
 
     def forward(self, x: Tensor, grid: tuple[int, int]) -> Tensor:  # type: ignore[override]
@@ -97,12 +97,12 @@ class LocalBlock(Block):
 
 
 class LocalVisionTransformer(VisionTransformer):
-    """timm's ViT, with `LocalBlock`s that are told the grid; position embeddings follow the image's size."""
+    """timm's ViT with `LocalBlock`s, which take the grid; position embeddings are interpolated to the image size."""
 
     def __init__(self, **settings: Any) -> None:
         for name in ("init_values", "patch_drop_rate"):
             if settings.get(name):
-                raise ValueError(f"LocalViT has no layer scale and keeps its map whole; got {name}={settings[name]}")
+                raise ValueError(f"LocalViT has no layer scale and no patch dropout; got {name}={settings[name]}")
         super().__init__(
             **{"dynamic_img_size": True, "block_fn": LocalBlock, "mlp_layer": LocalityFeedForward, **settings}
         )
@@ -118,7 +118,7 @@ class LocalVisionTransformer(VisionTransformer):
     def forward_features(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
         """(B, C, H, W) -> (B, 1 + h·w, D). The keywords are timm's; only their defaults are accepted."""
         if attn_mask is not None or is_causal:
-            raise ValueError("LocalViT takes no attention mask: its feed-forward network would not follow it")
+            raise ValueError("LocalViT does not support attention masks: its feed-forward network would ignore them")
         x, grid = self._tokens(x)
         for block in self.blocks:
             x = self._block(block, x, grid)
@@ -133,7 +133,7 @@ class LocalVisionTransformer(VisionTransformer):
         output_fmt: str = "NCHW",
         intermediates_only: bool = False,
     ) -> list[Tensor] | tuple[Tensor, list[Tensor]]:
-        """What the chosen blocks put out, as maps (`NCHW`) or patch tokens (`NLC`), and the last tokens."""
+        """Returns the outputs of the chosen blocks as maps (`NCHW`) or patch tokens (`NLC`), and the last tokens."""
         wanted, last = feature_take_indices(len(self.blocks), indices)
         x, grid = self._tokens(x)
         taken = []

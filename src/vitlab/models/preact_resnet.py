@@ -1,14 +1,14 @@
 """Pre-activation ResNet-18/34/50/101, for ImageNet and for small images such as CIFAR's.
 
 Source: He et al. 2016, "Identity Mappings in Deep Residual Networks", in the form of "How Do Vision Transformers Work?"
-(HDVW): the stride sits on the 3×3 convolution, a projection is a 1×1 convolution of the normalised input, the stem has
-neither norm nor activation, and the classifier is BN-ReLU-GAP-Linear. The blocks are timm's, which are the same.
+(HDVW): the 3×3 convolution has the stride, a projection is a 1×1 convolution of the normalised input, the stem has
+neither norm nor activation, and the classifier is BN-ReLU-GAP-Linear. The blocks are those of timm, which are the same.
 
 The two stems: 7×7 with stride 2 and a max pool (ImageNet), 3×3 with stride 1 (CIFAR, `small_images`).
 
 Parameters: preact_resnet50 25,549,352 and preact_resnet50_cifar 23,697,572 (100 classes), both exact. The stems differ
 by 64·3·(49 − 9) = 7,680 and the classifiers by 900·2,049 = 1,844,100. HDVW prints no count for any of these; timm's
-`resnetv2_50` has the same number. Weights start as PyTorch draws them, as in HDVW's code.
+`resnetv2_50` has the same number. The initialisation is PyTorch's default, as in HDVW's code.
 
 Shape legend: B batch, C channels, h w grid.
 """
@@ -39,17 +39,17 @@ CIFAR_MEAN, CIFAR_STD = (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)
 
 
 class StagedNetwork(nn.Module):
-    """What residual networks share: a stem, stages of blocks, a last norm, pooling and a linear classifier.
+    """Base class of residual networks: a stem, stages of blocks, a last norm, pooling and a linear classifier.
 
     Args:
         stem: the first layers; its child `conv` is the first convolution.
-        stages: one list of blocks a stage; the first block of every stage but the first halves the map.
-        norm: what comes after the last stage.
+        stages: a list of blocks per stage; the first block of every stage except the first halves the map.
+        norm: the norm after the last stage.
         channels: widths of the stem and of every stage.
-        num_classes: classes; 0 for none, so that the model returns pooled features.
-        global_pool: how the classifier pools, as in timm.
+        num_classes: number of classes; with 0 the model returns pooled features.
+        global_pool: pooling of the classifier, as in timm.
         drop_rate: dropout before the classifier.
-        img_size: the size that `describe` takes when none is given; no weight depends on it.
+        img_size: the default size of `describe`; no weight depends on it.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class StagedNetwork(nn.Module):
         self.head = ClassifierHead(self.num_features, num_classes, pool_type=global_pool, drop_rate=drop_rate)
         pooled = hasattr(stem, "pool")
         self.feature_info = [
-            # the stem's own map, before its max pool
+            # the map of the stem, before its max pool
             {
                 "num_chs": channels[0],
                 "reduction": 2 if pooled else 1,
@@ -91,7 +91,7 @@ class StagedNetwork(nn.Module):
         return classifier
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """Put a new classifier on top."""
+        """Replace the classifier."""
         self.num_classes = num_classes
         self.head.reset(num_classes, pool_type=global_pool)
 
@@ -115,8 +115,8 @@ class PreActResNet(StagedNetwork):
 
     Args:
         depths: blocks per stage.
-        bottleneck: 1×1, 3×3, 1×1 convolutions that end four times as wide (50, 101), or two 3×3 (18, 34).
-        width: channels of the stem, and of the 3×3 convolutions of the first stage; each stage doubles it.
+        bottleneck: 1×1, 3×3, 1×1 convolutions with an expansion of 4 (50, 101), or two 3×3 convolutions (18, 34).
+        width: channels of the stem, and of the 3×3 convolutions of the first stage; doubled in each stage.
         small_images: the CIFAR stem.
         drop_path_rate: stochastic depth of the last block, rising linearly from 0 at the first.
         settings: `num_classes`, `global_pool`, `drop_rate`, `img_size` of `StagedNetwork`.
@@ -155,7 +155,7 @@ def stage_channels(depths: Sequence[int], width: int, bottleneck: bool) -> tuple
 
 
 def drop_path_rates(last: float, depths: Sequence[int]) -> list[list[float]]:
-    """The rate of stochastic depth of every block of every stage, from 0 at the first block to `last` at the last.
+    """The stochastic depth rate of every block of every stage, linear from 0 at the first block to `last`.
 
     >>> drop_path_rates(0.2, (1, 2))
     [[0.0], [0.1, 0.2]]
@@ -166,7 +166,7 @@ def drop_path_rates(last: float, depths: Sequence[int]) -> list[list[float]]:
 
 
 def preact_stem(in_chans: int, width: int, small_images: bool) -> nn.Sequential:
-    """A convolution, and for large images a max pool. No norm, no activation: the first block brings its own."""
+    """A convolution, and for large images a max pool. The first block starts with norm and activation."""
     stem = nn.Sequential()
     stem.add_module("conv", first_convolution(in_chans, width, small_images))
     if not small_images:
@@ -175,7 +175,7 @@ def preact_stem(in_chans: int, width: int, small_images: bool) -> nn.Sequential:
 
 
 def first_convolution(in_chans: int, width: int, small_images: bool) -> nn.Conv2d:
-    """3×3 with stride 1 for small images, else 7×7 with stride 2."""
+    """Returns a 3×3 convolution with stride 1 for small images, else 7×7 with stride 2."""
     if small_images:
         return nn.Conv2d(in_chans, width, 3, padding=1, bias=False)
     return nn.Conv2d(in_chans, width, 7, stride=2, padding=3, bias=False)
@@ -184,7 +184,7 @@ def first_convolution(in_chans: int, width: int, small_images: bool) -> nn.Conv2
 def preact_block(
     in_channels: int, out_channels: int, stage: int, index: int, bottleneck: bool, drop_path: float
 ) -> nn.Module:
-    """The block of that index in its stage: the first one projects the skip path, and halves the map after stage 0."""
+    """Returns the block of that index: the first of a stage has a projection, and halves the map after stage 0."""
     block = PreActBottleneck if bottleneck else PreActBasic
     return block(
         in_channels if index == 0 else out_channels,
@@ -199,7 +199,7 @@ def preact_block(
 
 
 def image_settings(small_images: bool) -> dict[str, Any]:
-    """What timm keeps about the images and layers of an untrained network: CIFAR-100's or ImageNet's."""
+    """Returns timm's default configuration of an untrained network for CIFAR-100 or ImageNet."""
     size, classes = (32, 100) if small_images else (224, 1000)
     return {
         "num_classes": classes,
@@ -219,7 +219,7 @@ default_cfgs = generate_default_cfgs({name: image_settings(name.endswith("_cifar
 
 
 def _build(name: str, pretrained: bool, defaults: dict[str, Any], settings: dict[str, Any]) -> PreActResNet:
-    """The network of that name: its own settings, then the caller's."""
+    """Returns the network of that name; `settings` of the caller replace its defaults."""
     settings = {"small_images": name.endswith("_cifar"), **defaults, **settings}
     return build_model_with_cfg(PreActResNet, name, pretrained, feature_cfg={"flatten_sequential": True}, **settings)
 

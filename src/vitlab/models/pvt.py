@@ -1,17 +1,17 @@
 """PVT, the Pyramid Vision Transformer (version 1), Ti, S, M and L.
 
 Source: Wang et al., "Pyramid Vision Transformer: A Versatile Backbone for Dense Prediction without Convolutions" (ICCV
-2021); a subject of CB (Table S14). Four stages at strides 4, 8, 16 and 32; each embeds patches (of 4, then 2 places),
-adds a learned position embedding, and runs pre-norm blocks whose keys and values come from a map reduced R times in
-each direction (spatial-reduction attention, R = 8, 4, 2, 1). The class token joins in the last stage.
+2021); used in CB (Table S14). Four stages at strides 4, 8, 16 and 32; each embeds patches (of side 4, then 2), adds a
+learned position embedding, and runs pre-norm blocks whose keys and values are computed from a map reduced R times in
+each direction (spatial-reduction attention, R = 8, 4, 2, 1). The class token is added in the last stage.
 
-The block is that of timm's Twins-PCPVT, which was built on this architecture: same norms, biases and reduction. What
-differs there (a positional convolution instead of the position embeddings, no class token) is written here.
+The block is that of timm's Twins-PCPVT, which is based on this architecture: same norms, biases and reduction. Twins
+has a positional convolution instead of the position embeddings and no class token; these are implemented here.
 
 With the same weights, outputs agree with those of the released class to 2e-6. Parameters (and as the paper prints
 them): Ti 13,229,288 (13.2 M), S 24,485,864 (24.5 M), M 44,208,104 (44.2 M), L 61,369,320 (61.4 M). Position embeddings
-are interpolated for other image sizes; images must be at least 32 pixels high and wide. Kept out of weight decay are
-the position embeddings and the class token, as in timm's ViT: our choice.
+are interpolated for other image sizes; images must be at least 32 pixels high and wide. Position embeddings and class
+token have no weight decay, as in timm's ViT: our choice.
 
 Shape legend: B batch, N tokens, D channels, h w grid, R reduction.
 """
@@ -45,9 +45,9 @@ class PyramidStage(nn.Module):
     """One stage: patches, position embedding, blocks.
 
     Args:
-        grid: rows and columns of the map that the position embedding is made for.
-        patch: side of a patch, in places of the previous map.
-        class_token: whether a class token joins here; it needs unreduced keys, for it has no place on the map.
+        grid: rows and columns of the position embedding.
+        patch: side of a patch, in positions of the previous map.
+        class_token: whether a class token is added; it requires R = 1, because it has no position on the map.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class PyramidStage(nn.Module):
         return x, grid
 
     def to_map(self, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
-        """The tokens without the class token as a map: (B, prefix + h·w, D) -> (B, D, h, w)."""
+        """Returns the tokens without the class token as a map: (B, prefix + h·w, D) -> (B, D, h, w)."""
         return tokens[:, self.prefix :].transpose(1, 2).unflatten(2, grid).contiguous()
 
 
@@ -100,7 +100,7 @@ class PyramidVisionTransformer(nn.Module):
 
     Args:
         depths, embed_dims, num_heads, mlp_ratios: blocks, D, heads and MLP expansion of each stage.
-        sr_ratios: how much each stage reduces the map that keys and values come from, in each direction (R).
+        sr_ratios: reduction R of the map for keys and values in each stage, in each direction.
         global_pool: `token`, `avg` (over the last map, without the class token) or `""`.
     """
 
@@ -170,7 +170,7 @@ class PyramidVisionTransformer(nn.Module):
         return {"stem": r"^stages\.0\.(?:patch_embed|pos_embed)", "blocks": blocks}
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
-        """Recompute blocks in the backward pass instead of keeping what they computed."""
+        """Recompute blocks in the backward pass instead of storing their activations."""
         for stage in self.stages:
             stage.grad_checkpointing = enable
 
@@ -179,7 +179,7 @@ class PyramidVisionTransformer(nn.Module):
         return self.head
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """A new last layer, for another number of classes."""
+        """Replace the last layer, for another number of classes."""
         self.num_classes = num_classes
         if global_pool is not None:
             self.global_pool = global_pool
@@ -196,12 +196,12 @@ class PyramidVisionTransformer(nn.Module):
         output_fmt: str = "NCHW",
         intermediates_only: bool = False,
     ) -> list[Tensor] | tuple[Tensor, list[Tensor]]:
-        """The maps of the chosen stages, (B, D, h, w) each, and the last tokens; timm's protocol.
+        """Returns the maps of the chosen stages, (B, D, h, w) each, and the last tokens, as in timm.
 
-        Only the last stage has a norm of its own, so `norm` applies to it alone.
+        Only the last stage has a norm, so `norm` applies only to it.
         """
         if output_fmt != "NCHW":
-            raise ValueError(f"PVT gives feature maps as NCHW, not {output_fmt}")
+            raise ValueError(f"invalid output_fmt={output_fmt!r}; PVT supports only 'NCHW'")
         wanted, last = feature_take_indices(len(self.stages), indices)
         maps = []
         for i, stage in enumerate(self.stages[: last + 1] if stop_early else self.stages):
@@ -215,7 +215,7 @@ class PyramidVisionTransformer(nn.Module):
     def prune_intermediate_layers(
         self, indices: int | list[int] = 1, prune_norm: bool = False, prune_head: bool = True
     ) -> list[int]:
-        """Drop the stages after the last one that is wanted."""
+        """Remove the stages after the last chosen one."""
         wanted, last = feature_take_indices(len(self.stages), indices)
         self.stages = self.stages[: last + 1]
         if prune_norm:

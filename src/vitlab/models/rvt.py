@@ -1,21 +1,22 @@
-"""RVT: a vision transformer of robust components, and RVT* with position-aware attention scaling.
+"""RVT: robust vision transformer, and RVT* with position-aware attention scaling.
 
-Source: Mao et al., "Towards Robust Vision Transformer" (CVPR 2022), as "Robustifying Token Attention for Vision
-Transformers" (TAPADL) uses it. Written from our notes on paper and released code; no code is copied.
+Source: Mao et al., "Towards Robust Vision Transformer" (CVPR 2022), as used in "Robustifying Token Attention for Vision
+Transformers" (TAPADL). Written from notes on the paper and the released code; no code is copied.
 
-Where paper, released code and TAPADL's copy of it disagree, and what we do:
+Differences between the paper, the released code and TAPADL's copy, and the choice made here:
 
 - Masks. The released RVT-B* scales attention in its first 5 blocks, which gives 88,528,744 parameters. Both papers
   print 91.8 M, which is all 12 blocks: 91,755,688. `rvt_base_plus` follows the tables, `rvt_base_plus_released` the
-  released code. Ti* (10 blocks) and S* (5 blocks) agree with their tables. A count that reaches beyond the first stage
-  is our addition: the released code stops there.
-- MLP. The released code takes a plain MLP where C = 768, so in RVT-B; TAPADL's copy has the convolutional one in all.
+  released code. Ti* (10 blocks) and S* (5 blocks) agree with their tables. A count beyond the blocks of the first stage
+  is our extension of the released code.
+- MLP. The released code has a plain MLP if C = 768, that is in RVT-B; TAPADL's copy always has the convolutional one.
   `conv_mlp` sets it: `rvt_base_plus_released(conv_mlp=True)` is TAPADL's code, 89,063,272 parameters.
-- W_p starts as uninitialised memory in the released code; here, as in TAPADL's, truncated normal with 0.02.
-- W_p is fixed to 196 tokens there. Here it has the grid of `img_size`, and is interpolated for images of other sizes.
-- Printed parameters are rounded or cut to one digit (10,951,336 is printed 10.9): no other difference.
-- Multiply-accumulates: 1.28, 4.65 and 17.49 G here, 1.3, 4.7 and 17.7 printed, 1.2 % apart at most. A flop counter sees
-  no elementwise work (norms, activations, masks); what counted the printed ones is not known.
+- W_p is not initialised in the released code; here, as in TAPADL's copy, from a truncated normal with 0.02.
+- W_p is fixed to 196 tokens in the released code. Here it has the grid of `img_size`, and is interpolated for images of
+  other sizes.
+- Printed parameters are rounded or truncated to one digit (10,951,336 is printed 10.9): no other difference.
+- Multiply-accumulates: 1.28, 4.65 and 17.49 G here, 1.3, 4.7 and 17.7 printed, at most 1.2 % apart. Flop counters do
+  not count elementwise operations (norms, activations, masks); how the printed numbers were counted is not known.
 
 Shape legend: B batch, H heads, N tokens, C channels, h w grid.
 """
@@ -39,7 +40,7 @@ from vitlab.models._imagenet import imagenet_cfg
 
 __all__ = ["RobustVisionTransformer"]
 
-#: What is printed for RVT* (B: also TAPADL, Table 2, as "RVT-B"), and the exact counts of our notes.
+#: Printed numbers for RVT* (B: also TAPADL, Table 2, as "RVT-B"), and exact counts.
 PAPER = {
     "rvt_tiny": {"params_m": None, "macs_g": None, "exact_params": 8_646_376},
     "rvt_small": {"params_m": None, "macs_g": None, "exact_params": 22_148_392},
@@ -55,7 +56,7 @@ layer_norm = partial(nn.LayerNorm, eps=1e-6)
 
 
 def to_tokens(x: Tensor) -> Tensor:
-    """(B, C, h, w) -> (B, N, C), row by row."""
+    """(B, C, h, w) -> (B, N, C), in row-major order."""
     return x.flatten(2).transpose(1, 2)
 
 
@@ -65,15 +66,15 @@ def to_map(x: Tensor, grid: Grid) -> Tensor:
 
 
 def resize_position_importance(importance: Tensor, old: Grid, new: Grid) -> Tensor:
-    """W_p of one grid for another one: bilinear along the keys, then along the queries.
+    """Interpolate W_p to another grid: bilinear along the keys, then along the queries.
 
-    The choice is ours: the released code has no other grid than its own. Bilinear weights keep W_p within its range.
+    Our choice, because the released code supports one grid only. Bilinear interpolation keeps W_p within its range.
 
     Args:
         importance: (H, N, N) for the grid `old`.
 
     Returns:
-        (H, N', N') for the grid `new`; the same tensor where the grid is the same.
+        (H, N', N') for the grid `new`; the same tensor if the grids are equal.
 
     >>> resize_position_importance(torch.full((1, 4, 4), 2.0), (2, 2), (1, 3))
     tensor([[[2., 2., 2.],
@@ -82,7 +83,7 @@ def resize_position_importance(importance: Tensor, old: Grid, new: Grid) -> Tens
     """
     if old == new:
         return importance
-    for _ in range(2):  # the last axis is resized, then changes place with the other: keys first, queries second
+    for _ in range(2):  # resize the last axis, then transpose: keys first, then queries
         maps = F.interpolate(importance.unflatten(2, old), size=new, mode="bilinear", align_corners=False)
         importance = maps.flatten(2).transpose(1, 2)
     return importance
@@ -91,8 +92,8 @@ def resize_position_importance(importance: Tensor, old: Grid, new: Grid) -> Tens
 class PositionAwareAttention(Attention):
     """Self-attention whose logits are scaled by a learned importance of each pair of positions (PAAS).
 
-    softmax( (q kᵀ / √d) ⊙ sigmoid(W_p) ) v, W_p of (H, N, N) (RVT, "position-aware attention scaling"). Where
-    sigmoid(W_p) → 1 it is plain attention. A factor is no additive mask, so the fused kernel cannot be used.
+    softmax( (q kᵀ / √d) ⊙ sigmoid(W_p) ) v, W_p of (H, N, N) (RVT, "position-aware attention scaling"). For
+    sigmoid(W_p) → 1 it is plain attention. The factor is not an additive mask, so the fused kernel cannot be used.
 
     Args:
         dim: C.
@@ -147,8 +148,8 @@ class RobustBlock(nn.Module):
 
     Args:
         dim, num_heads: C, H.
-        grid: where given, attention is scaled by position, with W_p for this grid.
-        conv_mlp: whether the MLP holds a convolution.
+        grid: if given, attention is scaled by position, with W_p for this grid.
+        conv_mlp: whether the MLP has a depthwise convolution.
     """
 
     def __init__(
@@ -205,7 +206,7 @@ class RobustPatchEmbed(nn.Module):
 
     @staticmethod
     def side(pixels: int) -> int:
-        """How many tokens a side of so many pixels gives.
+        """The number of tokens along a side of the image.
 
         >>> RobustPatchEmbed.side(224), RobustPatchEmbed.side(64)
         (14, 4)
@@ -224,7 +225,7 @@ class RobustStage(nn.Module):
         self.grad_checkpointing = False
 
     def forward_intermediates(self, x: Tensor, keep: Sequence[int]) -> tuple[Tensor, list[Tensor]]:
-        """The stage's map, and the maps after the blocks of these indices."""
+        """Returns the map of the stage, and the maps after the blocks of these indices."""
         x, kept = self.downsample(x), []
         grid = (x.shape[2], x.shape[3])
         tokens = to_tokens(x)
@@ -244,8 +245,8 @@ class RobustVisionTransformer(nn.Module):
 
     Args:
         img_size: height and width that W_p is stored for; other sizes run too.
-        embed_dims, depths, num_heads: one number a stage.
-        masked_blocks: how many blocks, from the first one on, scale attention by position (RVT*).
+        embed_dims, depths, num_heads: one number per stage.
+        masked_blocks: number of blocks, from the first, that scale attention by position (RVT*).
         conv_mlp: the MLP with a depthwise convolution; False: a plain one.
         drop_path_rate: block i of L drops its branches with rate·i/L (the last one stays below the rate).
     """
@@ -271,7 +272,7 @@ class RobustVisionTransformer(nn.Module):
         total = sum(depths)
         if not 0 <= masked_blocks <= total:
             raise VitlabError(
-                f"masked_blocks={masked_blocks} does not fit: the model has {total} blocks; give 0 to {total}"
+                f"invalid masked_blocks={masked_blocks}; expected 0 to {total}, the number of blocks of the model"
             )
         self.img_size: Grid = to_2tuple(img_size)
         self.num_classes = num_classes
@@ -338,11 +339,11 @@ class RobustVisionTransformer(nn.Module):
         output_fmt: str = "NCHW",
         intermediates_only: bool = False,
     ) -> list[Tensor] | tuple[Tensor, list[Tensor]]:
-        """The maps after chosen blocks, counted over all stages; arguments as everywhere in timm."""
+        """Returns the maps after the chosen blocks, counted over all stages; arguments as in timm."""
         if output_fmt not in ("NCHW", "NLC"):
-            raise VitlabError(f"output_fmt={output_fmt!r} is not known; it is 'NCHW' or 'NLC'")
+            raise VitlabError(f"invalid output_fmt={output_fmt!r}; expected 'NCHW' or 'NLC'")
         if norm:
-            raise VitlabError("norm=True has no meaning here: RVT normalises the pooled vector, not the map")
+            raise VitlabError("norm=True is not supported: RVT normalises the pooled vector, not the map; omit norm")
         take, last = feature_take_indices(len(self.feature_info), indices)
         x, maps, first = self.patch_embed(x), [], 0
         for stage in self.stages:
@@ -358,7 +359,7 @@ class RobustVisionTransformer(nn.Module):
     def prune_intermediate_layers(
         self, indices: int | list[int] = 1, prune_norm: bool = False, prune_head: bool = True
     ) -> list[int]:
-        """Drop what the chosen maps do not need."""
+        """Remove layers that the chosen maps do not need."""
         take, last = feature_take_indices(len(self.feature_info), indices)
         for stage in self.stages:
             stage.blocks = stage.blocks[: max(last + 1, 0)]
@@ -374,9 +375,9 @@ class RobustVisionTransformer(nn.Module):
         return self.head
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """Another number of classes (0: none), and `avg` pooling or `""` for none."""
+        """Replace the classifier: number of classes (0 for none), and `avg` pooling or `""` for none."""
         if global_pool not in (None, "", "avg"):
-            raise VitlabError(f"global_pool={global_pool!r} is not known; RVT has 'avg' and ''")
+            raise VitlabError(f"invalid global_pool={global_pool!r}; RVT supports 'avg' and ''")
         if global_pool is not None:
             self.global_pool = global_pool
         self.num_classes = num_classes
@@ -388,7 +389,7 @@ class RobustVisionTransformer(nn.Module):
         )
 
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
-        """How timm groups parameters for layer-wise learning rates."""
+        """Parameter groups by depth, for layer-wise learning rates."""
         block = r"^stages\.(\d+)" if coarse else r"^stages\.(\d+)\.blocks\.(\d+)"
         return {
             "stem": r"^patch_embed",
@@ -402,7 +403,7 @@ class RobustVisionTransformer(nn.Module):
 
 
 def _downsample(dims: Sequence[int], stage: int) -> nn.Module:
-    """Into a stage: depthwise 3×3 with stride 2, several outputs a channel; nothing before the first one."""
+    """Returns a 3×3 convolution with stride 2 and one group per input channel; the identity for the first stage."""
     if stage == 0:
         return nn.Identity()
     return nn.Conv2d(dims[stage - 1], dims[stage], 3, stride=2, padding=1, groups=dims[stage - 1])
@@ -416,9 +417,9 @@ def _initialise(module: nn.Module) -> None:
 
 
 def checkpoint_filter_fn(state_dict: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
-    """Fit the masks of a checkpoint to the grid of a model that was built for another image size.
+    """Interpolate the masks of a checkpoint to the grid of a model that was built for another image size.
 
-    A checkpoint does not tell its grid: where the number of tokens differs, it must be a square, or this refuses.
+    A checkpoint does not store its grid: if the number of tokens differs, it must be a square number.
     """
     fitted = dict(state_dict)
     for path, module in model.named_modules():
@@ -431,7 +432,7 @@ def checkpoint_filter_fn(state_dict: dict[str, Tensor], model: nn.Module) -> dic
         side = math.isqrt(tokens)
         if side**2 != tokens:
             raise VitlabError(
-                f"{name} has {tokens} tokens, which is no square; resize it with resize_position_importance"
+                f"{name} has {tokens} tokens, which is not a square number; use resize_position_importance"
             )
         fitted[name] = resize_position_importance(fitted[name], (side, side), (h, w))
     return fitted

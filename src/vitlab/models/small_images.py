@@ -1,13 +1,13 @@
-"""Models for images of 32×32 pixels: thin entry points over timm's classes, with the settings of HDVW.
+"""Models for images of 32×32 pixels: timm's classes with the settings of HDVW.
 
 Source: "How Do Vision Transformers Work?" (HDVW), App. A: patches of 2×2 for ViT and PiT, of 1×1 with windows of 4×4
 for Swin; the released code has no bias on queries, keys and values in ViT and Swin, and gives PiT a patch of 2 at
 stride 1. `patch_size` (2, 4 or 8: Fig. C.3), `num_heads` and `embed_dim` (Figs. C.5 and C.6), `depth` and `global_pool`
-are settings. A ViT with `global_pool='avg'` (GAP, Fig. 6) has no class token unless `class_token=True` asks for one.
+are settings. A ViT with `global_pool='avg'` (GAP, Fig. 6) has no class token unless `class_token=True`.
 
-Parameters, for 100 classes, those of the released classes: ViT-Ti 5,403,172, ViT-S 21,423,076, PiT-Ti 4,582,436,
-Mixer-Ti 4,769,636 and Swin-Ti 27,562,126. Twins-S has 23,596,196; its settings (those of Twins-SVT-S, patch and windows
-as in Swin) are published nowhere: our choice. GAP is followed by the norm, as timm does it: our choice.
+Parameters for 100 classes, as in the released classes: ViT-Ti 5,403,172, ViT-S 21,423,076, PiT-Ti 4,582,436, Mixer-Ti
+4,769,636 and Swin-Ti 27,562,126. Twins-S has 23,596,196; its settings (those of Twins-SVT-S, patch and windows
+as in Swin) are not published: our choice. The norm follows GAP, as in timm: our choice.
 
 PiT, Swin, Mixer and ViT are built for one image size: pass `img_size=(h, w)` for another one (ViT: or
 `dynamic_img_size=True`).
@@ -45,7 +45,7 @@ _FIRST = {
 
 
 def cifar_cfg(**changes: Any) -> dict[str, Any]:
-    """What timm wants to know of a model for CIFAR-100: sizes, and the mean and deviation of the pixels."""
+    """Returns timm's default configuration of a model for CIFAR-100."""
     return {
         "num_classes": 100, "input_size": (3, 32, 32), "fixed_input_size": True, "pool_size": None, "crop_pct": 1.0,
         "interpolation": "bicubic", "mean": (0.5071, 0.4867, 0.4408), "std": (0.2675, 0.2565, 0.2761),
@@ -69,7 +69,7 @@ def _create(make: Callable[..., nn.Module], name: str, pretrained: bool, indices
 
 
 def _with_reductions(make: Callable[..., nn.Module], first: int) -> Callable[..., nn.Module]:
-    """Correct the pixels per place of each stage, which timm's PiT and Twins work out for their usual patches only."""
+    """Correct the reduction of each stage in `feature_info`: timm's PiT and Twins assume their default patch size."""
 
     def build(**settings: Any) -> nn.Module:
         model: Any = make(**settings)
@@ -81,7 +81,7 @@ def _with_reductions(make: Callable[..., nn.Module], first: int) -> Callable[...
 
 
 def small_vit_settings(**settings: Any) -> dict[str, Any]:
-    """ViT-Ti for small images, changed by what is given; no class token where the head does not read it.
+    """Returns the settings of ViT-Ti for small images, updated with `settings`; no class token with GAP.
 
     >>> small_vit_settings(global_pool="avg")["class_token"]
     False

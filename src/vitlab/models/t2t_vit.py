@@ -1,20 +1,20 @@
-"""T2T-ViT_t-24: a ViT whose tokens are made by re-structuring an image's tokens again and again.
+"""T2T-ViT_t-24: ViT with a tokens-to-token module as the patch embedding.
 
-Source: Yuan et al., "Tokens-to-Token ViT: Training Vision Transformers from Scratch on ImageNet" (ICCV 2021); a rival
-in TAPADL (Table 2). The tokens-to-token module alternates a soft split (overlapping windows of 7, 3 and 3 places at
+Source: Yuan et al., "Tokens-to-Token ViT: Training Vision Transformers from Scratch on ImageNet" (ICCV 2021); used in
+TAPADL (Table 2). The tokens-to-token module alternates a soft split (overlapping windows of 7, 3 and 3 positions at
 strides 4, 2 and 2, concatenated into one token) with a narrow transformer layer of one head and 64 channels (the "_t"
-variant; the plain one uses a Performer), and projects what the last split gives to D. The backbone is deep and narrow:
+variant; the plain one uses a Performer), and projects the last split to D channels. The backbone is deep and narrow:
 24 blocks, D = 512, 8 heads, MLP ratio 3, no bias on queries, keys and values, a class token, and a fixed sinusoidal
 position embedding over the token index.
 
-The narrow layer changes the number of channels, so its attention has no plain skip path: the values take its place, v +
-proj(attention).
+The narrow layer changes the number of channels, so its attention has no plain skip connection; it adds the values
+instead, v + proj(attention).
 
-The narrow attention divides its logits by the square root of its input's width (147 and 576), not of its queries' (64),
-as the released model does. With 64, outputs differed from those of the released class by 9e-2; they have not been
-compared again since. For other image sizes the position table is interpolated as a map: our choice. Parameters:
-64,000,590; the published 64.1 M is met if the fixed position table, a buffer here and a frozen parameter there, is
-counted too (197 · 512 = 100,864, in sum 64,101,454).
+The narrow attention divides its logits by the square root of the width of its input (147 and 576), not of its queries
+(64), as the released model does. With 64, outputs differed from those of the released class by 9e-2; the comparison has
+not been repeated since. For other image sizes the position table is interpolated as a map: our choice. Parameters:
+64,000,590; the published 64.1 M includes the fixed position table, which is a buffer here and a frozen parameter in the
+released model (197 · 512 = 100,864, together 64,101,454).
 
 Shape legend: B batch, N tokens, D channels, h w grid, k window, s stride, p padding.
 """
@@ -39,7 +39,7 @@ PAPER = {"t2t_vit_t_24": {"params_m": 64.1, "macs_g": 15.0, "exact_params": 64_0
 
 
 class SoftSplit(nn.Module):
-    """Concatenate the k×k neighbours of every s-th place into one token.
+    """Concatenate the k×k neighbourhood of every s-th position into one token.
 
     >>> SoftSplit(3, 2, 1)(torch.zeros(1, 5, 8, 12)).shape
     torch.Size([1, 45, 4, 6])
@@ -50,7 +50,7 @@ class SoftSplit(nn.Module):
         self.kernel, self.stride, self.padding = kernel, stride, padding
 
     def grid(self, size: tuple[int, int]) -> tuple[int, int]:
-        """Rows and columns of the map that a map of that size becomes: ⌊(h + 2p - k) / s⌋ + 1."""
+        """Returns rows and columns of the output map: ⌊(h + 2p - k) / s⌋ + 1."""
         h, w = ((side + 2 * self.padding - self.kernel) // self.stride + 1 for side in size)
         return h, w
 
@@ -99,9 +99,9 @@ class TokenTransformer(nn.Module):
 
 
 class TokensToToken(nn.Module):
-    """Images to tokens at a sixteenth of their size: split, attend, split, attend, split, project.
+    """Convert images to tokens at a sixteenth of their size: split, attend, split, attend, split, project.
 
-    It stands where timm's ViT has its patch embedding, and takes the same arguments, of which only these are used.
+    It replaces the patch embedding of timm's ViT and takes the same arguments; other arguments are ignored.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class TokensToToken(nn.Module):
         return 16
 
     def dynamic_feat_size(self, size: tuple[int, int]) -> tuple[int, int]:
-        """The grid that images of that size lead to."""
+        """Returns the grid of tokens for images of that size."""
         for split in (self.split1, self.split2, self.split3):
             size = split.grid(size)
         return size
@@ -145,7 +145,7 @@ class TokensToToken(nn.Module):
 
 
 def sinusoid_table(positions: int, dim: int) -> Tensor:
-    """The fixed position embedding, (positions, D): sin and cos of position / 10000^(2i / D), in turns.
+    """The fixed position embedding, (positions, D): alternating sin and cos of position / 10000^(2i / D).
 
     >>> sinusoid_table(2, 4)[0]
     tensor([0., 1., 0., 1.])
@@ -156,11 +156,11 @@ def sinusoid_table(positions: int, dim: int) -> Tensor:
 
 
 class TokensToTokenVisionTransformer(VisionTransformer):
-    """timm's ViT behind a tokens-to-token module, with a fixed position embedding; any image size.
+    """timm's ViT with a tokens-to-token module and a fixed position embedding, for any image size.
 
     Args:
         token_dim: channels inside the tokens-to-token module.
-        settings: those of timm's ViT; `patch_size` has no effect (the three strides make 16).
+        settings: those of timm's ViT; `patch_size` has no effect (the product of the strides is 16).
     """
 
     pos_embed: Tensor  # type: ignore[assignment]

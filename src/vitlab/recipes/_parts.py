@@ -1,4 +1,4 @@
-"""The parts of the papers by the short names that recipes use, and where in a block they go."""
+"""Short names of the parts of the papers for recipes, and where in a block they are inserted."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from vitlab.core.expressions import ModelExpression, PartCall
 
 Value = TypeVar("Value")
 
-#: Short name -> part, its settings, and its blocks. CB goes into "the upper layers", whose number is not published: the
-#: upper half is our choice. CB_S goes into all, as its "0.02 %" more parameters show; the gated and hybrid forms too
-#: (Table S5), and so, by our choice, do SE and the uniform heads.
+#: Short name -> part, its settings, and its blocks. CB is used in "the upper layers", whose number is not published:
+#: the upper half is our choice. CB_S is used in all blocks, as its "0.02 %" more parameters show, and so are the gated
+#: and hybrid forms (Table S5). All blocks for SE and the uniform heads are our choice.
 PARTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "cb": ("ContextBroadcast", {}, "upper"),
     "cb_s": ("ScaledContextBroadcast", {}, "all"),
@@ -37,7 +37,7 @@ POSITIONS: dict[str, tuple[str | None, ...]] = {
 
 
 def parts(name: str, position: str = "", blocks: str = "") -> tuple[PartCall, ...]:
-    """The calls that a short name stands for; none for the empty name.
+    """Returns the part calls of a short name; an empty tuple for the empty name.
 
     >>> [str(call) for call in parts("cb")]
     ["ContextBroadcast(blocks='upper')"]
@@ -47,14 +47,16 @@ def parts(name: str, position: str = "", blocks: str = "") -> tuple[PartCall, ..
     seams = choose("position", position, POSITIONS)
     if not name:
         if position or blocks:
-            raise VitlabError(f"position={position!r} and blocks={blocks!r} place a part; name one: {', '.join(PARTS)}")
+            raise VitlabError(
+                f"position={position!r} and blocks={blocks!r} need a part; give part= one of: {', '.join(PARTS)}"
+            )
         return ()
     kind, settings, usual = choose("part", name, PARTS)
     return tuple(PartCall(kind, settings, seam, blocks or usual) for seam in seams)
 
 
 def model(source: str, name: str, settings: Mapping[str, Any], *calls: PartCall) -> str:
-    """The text of a model expression; settings that are 0, False, empty or None are left out.
+    """Returns a model expression as text; settings that are 0, False, empty or None are omitted.
 
     >>> model("timm", "deit_tiny_patch16_224", {"drop_path_rate": 0.1, "num_heads": 0}, *parts("cb_s"))
     "timm/deit_tiny_patch16_224(drop_path_rate=0.1) | ScaledContextBroadcast(blocks='all')"
@@ -63,7 +65,7 @@ def model(source: str, name: str, settings: Mapping[str, Any], *calls: PartCall)
 
 
 def choose(kind: str, given: object, table: Mapping[str, Value]) -> Value:
-    """The entry of that name, or an error that lists the names."""
+    """Returns the entry of that name; raises an error that lists the names if there is none."""
     if not isinstance(given, str) or given not in table:
         raise unknown(kind, given, [name or "''" for name in table])
     return table[given]

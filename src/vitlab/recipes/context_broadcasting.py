@@ -2,8 +2,8 @@
 
 DeiT's recipe with the changes that the paper makes (supplement, Sec. 1.3): no repeated augmentation for Ti and S with
 its modules; for B, 10 warm-up epochs instead of 5 and more drop path. How much more is published for the distilled B
-only, 0.2; taking it for B is our choice. Nobody released code: which layers are "upper", the start of Λ, the place of
-SE and the exact form of the uniform heads are our choices too, made where the parts are.
+only, 0.2; using it for B is our choice. No code was released: which layers are "upper", the initial value of Λ, the
+position of SE and the exact form of the uniform heads are our choices too, documented with the parts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
     "extra_block",
 ]
 
-#: Name -> source, model, drop path, epochs. Drop path is DeiT's but for Swin, which has its own 0.2: our choice.
+#: Name -> source, model, drop path, epochs. Drop path is DeiT's, except Swin's own 0.2: our choice.
 ARCHITECTURES: dict[str, tuple[str, str, float, int]] = {
     "pit_base": ("timm", "pit_b_224", 0.1, 300),
     "mixer_small": ("timm", "mixer_s16_224", 0.1, 300),
@@ -40,7 +40,7 @@ EXTRA_BLOCKS = {"": "", "attention": "_extra_attention", "mlp": "_extra_mlp"}
 def context_broadcasting(
     size: str = "tiny", part: str = "cb", position: str = "", blocks: str = "", heads: int = 0
 ) -> Recipe:
-    """ViT-Ti, S or B with CB or one of its rivals on ImageNet-1K, as the paper trains it.
+    """ViT-Ti, S or B with CB or one of the alternatives on ImageNet-1K, with the training settings of the paper.
 
     Source: CB, Tables 1 to 5, Fig. 9, supplement Tables S5 and S6. CB† is `blocks='all'`. Tables 4, S5 and S6 put the
     modules into all layers: give `blocks='all'` with a `position`. The heads of Fig. 9 are not printed.
@@ -54,9 +54,10 @@ def context_broadcasting(
     Args:
         size: `tiny`, `small` or `base`.
         part: short name of a part, as in `deit_imagenet`; '' for that recipe, the paper's baseline.
-        position: `front`, `mid` or `end` of the MLP, `attention`, or `both` (end and attention); '' for the part's own.
-        blocks: which blocks; '' for the part's own (CB: the upper half; others: all).
-        heads: heads of each attention, for Fig. 9; 0 for the model's own.
+        position: `front`, `mid` or `end` of the MLP, `attention`, or `both` (end and attention); '' for the default of
+            the part.
+        blocks: which blocks; '' for the default of the part (CB: the upper half; others: all).
+        heads: attention heads, for Fig. 9; 0 for the default of the model.
 
     >>> context_broadcasting().augment.repeats, context_broadcasting("base").optimizer.warmup_epochs
     (1, 10)
@@ -89,10 +90,10 @@ def context_broadcasting_distilled(size: str = "tiny", part: str = "cb", kind: s
 def context_broadcasting_architectures(
     architecture: str = "pit_base", part: str = "cb", repeated: bool = True
 ) -> Recipe:
-    """PiT-B, Mixer-S/16, PVT-S, PVTv2-B1, Swin-Ti or LocalViT-Ti with CB, in DeiT's regime.
+    """PiT-B, Mixer-S/16, PVT-S, PVTv2-B1, Swin-Ti or LocalViT-Ti with CB and DeiT's training settings.
 
-    Source: CB, Tables 11 and S14: 300 epochs for PiT and Mixer (theirs is said to be DeiT's regime, with and without
-    CB), 120 for PVT, PVTv2 and Swin, 150 for LocalViT. Which blocks get CB, the drop path, and that DeiT's regime holds
+    Source: CB, Tables 11 and S14: 300 epochs for PiT and Mixer (with DeiT's settings according to the paper, with and
+    without CB), 120 for PVT, PVTv2 and Swin, 150 for LocalViT. Which blocks get CB, the drop path, and DeiT's settings
     for all six are our choices.
     Hardware: 8 V100.
     Runtime: not published.
@@ -128,10 +129,10 @@ def extra_block(extra: str = "attention", repeated: bool = True) -> Recipe:
 
 
 def context_broadcasting_cifar100(part: str = "cb", repeated: bool = False) -> Recipe:
-    """ViT-S on CIFAR-100 from scratch, in DeiT's regime.
+    """ViT-S on CIFAR-100 from scratch, with DeiT's training settings.
 
     Source: CB, Table S15 (supplement Table S4). Resolution, patches and epochs are not published: 32×32, 4×4 and 300
-    are our choice, and so is a padded crop in the place of a resized one.
+    are our choice, and so is a padded crop instead of a resized one.
     Hardware: not published.
     Runtime: not published.
     Expected: top-1 of 75.43 with CB, 74.73 without.
@@ -147,7 +148,7 @@ def context_broadcasting_cifar100(part: str = "cb", repeated: bool = False) -> R
 
 
 def _with_changes(size: str, distilled: str, calls: tuple[PartCall, ...], settings: dict[str, Any]) -> Recipe:
-    """DeiT with parts and the changes that the paper makes for them, which depend on the size."""
+    """Returns DeiT with parts and the changes that the paper makes for them, which depend on the size."""
     name = f"deit_{choose('size', size, SIZES)}{distilled}_patch16_224"
     base = size == "base"
     text = model("timm", name, {**settings, "drop_path_rate": 0.2 if base else 0.1}, *calls)

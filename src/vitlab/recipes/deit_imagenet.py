@@ -1,8 +1,8 @@
-"""DeiT on ImageNet-1K, plain and distilled: the recipe that the other ImageNet recipes start from.
+"""DeiT on ImageNet-1K, plain and distilled: the base of the other ImageNet recipes.
 
 Source: Touvron et al. 2021, "Training data-efficient image transformers", and its released settings. Two choices are
-ours: autocast in bfloat16 instead of float16 (with which others saw NaN for the base model), and a cosine that moves
-with every step instead of every epoch.
+ours: autocast in bfloat16 instead of float16 (NaN was reported for the base model with float16), and a cosine schedule
+that is updated every step instead of every epoch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["deit_distilled", "deit_imagenet"]
 
 SIZES = {"tiny": "tiny", "small": "small", "base": "base"}
 
-#: Soft distillation has its own weight λ = 0.1 and temperature τ = 3; hard weighs both losses alike (DeiT).
+#: Soft distillation has weight λ = 0.1 and temperature τ = 3; hard distillation weights both losses equally (DeiT).
 DISTILLATION = {
     "hard": Objective(distillation="hard", distillation_weight=0.5),
     "soft": Objective(distillation="soft", distillation_weight=0.1, temperature=3.0),
@@ -28,8 +28,8 @@ TEACHER = "timm/regnety_160.deit_in1k"
 def deit_imagenet(size: str = "tiny", part: str = "", repeated: bool = True, heads: int = 0) -> Recipe:
     """DeiT-Ti, S or B on ImageNet-1K, 300 epochs.
 
-    With `part` the recipe is otherwise unchanged; `context_broadcasting` makes the changes of the paper as well.
-    Without repeated augmentation this is the fair baseline for ViT-Ti/S with CB, which the CB paper leaves out.
+    `part` changes nothing else in the recipe; `context_broadcasting` also makes the other changes of the paper.
+    Without repeated augmentation this is the fair baseline for ViT-Ti/S with CB, which the CB paper does not report.
 
     Source: DeiT's released code; CB, Sec. 4.2 and Table 5; AdamW, 1e-3 · batch / 1024, weight decay 0.05.
     Hardware: 8 V100.
@@ -52,7 +52,7 @@ def deit_imagenet(size: str = "tiny", part: str = "", repeated: bool = True, hea
 
 
 def deit_distilled(size: str = "tiny", kind: str = "hard", part: str = "", repeated: bool = True) -> Recipe:
-    """DeiT with a distillation token, taught by a RegNetY-16GF.
+    """DeiT with a distillation token and a RegNetY-16GF as the teacher.
 
     Source: DeiT, Sec. 4: hard labels, or soft ones with λ = 0.1 and τ = 3; CB, Table S12.
     Hardware: 8 V100.
@@ -73,10 +73,10 @@ def deit_distilled(size: str = "tiny", kind: str = "hard", part: str = "", repea
 def deit_recipe(
     text: str, *, repeated: bool = True, epochs: int = 300, batch_size: int = 1024, warmup_epochs: float = 5
 ) -> Recipe:
-    """DeiT's settings around any model for ImageNet-1K.
+    """Returns DeiT's settings with any model for ImageNet-1K.
 
-    The learning rate follows the batch: 1e-3 · batch / 1024. DeiT keeps an average of the weights (decay 0.99996), but
-    reports the raw ones.
+    The learning rate scales with the batch: 1e-3 · batch / 1024. DeiT computes an average of the weights (decay
+    0.99996), but reports the raw weights.
     """
     return Recipe(
         model=text,

@@ -4,9 +4,9 @@ One recipe for CNNs and ViTs alike (App. A and the released settings): AdamW at 
 CIFAR and 128 on ImageNet, 5 warm-up epochs from 0 and then 300 of a cosine to 0, 305 in all. Mixup has α = 1 and CutMix
 α = 0.8, the reverse of DeiT. The paper says that random erasing is used; the released settings use it on ImageNet only.
 
-The cosine here moves with every step, theirs with every epoch, and the weights that decay here are those of DeiT: our
-choice. So are the snapshots: after warm-up, after 10 epochs, after each tenth of the run, and at its end. The initial
-weights are kept as well, as the released code does: `trajectory` needs them.
+Our choices: the cosine schedule is updated every step instead of every epoch; weight decay applies to the same weights
+as in DeiT; snapshots are taken after warm-up, after 10 epochs, after each tenth of the run, and at its end. The initial
+weights are saved too, as in the released code, for `trajectory`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ WARMUP = 5
 
 _NONE = (0, 0, 0, 0)
 
-#: Name -> model and settings. The ResNets and ResNeXt are post-activation ones: our reading, for the paper names the
-#: pre-activation kind where it means it. An AlterNet without attention is such a network with CIFAR's stem.
+#: Name -> model and settings. The ResNets and ResNeXt are post-activation networks: our interpretation, because the
+#: paper names pre-activation explicitly. An AlterNet without attention is such a network with a stem for CIFAR.
 CIFAR_MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "resnet18": ("alternet18_cifar", {"depths": (2, 2, 2, 2), "plan": _NONE, "base": "resnet"}),
     "resnet50": ("alternet50_cifar", {"depths": (3, 4, 6, 3), "plan": _NONE, "base": "resnet"}),
@@ -58,14 +58,14 @@ IMAGENET_MODELS: dict[str, tuple[str, str]] = {
     "alternet50": ("vitlab", "alternet50"),
 }
 
-#: The CNNs that spatial smoothing goes into.
+#: The CNNs for spatial smoothing.
 SMOOTHED = {name: CIFAR_MODELS[name] for name in ("resnet18", "resnet50", "resnet101", "resnext50", "preact_resnet50")}
 
 CLASSES = {"cifar10": 10, "cifar100": 100}
 
 POOLS = {"token": "", "avg": "avg"}
 
-#: Weak is crop and flip alone (App. F); the released settings for it neither smooth labels nor clip gradients.
+#: Weak is crop and flip only (App. F); its released settings use neither label smoothing nor gradient clipping.
 CIFAR_AUGMENTS = {
     "strong": Augment(randaugment="rand-m9-n2-mstd1.0", mixup=1.0, cutmix=0.8),
     "weak": Augment(),
@@ -83,14 +83,14 @@ def how_vits_work_cifar(
     fraction: float = 1.0,
     epochs: int = 300,
 ) -> Recipe:
-    """Any model of HDVW on CIFAR-10 or CIFAR-100: the models, the fractions of data, the epochs, the augmentation.
+    """Models of HDVW on CIFAR-10 or CIFAR-100, with settings for the fraction of data, epochs and augmentation.
 
     Source: HDVW, App. A; models in Figs. 5a, 7, 12b and C.1a; fractions from 2 % in Figs. 4 (6 %) and 5b; 75, 150, 300,
     600 and 1200 epochs in Fig. C.2; weak augmentation in Fig. F.1. An epoch of a fraction passes over that fraction:
     our choice.
     Hardware: one RTX 2080 Ti, or one T4.
-    Runtime: not published as such; at the published images a second on CIFAR-100 (ResNet-50 320, ViT-Ti 434, PiT-Ti
-        364, Swin-Ti 469, AlterNet-50 473) about 13, 10, 12, 9 and 9 hours.
+    Runtime: not published; with the published images per second on CIFAR-100 (ResNet-50 320, ViT-Ti 434, PiT-Ti 364,
+        Swin-Ti 469, AlterNet-50 473) about 13, 10, 12, 9 and 9 hours.
     Expected: error on CIFAR-100 (and training loss) of 22.0 % (2.31) for resnet18, 30.4 % (2.17) for vit_small and
         24.1 % (2.29) for pit_tiny; None for the others, which are curves. On CIFAR-100-C (`vitlab stress --with
         cifar_c`) conv_vit_k5 is significantly above conv_vit_k3, without a number (Sec. 2).
@@ -102,8 +102,8 @@ def how_vits_work_cifar(
             `conv_vit_k8`.
         data: `cifar10` or `cifar100`.
         augmentation: `strong` or `weak`.
-        fraction: of the training images.
-        epochs: of the cosine; 5 of warm-up come before them.
+        fraction: fraction of the training images.
+        epochs: epochs of the cosine schedule, after 5 epochs of warm-up.
 
     >>> how_vits_work_cifar().epochs, how_vits_work_cifar(fraction=0.02).data
     (305, 'cifar100(fraction=0.02)')
@@ -125,10 +125,10 @@ def how_vits_work_vit(
 ) -> Recipe:
     """Variants of HDVW's ViT-Ti on CIFAR: patch sizes, GAP against the class token, heads and their channels.
 
-    Source: HDVW, Fig. 6 (GAP), Fig. C.3 (patches of 2, 4, 8), Figs. C.5 and C.6 (heads, channels a head; half depth).
-    Which numbers of heads and channels is not printed, and that the width is heads · channels is our choice.
+    Source: HDVW, Fig. 6 (GAP), Fig. C.3 (patches of 2, 4, 8), Figs. C.5 and C.6 (heads, channels per head; half depth).
+    The numbers of heads and channels are not printed; the width heads · channels is our choice.
     Hardware: one RTX 2080 Ti, or one T4.
-    Runtime: about 10 hours for the default, at the published 434 images a second; not published for others.
+    Runtime: about 10 hours for the default, at the published 434 images per second; not published for others.
     Expected: None (curves); GAP is 2.7 points above the class token.
     Command: vitlab train "how_vits_work_vit(depth=6, heads=12, head_dim=32)"
 
@@ -157,7 +157,7 @@ def how_vits_work_alternet(
     Source: HDVW, Figs. 11 and 12a, App. E: MSAs replace convolutions one by one; the build-up rule on ResNet and
     ResNeXt as well. The plan of Fig. 11 is inferred from its text.
     Hardware: one RTX 2080 Ti, or one T4.
-    Runtime: about 9 hours, at the published 473 images a second.
+    Runtime: about 9 hours, at the published 473 images per second.
     Expected: None (curves); accuracy rises with MSAs in stages 4 and 2, and falls with two or more in stage 3.
     Command: vitlab train "how_vits_work_alternet(plan=(0, 0, 0, 2))"
 
@@ -174,13 +174,13 @@ def how_vits_work_alternet(
 def how_vits_work_smoothing(
     network: str = "resnet50", stages: str = "all", data: str = "cifar100", augmentation: str = "strong"
 ) -> Recipe:
-    """A CNN on CIFAR with a 2×2 box blur at the end of its stages; `how_vits_work_cifar` has the plain one.
+    """A CNN on CIFAR with a 2×2 box blur at the end of its stages; `how_vits_work_cifar` has the plain network.
 
     Source: HDVW, Fig. 3a (at the end of stages) and App. B (before subsampling): smoothing improves the accuracy,
-    calibration and robustness of CNNs, and most so close to the output. The numbers are of another paper, "Blur is an
-    ensemble". Which networks, their training, and a blur after the last stage too are our choices.
+    calibration and robustness of CNNs, most strongly close to the output. The numbers are from another paper, "Blur is
+    an ensemble". Which networks, their training, and a blur after the last stage too are our choices.
     Hardware: one RTX 2080 Ti, or one T4.
-    Runtime: not published; about 13 hours for resnet50 at the 320 images a second of the plain one.
+    Runtime: not published; about 13 hours for resnet50 at the 320 images per second of the plain network.
     Expected: None (no numbers are printed); above the plain network.
     Command: vitlab train "how_vits_work_smoothing(network='resnet50', stages='3:')"
 
@@ -201,7 +201,7 @@ def how_vits_work_imagenet(network: str = "vit_tiny", augmentation: str = "stron
     """The models that HDVW trains on ImageNet-1K itself: ResNet, ViT and AlterNet.
 
     Source: HDVW, App. A and Figs. C.1b and E.1; batch 128, erasing 0.25, RandAugment mstd 0.5, no clipping. PiT and
-    Swin are timm's, pretrained; of the other models of those figures it is not said.
+    Swin are timm's, pretrained; the origin of the other models in those figures is not stated.
     Hardware: four RTX 2080 Ti.
     Runtime: not published.
     Expected: None (curves only).
@@ -210,7 +210,7 @@ def how_vits_work_imagenet(network: str = "vit_tiny", augmentation: str = "stron
     Args:
         network: `resnet50`, `preact_resnet50`, `vit_tiny` or `alternet50`.
         augmentation: `strong` or `weak`.
-        epochs: of the cosine; 5 of warm-up come before them.
+        epochs: epochs of the cosine schedule, after 5 epochs of warm-up.
     """
     source, name = choose("network", network, IMAGENET_MODELS)
     augment = choose("augmentation", augmentation, IMAGENET_AUGMENTS)
@@ -222,16 +222,16 @@ def _cifar(
 ) -> Recipe:
     classes, augment = choose("data", data, CLASSES), choose("augmentation", augmentation, CIFAR_AUGMENTS)
     if not 0 < fraction <= 1:
-        raise VitlabError(f"fraction={fraction!r}: give a number above 0 and up to 1, for example 0.02 for 2 %")
+        raise VitlabError(f"invalid fraction={fraction!r}; expected 0 < fraction <= 1, for example 0.02 for 2 %")
     images = data if fraction == 1 else f"{data}(fraction={fraction!r})"
     text = model("vitlab", name, {**settings, "drop_path_rate": 0.1, "num_classes": classes}, *parts)
     return _recipe(text, images, 32, 96, augment, 5.0 if augmentation == "strong" else 0.0, epochs)
 
 
 def _recipe(text: str, data: str, side: int, batch_size: int, augment: Augment, clip: float, epochs: int) -> Recipe:
-    """The recipe of HDVW; labels are smoothed where images are mixed."""
+    """Returns the recipe of HDVW; labels are smoothed if images are mixed."""
     if epochs < 1:
-        raise VitlabError(f"epochs={epochs!r}: give at least 1; {WARMUP} of warm-up come before them")
+        raise VitlabError(f"invalid epochs={epochs!r}; expected at least 1; {WARMUP} epochs of warm-up are added")
     whole = epochs + WARMUP
     return Recipe(
         model=text,

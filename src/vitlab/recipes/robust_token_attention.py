@@ -1,14 +1,15 @@
 """The training runs of "Robustifying Token Attention for Vision Transformers" (TAPADL).
 
-Batch 2048, learning rate 2e-3 and 300 epochs for all models (TAPADL, Sec. 4.1); the rest is each model's own recipe.
-Code is public for FAN and RVT only: for DeiT-B and Swin-B everything but batch, rate and epochs is our choice, after
-DeiT's and Swin's own recipes. So is that ADL on DeiT-B takes the class token's row and column as it takes the others.
+Batch 2048, learning rate 2e-3 and 300 epochs for all models (TAPADL, Sec. 4.1); the other settings are those of each
+model. Code is public for FAN and RVT only: for DeiT-B and Swin-B everything except batch, rate and epochs is our
+choice, based on the recipes of DeiT and Swin. ADL on DeiT-B includes the row and column of the class token: our choice.
 
-RVT trains with patch augmentation (`augment.patches`): each 16×16 patch is cropped (85 to 100 % of its area), made
-noisy (deviation 0.01 in normalised units) and mirrored, each with probability 0.1, and clamped to valid pixels. A step
-takes cross entropy and ADL on the clean batch and cross entropy alone on the augmented copy, and adds their gradients.
-The released code does the same in two backward passes, the augmented copy first; only the running statistics of
-BatchNorm depend on that order. FAN has no patch augmentation here: its released option for it does not run with ADL.
+RVT is trained with patch augmentation (`augment.patches`): each 16×16 patch is cropped (85 to 100 % of its area), gets
+noise (standard deviation 0.01 in normalised units) and is mirrored, each with probability 0.1, and is clamped to valid
+pixels. A step computes cross entropy and ADL on the clean batch and cross entropy only on the augmented copy, and adds
+their gradients. The released code does the same in two backward passes, the augmented copy first; only the running
+statistics of BatchNorm depend on that order. FAN has no patch augmentation here: the released option for it does not
+run with ADL.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ MODELS: dict[str, tuple[str, str, float]] = {
     "swin": ("timm", "swin_base_patch4_window7_224", 0.5),
 }
 
-#: TAP and its rivals of Table 1.
+#: TAP and the alternatives of Table 1.
 POOLINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "": ("", {}),
     "tap": ("TokenAwarePooling", {}),
@@ -61,8 +62,8 @@ def robust_token_attention(
 ) -> Recipe:
     """FAN-B-Hybrid, RVT-B, DeiT-B or Swin-B with TAP, ADL, both or neither on ImageNet-1K.
 
-    The grids: K from 1 (the baseline) and λ in 0.001, 0.01, 0.1, 1, 10 (Fig. 7), τ in 0, 1, 2, 3, 5 (Table 7),
-    allocation (Table 6), rivals of TAP (Table 1); all of them on FAN, each part without the other.
+    The ablations: K from 1 (the baseline) and λ in 0.001, 0.01, 0.1, 1, 10 (Fig. 7), τ in 0, 1, 2, 3, 5 (Table 7),
+    allocation (Table 6), alternatives to TAP (Table 1); all with FAN, each part without the other.
 
     Source: TAPADL, Tables 1, 2, 5, 6, 7 and Fig. 7; FAN's and RVT's released settings.
     Hardware: not published; FAN's own command takes 64 GPUs, RVT's 32.
@@ -79,7 +80,7 @@ def robust_token_attention(
         allocation: `all`, `shallow` or `middle_deep`.
         diversification: weight λ of ADL; 0 for none.
         tau: threshold τ of ADL.
-        form: ADL as it was `released`, which gave the paper's numbers, or as the `paper` writes it.
+        form: ADL as in the `released` code, which gave the paper's numbers, or as defined in the `paper`.
 
     >>> robust_token_attention(diversification=0.0).model
     "vitlab/fan_base_hybrid(drop_path_rate=0.35) | TokenAwarePooling(branches=4, blocks='all')"
@@ -105,9 +106,9 @@ def _poolings(pooling: str, branches: int, allocation: str) -> tuple[PartCall, .
 
 
 def _fan(text: str) -> Recipe:
-    """FAN's released command, with the batch and rate of TAPADL: 10 warm-up epochs, more erasing.
+    """FAN's released command with the batch and rate of TAPADL: 10 warm-up epochs, more erasing.
 
-    The average of the weights has TAPADL's decay, 0.99996, which is DeiT's too; FAN's own command has 0.99992.
+    The average of the weights has the decay of TAPADL and DeiT, 0.99996; FAN's own command has 0.99992.
     """
     recipe = deit_recipe(text, repeated=False, batch_size=BATCH, warmup_epochs=10)
     return replace(
@@ -118,13 +119,13 @@ def _fan(text: str) -> Recipe:
 
 
 def _rvt(text: str) -> Recipe:
-    """RVT's code grew out of DeiT's: its settings, with patch augmentation and without autocast."""
+    """DeiT's settings, on which RVT's code is based, with patch augmentation and without autocast."""
     recipe = deit_recipe(text, batch_size=BATCH)
     return replace(recipe, augment=replace(recipe.augment, patches=True), precision="float32")
 
 
 def _deit(text: str) -> Recipe:
-    """DeiT's own recipe. ADL sees the row of the class token like any other: our choice."""
+    """DeiT's own recipe. ADL includes the row of the class token: our choice."""
     return deit_recipe(text, batch_size=BATCH)
 
 

@@ -1,4 +1,4 @@
-"""vitlab's own recipes for ViTs on CIFAR-100, plain and with CB: nothing but the part differs."""
+"""vitlab's own recipes for ViTs on CIFAR-100, plain and with CB, which differ only in the part."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ def vit_tiny_cifar100(heads: int = 3, part: str = "", epochs: int = 100, seed: i
     Source: vitlab's own. AdamW 1e-3, weight decay 0.05, batch 512, crop and flip, Mixup or CutMix in half of the
     batches, smoothing 0.1, drop path 0.1. α = 0.8 and 1.0 as in DeiT, and five warm-up epochs, are our choice as well.
     Hardware: one H200.
-    Runtime: not measured; about two minutes at the 50,000 images a second that the loop is built for.
-    Expected: top-1 of about 62.6 (a trial: 63.06 and 62.09 with two seeds; 61.39 with one head).
+    Runtime: not measured; about two minutes at 50,000 images per second, the design target of the loop.
+    Expected: top-1 of about 62.6 (trial runs: 63.06 and 62.09 with two seeds; 61.39 with one head).
     Command: vitlab train vit_tiny_cifar100 --out runs/vit_tiny_cifar100
 
     Args:
         heads: heads of each attention.
         part: short name of a part, as in `deit_imagenet`.
-        epochs: of training; with 60, and mixing in every batch, a trial saw no gain from CB.
-        seed: of weights, order and augmentation.
+        epochs: number of epochs; with 60, and mixing in every batch, CB had no effect in a trial run.
+        seed: seed of weights, order and augmentation.
 
     >>> vit_tiny_cifar100().augment.mix_probability
     0.5
@@ -36,7 +36,7 @@ def vit_tiny_cifar100_cb(heads: int = 3, epochs: int = 100, seed: int = 0) -> Re
     Source: vitlab's own.
     Hardware: one H200.
     Runtime: not measured; as without CB.
-    Expected: top-1 of about 63.5 (a trial: 63.69 and 63.32 with two seeds; 64.03 with one head).
+    Expected: top-1 of about 63.5 (trial runs: 63.69 and 63.32 with two seeds; 64.03 with one head).
     Command: vitlab train "vit_tiny_cifar100_cb(seed=1)" --out runs/vit_tiny_cifar100_cb-1
 
     Args:

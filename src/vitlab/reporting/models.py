@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vitlab.core.measurement import Measurement
-from vitlab.core.repeats import OF_A_REPEAT, digest_of, distinct, repeat_of
+from vitlab.core.repeats import REPEAT_SETTINGS, digest_of, distinct, repeat_of
 
 #: How many digits of a digest tell models of one name apart.
 _DIGITS = 6
@@ -84,7 +84,7 @@ def _claims_the_same(one: Measurement, other: Measurement) -> bool:
 
 
 def _settings(measurement: Measurement) -> dict[str, object]:
-    return {key: value for key, value in measurement.settings.items() if key not in OF_A_REPEAT}
+    return {key: value for key, value in measurement.settings.items() if key not in REPEAT_SETTINGS}
 
 
 def _once(measurements: Sequence[Measurement], models: dict[int, Key]) -> tuple[list[Measurement], int]:

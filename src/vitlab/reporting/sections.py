@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from vitlab.core.measurement import Measurement
-from vitlab.core.repeats import OF_A_REPEAT, average, distinct
+from vitlab.core.repeats import REPEAT_SETTINGS, average, distinct
 from vitlab.reporting.words import kind_in_words
 
 #: Kinds that are looked at: pictures and maps of single images, which have no mean and no difference.
@@ -121,5 +121,5 @@ def _variants(measurements: Sequence[Measurement]) -> dict[str, list[Measurement
 
 
 def _notes(measurement: Measurement) -> dict[str, str]:
-    settings = {key: str(value) for key, value in measurement.settings.items() if key not in OF_A_REPEAT}
+    settings = {key: str(value) for key, value in measurement.settings.items() if key not in REPEAT_SETTINGS}
     return {**settings, "data": data_set(measurement)}

@@ -8,6 +8,7 @@ card's input is `files`, take the folder of the set instead of batches.
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

@@ -1,1 +1,1 @@
-"""Tasks: each assembles model, data, objective and metric for the training loop."""
+"""Tasks: each creates model, data, loss and metric for the training loop."""

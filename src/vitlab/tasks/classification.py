@@ -1,4 +1,4 @@
-"""Image classification: a recipe's model, batches, loss and accuracy, put together for the loop.
+"""Image classification: creates the model, batches, loss and accuracy of a recipe for the training loop.
 
 Shape legend: B batch, C classes.
 """
@@ -50,25 +50,25 @@ def run(
     log: Callable[[dict[str, Any]], None] | None = None,
     compile_on_cpu: bool = False,
 ) -> dict[str, Any]:
-    """Train a classifier as a recipe says, in the folder `out`; run again to go on where it stopped.
+    """Train a classifier with a recipe in the folder `out`; resumes if the folder has a checkpoint.
 
     Args:
         recipe: the training run.
         out: the run folder.
-        root: the folder that holds the data sets; else the environment variable VITLAB_DATA.
-        device: `cpu` or `cuda`; by default CUDA where there is one.
+        root: folder of the data sets; by default the environment variable VITLAB_DATA.
+        device: `cpu` or `cuda`; by default CUDA if available.
         show: whether to show a progress bar on stderr.
         log: called with each row of metrics.
-        compile_on_cpu: whether a recipe with `compile` is compiled on a CPU too.
+        compile_on_cpu: whether a recipe with `compile` is also compiled on a CPU.
 
     Returns:
-        The last row of metrics: train_loss, loss, top1, top5, test_images (how many), and those of the averaged
-        weights where there are any.
+        The last row of metrics: train_loss, loss, top1, top5, test_images (their number), and those of the averaged
+        weights if there are any.
     """
     world = init_distributed(device)
     try:
         with ExitStack() as stack:
-            if not world.leads:  # every process would repeat the same warnings
+            if not world.is_main:  # warnings are shown once, not by every rank
                 stack.enter_context(warnings.catch_warnings())
                 warnings.simplefilter("ignore")
             data = open_data(recipe.data, root=root, image_size=recipe.image_size)
@@ -78,13 +78,13 @@ def run(
             data = prepared(data, how)
             two_heads: Any = getattr(model, "set_distilled_training", None)
             if recipe.objective.distillation and two_heads is not None:
-                two_heads(True)  # else timm averages the two heads, and each learns both lessons
+                two_heads(True)  # otherwise timm averages the outputs of the two heads
             tape = None
             if recipe.objective.diversification:
                 size = recipe.image_size
                 tape = stack.enter_context(record(model, "attention", gradients=True, input_size=size))
-            describe(model, recipe.image_size)  # a size that the model does not take is said here, in one line
-            with waiting("drawing images", show=show and world.leads):
+            describe(model, recipe.image_size)  # fails early, with one line, for an unsupported image size
+            with waiting("drawing images", show=show and world.is_main):
                 data = replace(data, train=in_memory(data.to_train_on()), test=in_memory(data.test))
             feed = batches(recipe, data, world)
             loss = make_loss(recipe.objective, _teacher(recipe, world), tape)
@@ -97,12 +97,12 @@ def run(
 
 
 def with_classes(expression: str, classes: int) -> str:
-    """The model expression with as many classes as the data has, unless it says its own number."""
+    """Returns the model expression with the number of classes of the data, unless it sets a number itself."""
     parsed = parse_model(expression)
     key = "num_labels" if parsed.source == "hf" else "num_classes"
     own = parsed.settings.get(key)
     if isinstance(own, int) and own < classes:
-        raise VitlabError(f"{expression!r} has {key}={own}, but the data has {classes} classes; leave {key} out")
+        raise VitlabError(f"{expression!r} has {key}={own}, but the data has {classes} classes; omit {key}")
     if parsed.source == "file" or own is not None:
         return expression
     return str(replace(parsed, settings={**parsed.settings, key: classes}))
@@ -112,19 +112,19 @@ def with_classes(expression: str, classes: int) -> str:
 
 
 def preprocessing_for(recipe: Recipe, model: nn.Module, data: DataSet) -> Preprocessing:
-    """How images are prepared in a training run.
+    """Returns the preprocessing of a training run.
 
-    Trained weights keep the normalisation that they were trained with; random weights get the data's. Crop and
-    interpolation of the evaluation are the model's own.
+    Pretrained weights keep the normalisation that they were trained with; random weights use that of the data. Crop
+    and interpolation for evaluation are those of the model.
     """
     own = {"mean": data.mean, "std": data.std}
     random = is_random(model)
-    found = preprocessing_of(model, {**(own if random else {}), "size": recipe.image_size}, assume=own)
-    return replace(found, classes=data.classes, source=f"recipe, {'random' if random else 'trained'} weights")
+    preprocessing = preprocessing_of(model, {**(own if random else {}), "size": recipe.image_size}, assume=own)
+    return replace(preprocessing, classes=data.classes, source=f"recipe, {'random' if random else 'trained'} weights")
 
 
 def prepared(data: DataSet, how: Preprocessing) -> DataSet:
-    """The data set with the normalisation of a run."""
+    """Returns the data set with the normalisation of a run."""
     mean, std = how.mean, how.std
     train = None if data.train is None else replace(data.train, mean=mean, std=std)
     return replace(data, train=train, test=replace(data.test, mean=mean, std=std), mean=mean, std=std)
@@ -134,7 +134,7 @@ def prepared(data: DataSet, how: Preprocessing) -> DataSet:
 
 
 def batches(recipe: Recipe, data: DataSet, world: World) -> Resident | Workers | Patched:
-    """Where training batches come from: small images live on the device, others go through worker processes."""
+    """Returns the source of training batches: small images are stored on the device, others are loaded by workers."""
     images = in_memory(data.to_train_on())
     share = {"batch_size": recipe.batch_size, "seed": recipe.seed, "rank": world.rank, "world": world.size}
     feed: Resident | Workers
@@ -158,7 +158,7 @@ def batches(recipe: Recipe, data: DataSet, world: World) -> Resident | Workers |
 
 @dataclass(frozen=True)
 class Patched:
-    """A feed that adds to each batch a second version of its images, their patches augmented (RVT)."""
+    """A feed that adds to each batch a copy of its images with augmented patches (RVT)."""
 
     feed: Resident | Workers
     data: DataSet
@@ -168,13 +168,13 @@ class Patched:
         return len(self.feed)
 
     def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[tuple[Tensor, ...]]:
-        """(images, labels, partners, weights, patched images)."""
+        """Iterate over batches (images, labels, partners, weights, patched images)."""
         for number, batch in enumerate(self.feed.epoch(epoch, start_batch), start_batch):
             generator = seeded_generator(batch.images.device, "patches", self.seed, epoch, number)
             yield (*batch, augment_patches(batch.images, self.data.mean, self.data.std, generator))
 
 
-# -- the objective --------------------------------------------------------------------------------------------------
+# -- loss -----------------------------------------------------------------------------------------------------------
 
 
 def mixed_cross_entropy(logits: Tensor, labels: Tensor, partners: Tensor, weights: Tensor, smoothing: float) -> Tensor:
@@ -198,12 +198,12 @@ def mixed_cross_entropy(logits: Tensor, labels: Tensor, partners: Tensor, weight
 def make_loss(
     settings: Objective, teacher: nn.Module | None = None, tape: Tape | None = None
 ) -> Callable[[nn.Module, tuple[Tensor, ...]], Tensor]:
-    """The loss of a batch (images, labels, partners, weights[, patched images]).
+    """Returns the loss function of a batch (images, labels, partners, weights[, patched images]).
 
     Args:
         settings: smoothing, ADL, distillation.
-        teacher: for distillation.
-        tape: attention recorded with gradients, for ADL; it is emptied before each forward.
+        teacher: the teacher for distillation.
+        tape: attention recorded with gradients, for ADL; cleared before each forward pass.
     """
 
     def loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
@@ -214,16 +214,16 @@ def make_loss(
         value = mixed_cross_entropy(own, labels, partners, weights, settings.smoothing)
         if teacher is not None:
             with torch.no_grad():
-                lesson = outputs(teacher(images))[0]
-            taught = distillation(
-                distilled, lesson, kind=settings.distillation or "hard", temperature=settings.temperature
+                target = outputs(teacher(images))[0]
+            distillation_loss = distillation(
+                distilled, target, kind=settings.distillation or "hard", temperature=settings.temperature
             )
-            value = torch.lerp(value, taught, settings.distillation_weight)
+            value = torch.lerp(value, distillation_loss, settings.distillation_weight)
         if tape is not None:
             maps = [tape[block.name] for block in tape.anatomy.blocks if _diversified(block)]
             form = settings.diversification_form
             value = value + settings.diversification * attention_diversification(maps, tau=settings.tau, form=form)
-        if patched:  # RVT adds the gradients of the patched batch; ADL sees the clean one only
+        if patched:  # RVT adds the gradients of the patched batch; ADL uses the clean batch only
             value = value + mixed_cross_entropy(
                 outputs(model(patched[0]))[0], labels, partners, weights, settings.smoothing
             )
@@ -233,7 +233,7 @@ def make_loss(
 
 
 def outputs(output: Any) -> tuple[Tensor, Tensor]:
-    """A model's logits and those of its distillation head, whatever its library wraps them in."""
+    """Returns the logits of a model and of its distillation head, from a tensor, a tuple or a Hugging Face output."""
     if isinstance(output, tuple):  # DeiT's distilled training
         return output[0], output[1]
     logits = getattr(output, "logits", output)
@@ -252,14 +252,14 @@ def _teacher(recipe: Recipe, world: World) -> nn.Module | None:
     return zoo.load(recipe.objective.teacher).to(world.device).eval().requires_grad_(False)
 
 
-# -- the metric -----------------------------------------------------------------------------------------------------
+# -- metric ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Loss, top-1 and top-5 of a model on the test images; exact counts, over all processes.
+    """Loss, top-1 and top-5 accuracy of a model on the test images, with exact counts over all ranks.
 
-    A tape that is recording the model's attention is emptied after every batch.
+    A tape that records the attention of the model is cleared after every batch.
     """
 
     data: DataSet
@@ -271,7 +271,7 @@ class Accuracy:
 
     @torch.no_grad()
     def __call__(self, model: nn.Module) -> dict[str, float]:
-        """Accuracies in per cent."""
+        """Returns the loss, and accuracies in per cent (collective)."""
         training = model.training
         model.eval()
         kind = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(self.recipe.precision)
@@ -280,16 +280,16 @@ class Accuracy:
             with torch.autocast(self.world.device.type, kind, enabled=kind is not None):
                 logits = outputs(model(images))[0].float()
             if self.tape is not None:
-                self.tape.clear()  # the maps of a whole test set would fill the memory
+                self.tape.clear()  # the maps of the whole test set would not fit in memory
             ranked = logits.topk(min(5, logits.shape[1]), dim=1).indices == labels[:, None]
             total = F.cross_entropy(logits, labels, reduction="sum")
             sums += torch.stack([total, ranked[:, 0].sum(), ranked.sum(), torch.full_like(total, len(labels))]).double()
         model.train(training)
         loss, top1, top5, count = sum_over_ranks(sums, self.world).tolist()
         if not count:
-            raise VitlabError("the test set is empty: there is nothing to evaluate on")
-        found = {"loss": loss / count, "top1": 100 * top1 / count, "top5": 100 * top5 / count}
-        return {**found, "test_images": count}
+            raise VitlabError("the test set is empty; use a data set with test images")
+        metrics = {"loss": loss / count, "top1": 100 * top1 / count, "top5": 100 * top5 / count}
+        return {**metrics, "test_images": count}
 
     def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         test, feed = in_memory(self.data.test), self.feed.feed if isinstance(self.feed, Patched) else self.feed

@@ -1,1 +1,1 @@
-"""Training: one function that reads from top to bottom (`loop.train`), and the few things it stands on."""
+"""Training: the loop (`loop.train`), its step, optimizer, state, and distributed execution."""

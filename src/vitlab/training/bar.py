@@ -1,4 +1,4 @@
-"""The progress bar of a training run, on stderr: epoch, rate, loss, last accuracy and time left."""
+"""Progress bar of a training run on stderr: epoch, rate, loss, last accuracy and time left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from vitlab.training.state import Position
 
-_PERIOD = 1.0  # seconds between updates: reading the loss waits for the device
+_PERIOD = 1.0  # seconds between updates, because reading the loss synchronises with the device
 
 
 @dataclass
@@ -28,42 +28,42 @@ class TrainingBar:
     updated: float = 0.0
 
     def step(self, position: Position, rate: float) -> None:
-        """Show a finished step; does nothing within a second of the last update.
+        """Show a finished step, at most once per second.
 
         Args:
-            position: where the run is.
+            position: the position of the run.
             rate: images per second.
         """
         if self.progress.disable or time.monotonic() - self.updated < _PERIOD:
             return
         self.updated = time.monotonic()
         loss = float(position.total) / max(1, position.count)
-        news = f"epoch {position.epoch + 1}/{self.epochs}  {rate:,.0f} images/s  loss {loss:.3f}{self.accuracy}"
-        self.progress.update(self.task, completed=position.step, news=news)
+        status = f"epoch {position.epoch + 1}/{self.epochs}  {rate:,.0f} images/s  loss {loss:.3f}{self.accuracy}"
+        self.progress.update(self.task, completed=position.step, status=status)
 
     def epoch(self, row: Mapping[str, Any]) -> None:
-        """Take the accuracy from a row of metrics, where it has one; the next step shows it."""
+        """Take the accuracy from a row of metrics, if it has one; it is shown with the next step."""
         if "top1" in row:
             self.accuracy, self.updated = f"  top-1 {row['top1']:.1f} %", 0.0
 
 
 @contextmanager
 def training_bar(show: bool, steps: int, epochs: int, done: int = 0) -> Iterator[TrainingBar]:
-    """A bar on stderr while the context is open; hidden where stderr is not a terminal.
+    """Context with a progress bar on stderr; hidden if stderr is not a terminal.
 
     Args:
-        show: whether to show it at all.
-        steps: steps in all epochs together.
-        epochs: epochs of the run.
-        done: steps that were done before.
+        show: whether to show the bar.
+        steps: number of steps of the run, over all epochs.
+        epochs: number of epochs of the run.
+        done: steps that are already done.
     """
     console = Console(stderr=True)
     progress = Progress(
-        *(TextColumn("{task.description}"), BarColumn(20), TextColumn("{task.fields[news]}"), TimeRemainingColumn()),
+        *(TextColumn("{task.description}"), BarColumn(20), TextColumn("{task.fields[status]}"), TimeRemainingColumn()),
         console=console,
         disable=not show or not (console.is_terminal or console.is_jupyter),
         transient=True,
-        redirect_stdout=sys.stdout.isatty(),  # results in a file or a pipe must not go to stderr
+        redirect_stdout=sys.stdout.isatty(),  # piped results must not be redirected to stderr
     )
     with progress:
-        yield TrainingBar(progress, progress.add_task("training", total=steps, completed=done, news=""), epochs)
+        yield TrainingBar(progress, progress.add_task("training", total=steps, completed=done, status=""), epochs)

@@ -1,4 +1,4 @@
-"""From one process to many: the same code under `python` and under `torchrun`, nothing home-made but one BatchNorm."""
+"""Distributed training: the same code runs in one process and under `torchrun`."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from vitlab.training.device import choose_device
 
 @dataclass(frozen=True)
 class World:
-    """Who this process is among how many, and which device is its own."""
+    """Rank of this process, world size, and device."""
 
     rank: int = 0
     size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     @property
-    def leads(self) -> bool:
-        """Whether this process writes files and prints."""
+    def is_main(self) -> bool:
+        """Whether this is rank 0, which writes files and prints."""
         return self.rank == 0
 
 
 def init_distributed(device: str | None = None) -> World:
-    """Join the processes that torchrun started, or stand alone.
+    """Initialise the process group if torchrun started this process.
 
     Args:
         device: see `choose_device`.
@@ -49,27 +49,27 @@ def init_distributed(device: str | None = None) -> World:
 
 
 def shutdown(world: World) -> None:
-    """Part from the other processes."""
+    """Destroy the process group."""
     if world.size > 1 and dist.is_initialized():
         dist.destroy_process_group()
 
 
 def sum_over_ranks(values: Tensor, world: World) -> Tensor:
-    """The sum over all processes, on each of them."""
+    """All-reduce sum over ranks, in place (collective)."""
     if world.size > 1:
         dist.all_reduce(values)
     return values
 
 
-def any_rank(wish: bool, world: World) -> bool:
-    """Whether any process wishes it; all of them must ask."""
+def any_rank(value: bool, world: World) -> bool:
+    """Logical OR over ranks (collective)."""
     if world.size == 1:
-        return wish
-    return bool(sum_over_ranks(torch.tensor(float(wish), device=world.device), world))
+        return value
+    return bool(sum_over_ranks(torch.tensor(float(value), device=world.device), world))
 
 
 def wrap(model: nn.Module, world: World, sharded: bool) -> nn.Module:
-    """Make a model one of many: DDP, or, for models that do not fit one device, `fully_shard` by block."""
+    """Wrap a model with DDP, or, for models that do not fit on one device, with `fully_shard` per block."""
     if world.size == 1:
         return model
     synchronise_batch_norm(model)
@@ -81,17 +81,17 @@ def wrap(model: nn.Module, world: World, sharded: bool) -> nn.Module:
         if isinstance(module, nn.ModuleList):
             for block in module:
                 fully_shard(block)
-    fully_shard(model)  # in place: the module's class changes
+    fully_shard(model)  # in place: changes the class of the module
     return model
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """A tensor as one piece, wherever its shards are. All processes must call it."""
+    """Gather a sharded tensor (collective); other tensors are returned unchanged."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def load_full(tensor: Tensor, value: Tensor) -> None:
-    """Copy a whole value into a tensor, of which this process may hold a shard only."""
+    """Copy a full tensor into a tensor that may be sharded."""
     with torch.no_grad():
         if isinstance(tensor, DTensor):
             value = distribute_tensor(value.to(tensor.device, tensor.dtype), tensor.device_mesh, tensor.placements)
@@ -99,32 +99,34 @@ def load_full(tensor: Tensor, value: Tensor) -> None:
 
 
 def synchronise_batch_norm(model: nn.Module) -> None:
-    """Let every BatchNorm take its statistics over all processes, in place."""
+    """Make every BatchNorm of a model compute its statistics over all ranks, in place."""
     for path, module in model.named_modules():
         if not isinstance(module, nn.modules.batchnorm._BatchNorm) or isinstance(module, _SynchronisedBatchNorm):
             continue
         plain = type(module).forward is nn.modules.batchnorm._BatchNorm.forward
         if not plain and not (hasattr(module, "drop") and hasattr(module, "act")):
-            raise VitlabError(f"{path} is a {type(module).__name__}, which cannot be synchronised over processes")
+            raise VitlabError(
+                f"{path} is a {type(module).__name__}, which cannot be synchronised over ranks; train in one process"
+            )
         module.__class__ = _SynchronisedBatchNorm
 
 
 class _SynchronisedBatchNorm(nn.modules.batchnorm._BatchNorm):
-    """BatchNorm over the batch of all processes, on any device: torch's own SyncBatchNorm refuses the CPU.
+    """BatchNorm over the batch of all ranks, on any device; torch's SyncBatchNorm does not support the CPU.
 
-    It takes over an existing module (by its class), so keys, parameters and hooks stay what they were. timm's
-    BatchNormAct2d drops and activates as well; so does this, where the module has `drop` and `act`.
+    It replaces the class of an existing module, so that keys, parameters and hooks do not change. If the module has
+    `drop` and `act`, as timm's BatchNormAct2d, they are applied to the output.
     """
 
     def _check_input_dim(self, x: Tensor) -> None:
         if x.ndim < 2:
-            raise VitlabError(f"BatchNorm needs (B, C, ...), not a tensor of {x.ndim} axes")
+            raise VitlabError(f"BatchNorm expects an input of shape (B, C, ...), got {x.ndim} dimension(s)")
 
     def forward(self, x: Tensor) -> Tensor:
-        normal = self._normalised(x) if self.training and dist.is_initialized() else super().forward(x)
-        for also in (getattr(self, "drop", None), getattr(self, "act", None)):
-            normal = also(normal) if isinstance(also, nn.Module) else normal
-        return normal
+        y = self._normalised(x) if self.training and dist.is_initialized() else super().forward(x)
+        for layer in (getattr(self, "drop", None), getattr(self, "act", None)):
+            y = layer(y) if isinstance(layer, nn.Module) else y
+        return y
 
     def _normalised(self, x: Tensor) -> Tensor:
         axes = [axis for axis in range(x.ndim) if axis != 1]
@@ -133,20 +135,20 @@ class _SynchronisedBatchNorm(nn.modules.batchnorm._BatchNorm):
         shape = [-1 if axis == 1 else 1 for axis in range(x.ndim)]
         sums = dist_nn.all_reduce(torch.cat([wide.sum(axes), count]))
         mean = sums[:-1] / sums[-1]
-        centred = wide - mean.view(shape)  # in two passes: E[x²] − E[x]² cancels where the mean is large
+        centred = wide - mean.view(shape)  # two passes, because E[x²] − E[x]² loses precision for a large mean
         variance = dist_nn.all_reduce(centred.square().sum(axes)) / sums[-1]
-        self._remember(mean, variance, sums[-1])
-        normal = centred * torch.rsqrt(variance.view(shape) + self.eps)
+        self._update_running(mean, variance, sums[-1])
+        y = centred * torch.rsqrt(variance.view(shape) + self.eps)
         if self.affine:
-            normal = normal * self.weight.view(shape) + self.bias.view(shape)
-        return normal.to(x.dtype)
+            y = y * self.weight.view(shape) + self.bias.view(shape)
+        return y.to(x.dtype)
 
     @torch.no_grad()
-    def _remember(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
+    def _update_running(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
         if self.running_mean is None or self.running_var is None:
             return
         if self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
-        share = self.momentum if self.momentum is not None else 1.0 / float(self.num_batches_tracked)  # type: ignore[arg-type]
-        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
-        self.running_var.lerp_((variance * count / (count - 1)).to(self.running_var.dtype), share)
+        weight = self.momentum if self.momentum is not None else 1.0 / float(self.num_batches_tracked)  # type: ignore[arg-type]
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), weight)
+        self.running_var.lerp_((variance * count / (count - 1)).to(self.running_var.dtype), weight)

@@ -1,4 +1,4 @@
-"""TensorBoard events beside `metrics.jsonl`, for those who ask for them."""
+"""Optional TensorBoard events, in addition to `metrics.jsonl`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from vitlab.core.errors import VitlabError
 
 
 def tensorboard_log(folder: Path) -> Callable[[dict[str, Any]], None]:
-    """A function that writes each row of metrics as TensorBoard events into `folder/events`."""
+    """Returns a function that writes rows of metrics as TensorBoard events to `folder/events`."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise VitlabError("TensorBoard is not installed; pip install tensorboard, or leave out --tensorboard") from None
+        raise VitlabError("TensorBoard is not installed; pip install tensorboard, or omit --tensorboard") from None
     writer: Any = None
 
     def log(row: dict[str, Any]) -> None:
         nonlocal writer
-        if writer is None:  # made with the first row: a recipe that cannot run leaves no folder behind
+        if writer is None:  # created with the first row, so that a recipe that cannot run creates no folder
             writer = SummaryWriter(folder / "events")
         for key, value in row.items():
             if key not in ("step", "epoch"):

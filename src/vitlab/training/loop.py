@@ -1,7 +1,7 @@
-"""The training loop: one function, read from top to bottom.
+"""The training loop.
 
-Nothing is lost on the way: whatever a step needs that is random is drawn from (seed, step), so that a run that was
-killed and goes on from its last checkpoint does, on a CPU, bit for bit what an unbroken run does.
+All random numbers of a step depend only on (seed, step, rank). On a CPU, a run that was killed and resumed from its
+last checkpoint therefore gives bit for bit the result of an uninterrupted run.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from vitlab.training.state import Position, make_state
 from vitlab.training.step import Batch, Loss, Step, capture, make_step
 from vitlab.zoo import builder_of
 
-_QUIET = 60.0  # seconds between the checkpoints at the ends of epochs
+_CHECKPOINT_PERIOD = 60.0  # minimum number of seconds between checkpoints at the ends of epochs
 
 
 class Feed(Protocol):
-    """Where batches come from: the same ones for the same epoch, from any batch on."""
+    """A source of batches that yields the same batches for the same epoch, starting at any batch."""
 
     def __len__(self) -> int:
-        """Batches of an epoch."""
+        """Number of batches per epoch."""
         ...
 
     def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch, from `start_batch` on."""
+        """Iterate over the batches of an epoch, starting at `start_batch`."""
         ...
 
 
 class Interrupted(KeyboardInterrupt):
-    """The run was asked to stop, and has saved what it had."""
+    """The run was interrupted by a signal, after it saved a checkpoint."""
 
 
 def train(
@@ -65,20 +65,20 @@ def train(
     about: Mapping[str, Any] | None = None,
     compile_on_cpu: bool = False,
 ) -> dict[str, Any]:
-    """Train a model as a recipe says, from the run's newest checkpoint if it has one.
+    """Train a model with a recipe; resumes from the newest checkpoint of the run folder.
 
     Args:
-        recipe: what to do.
-        model: what to train, in place.
-        feed: the batches.
+        recipe: the settings of the run.
+        model: the model, trained in place.
+        feed: the source of batches.
         loss: (model, batch) -> scalar.
-        evaluate: model -> metrics; called with the raw weights, and with the averaged ones where there are any.
+        evaluate: model -> metrics; called for the raw weights, and for the averaged weights if there are any.
         run: the folder for checkpoints, snapshots, metrics and the final weights.
-        world: this process among others.
+        world: rank, world size and device of this process; by default a single process on the CPU.
         show: whether to show a progress bar on stderr.
-        log: called with each row of metrics, beside `metrics.jsonl`.
-        about: what is written beside kept weights, such as the normalisation that they were trained with.
-        compile_on_cpu: whether a recipe with `compile` is compiled on a CPU too, where it takes minutes to start.
+        log: called with each row of metrics, in addition to `metrics.jsonl`.
+        about: metadata saved with weights, such as the normalisation.
+        compile_on_cpu: whether a recipe with `compile` is also compiled on a CPU, which takes minutes.
 
     Returns:
         The last row of metrics.
@@ -86,7 +86,7 @@ def train(
     world = world or World()
     steps, saved = len(feed), time.monotonic()
     _validate(recipe, steps, world)
-    asked, recipe = recipe, _as_run(recipe, world, compile_on_cpu)
+    requested, recipe = recipe, _for_device(recipe, world, compile_on_cpu)
 
     model.to(world.device)
     ema = ModelEmaV3(model, decay=recipe.ema) if recipe.ema else None
@@ -94,51 +94,51 @@ def train(
     state = make_state(recipe, model, world.device, ema)
     step_once: Step = make_step(recipe, wrapped, loss, state)
 
-    with run.locked() if world.leads else nullcontext():
-        if world.leads:
-            run.claim(dataclasses.asdict(asked))  # only now: a recipe that cannot run leaves no folder behind
+    with run.locked() if world.is_main else nullcontext():
+        if world.is_main:
+            run.claim(dataclasses.asdict(requested))  # after the checks: a recipe that cannot run creates no folder
         progress = Position(total=torch.zeros((), dtype=torch.float64, device=world.device))
-        found = run.newest_checkpoint()
-        if found is not None:
-            progress = state.load(*found)
-        if world.leads:
-            run.forget_after(progress.step)
+        resumed_from = run.newest_checkpoint()
+        if resumed_from is not None:
+            progress = state.load(*resumed_from)
+        if world.is_main:
+            run.remove_rows_after(progress.step)
         captures = _can_be_captured(recipe, world)
         row: dict[str, Any] = (run.epochs() or [{}])[-1]
 
         def save() -> None:
             tensors = state.tensors()
-            if world.leads:
+            if world.is_main:
                 run.save_checkpoint(progress.step, tensors, state.settings(progress))
 
-        def keep_weights(name: str, kept: nn.Module) -> None:
-            """Write weights as a model that `file/PATH` loads."""
-            tensors = {key: full_tensor(tensor) for key, tensor in kept.state_dict().items()}
-            if world.leads:
-                digest = weights_digest(kept, tensors)
-                made_of: dict[str, Any] = {"model": builder_of(recipe.model), "compiled": recipe.compile}
-                made_of |= {"weights": digest, "parts": by_kind(parts(kept)), **(about or {})}
-                write_tensors(run.folder / f"{name}.safetensors", tensors, made_of)
+        def save_weights(name: str, saved_model: nn.Module) -> None:
+            """Save weights as a model that can be loaded as `file/PATH`."""
+            tensors = {key: full_tensor(tensor) for key, tensor in saved_model.state_dict().items()}
+            if world.is_main:
+                digest = weights_digest(saved_model, tensors)
+                metadata: dict[str, Any] = {"model": builder_of(recipe.model), "compiled": recipe.compile}
+                metadata |= {"weights": digest, "parts": by_kind(parts(saved_model)), **(about or {})}
+                write_tensors(run.folder / f"{name}.safetensors", tensors, metadata)
 
-        if recipe.snapshots and found is None:
-            keep_weights("snapshots/epoch-0000", model)  # the initial weights, which `trajectory` needs
+        if recipe.snapshots and resumed_from is None:
+            save_weights("snapshots/epoch-0000", model)  # the initial weights, which `trajectory` needs
 
         def scores() -> dict[str, float]:
-            found = evaluate(model)
+            raw = evaluate(model)
             averaged = evaluate(ema.module) if ema is not None else {}
-            return found | {f"ema_{name}": value for name, value in averaged.items()}
+            return raw | {f"ema_{name}": value for name, value in averaged.items()}
 
         def due(step: int) -> bool:
             return bool(recipe.checkpoint_every) and step % recipe.checkpoint_every == 0
 
-        def note(row: dict[str, Any]) -> None:
-            if world.leads:
+        def log_row(row: dict[str, Any]) -> None:
+            if world.is_main:
                 run.log(row)
                 if log is not None:
                     log(row)
 
-        shown = training_bar(show and world.leads, steps * recipe.epochs, recipe.epochs, progress.step)
-        with _stop_signal() as stop, shown as bar:
+        progress_bar = training_bar(show and world.is_main, steps * recipe.epochs, recipe.epochs, progress.step)
+        with _stop_signal() as stop, progress_bar as bar:
             bar.epoch(row)
             while progress.epoch < recipe.epochs:
                 model.train()
@@ -147,7 +147,7 @@ def train(
                     rate = learning_rate(recipe.optimizer, progress.step, steps, recipe.epochs)
                     set_learning_rate(state.optimizer, rate)
                     if world.device.type == "cpu" or progress.batch == 0:
-                        torch.manual_seed(_mix(recipe.seed, progress.step, world.rank))
+                        torch.manual_seed(_step_seed(recipe.seed, progress.step, world.rank))
                     if captures:
                         step_once, captures = capture(step_once, batch, state.changing), False
                     value = step_once(batch)
@@ -155,7 +155,7 @@ def train(
                     done += 1
                     if recipe.log_every and progress.step % recipe.log_every == 0:
                         at = {"step": progress.step, "epoch": progress.epoch + 1}
-                        note({**at, "train_loss": float(value), "lr": rate})
+                        log_row({**at, "train_loss": float(value), "lr": rate})
                     bar.step(progress, done * recipe.batch_size / (time.monotonic() - began))
                     if due(progress.step) and progress.batch < steps:
                         _check_finite(progress, run)
@@ -163,7 +163,7 @@ def train(
                     if (world.size == 1 or progress.step % 10 == 0) and any_rank(stop.is_set(), world):
                         _check_finite(progress, run)
                         save()
-                        raise Interrupted(f"stopped at step {progress.step}; the same command goes on from there")
+                        raise Interrupted(f"stopped at step {progress.step}; run the same command to resume")
 
                 if world.device.type == "cuda":
                     torch.cuda.synchronize()
@@ -182,29 +182,29 @@ def train(
                     row |= scores()
                 progress.total.zero_()
                 progress.count = 0
-                note(row)
+                log_row(row)
                 bar.epoch(row)
                 if progress.epoch in recipe.snapshots:
-                    keep_weights(f"snapshots/epoch-{progress.epoch:04d}", model)
-                if last or due(progress.step) or any_rank(time.monotonic() - saved > _QUIET, world):
+                    save_weights(f"snapshots/epoch-{progress.epoch:04d}", model)
+                if last or due(progress.step) or any_rank(time.monotonic() - saved > _CHECKPOINT_PERIOD, world):
                     save()
                     saved = time.monotonic()
 
-        if any_rank(row.get("epoch") != recipe.epochs, world):  # a finished run whose last line of metrics is damaged
+        if any_rank(row.get("epoch") != recipe.epochs, world):  # a finished run whose last row of metrics is damaged
             row = {"step": progress.step, "epoch": progress.epoch, **scores()}
-        keep_weights("model", model)
+        save_weights("model", model)
         if ema is not None:
-            keep_weights("model_ema", ema.module)
+            save_weights("model_ema", ema.module)
         return row
 
 
 def _validate(recipe: Recipe, steps: int, world: World) -> None:
-    """Refuse a recipe that cannot be trained.
+    """Raise an error for a recipe that cannot be trained.
 
     Args:
         recipe: the recipe.
-        steps: batches of an epoch.
-        world: over which a batch is divided.
+        steps: number of batches per epoch.
+        world: the ranks that a batch is divided over.
     """
     if recipe.sharded and recipe.ema:
         raise VitlabError("averaged weights (ema) of a sharded model are not supported; set ema=0 or sharded=False")
@@ -217,33 +217,42 @@ def _validate(recipe: Recipe, steps: int, world: World) -> None:
         )
 
 
-def _as_run(recipe: Recipe, world: World, compile_on_cpu: bool) -> Recipe:
-    """The recipe without what this device is not given: compiling on a CPU unless it is asked for."""
+def _for_device(recipe: Recipe, world: World, compile_on_cpu: bool) -> Recipe:
+    """Returns the recipe as it is run on this device: without `compile` on a CPU, unless it is requested."""
     if not recipe.compile or compile_on_cpu or world.device.type != "cpu":
         return recipe
     warnings.warn(
-        "the step is not compiled on a CPU unless that is asked for: --set compile=True, in Python compile_on_cpu=True",
+        "compile is ignored on a CPU; to compile anyway: --set compile=True, or compile_on_cpu=True in Python",
         stacklevel=3,
     )
     return dataclasses.replace(recipe, compile=False)
 
 
-def _mix(*numbers: int) -> int:
-    """One seed from several numbers (a multiplicative hash, so that neighbours are far apart)."""
+def _step_seed(seed: int, step: int, rank: int) -> int:
+    """Returns the seed of torch's default generator for one step (dropout, stochastic depth).
+
+    A linear congruential step per number, so that neighbouring steps and ranks get distant seeds. The data pipeline
+    derives its seeds in another way (`data/seeding.py`: numpy's SeedSequence with a purpose). The two give different
+    numbers and both stay as they are: with other seeds, a resumed run would not reproduce the uninterrupted run of an
+    earlier version, which `tests/training/test_old_checkpoints.py` checks.
+    """
     value = 0
-    for number in numbers:
+    for number in (seed, step, rank):
         value = (value * 6364136223846793005 + number + 1442695040888963407) % (1 << 63)
     return value
 
 
 def _can_be_captured(recipe: Recipe, world: World) -> bool:
-    """A graph keeps what it was captured with: float16's scale and SGD's learning rate live on the host."""
-    alone = world.size == 1 and world.device.type == "cuda"
-    return recipe.compile and alone and recipe.precision != "float16" and recipe.optimizer.name == "adamw"
+    """Whether a step can be captured in a CUDA graph.
+
+    A graph cannot read the loss scale of float16 and the learning rate of SGD, which are stored on the host.
+    """
+    single_gpu = world.size == 1 and world.device.type == "cuda"
+    return recipe.compile and single_gpu and recipe.precision != "float16" and recipe.optimizer.name == "adamw"
 
 
 def _mean_loss(progress: Position, world: World) -> float:
-    """The mean training loss of an epoch, over all processes."""
+    """The mean training loss of an epoch over all ranks (collective)."""
     sums = torch.stack([progress.total, torch.full_like(progress.total, progress.count)])
     total, count = sum_over_ranks(sums, world).tolist()
     return float(total) / max(1.0, count)
@@ -253,17 +262,17 @@ def _check_finite(progress: Position, run: Run) -> None:
     if not math.isfinite(float(progress.total)):
         raise VitlabError(
             f"the loss is not finite before step {progress.step}; the last checkpoint in {run.folder / 'checkpoints'} "
-            "is from before. Try a lower optimizer.lr, more optimizer.warmup_epochs, optimizer.clip=1, or "
+            "is from an earlier step; try a lower optimizer.lr, more optimizer.warmup_epochs, optimizer.clip=1, or "
             "precision='float32'"
         )
 
 
-# -- around the loop ------------------------------------------------------------------------------------------------
+# -- signals --------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def _stop_signal() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set: the loop saves and stops after the step in flight."""
+    """Context with an event that SIGINT and SIGTERM set; the loop then saves and stops after the current step."""
     event = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield event

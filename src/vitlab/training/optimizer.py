@@ -1,4 +1,4 @@
-"""The optimiser and its learning rate: which parameters decay, and how fast they move at each step."""
+"""The optimiser with its parameter groups, and the learning rate schedule."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from vitlab.core import recipe as recipes
 
 
 def make_optimizer(model: nn.Module, settings: recipes.Optimizer, device: torch.device) -> torch.optim.Optimizer:
-    """AdamW or SGD with two groups: matrices and kernels decay; biases, norms, scales and embeddings do not.
+    """Returns AdamW or SGD with two parameter groups: with weight decay, and without it.
 
-    On CUDA the update is fused and its learning rate is a tensor, so that a step can be captured in a graph.
+    Biases, norms, scales and embeddings have no weight decay. On CUDA the update is fused and the learning rate is a
+    tensor, so that a step can be captured in a CUDA graph.
     """
     names: Any = getattr(model, "no_weight_decay", None)
     exempt = set(names()) if callable(names) else set()
@@ -28,7 +29,7 @@ def make_optimizer(model: nn.Module, settings: recipes.Optimizer, device: torch.
 
 
 def learning_rate(settings: recipes.Optimizer, step: int, steps_per_epoch: int, epochs: int) -> float:
-    """Linear warm-up, then half a cosine down to `min_lr` at the last step.
+    """The learning rate of a step: linear warm-up, then cosine decay to `min_lr` at the last step.
 
     >>> settings = recipes.Optimizer(lr=1.0, warmup_epochs=1, warmup_lr=0.0, min_lr=0.0)
     >>> [round(learning_rate(settings, step, 2, 3), 3) for step in range(6)]
@@ -42,7 +43,7 @@ def learning_rate(settings: recipes.Optimizer, step: int, steps_per_epoch: int, 
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, value: float) -> None:
-    """Set the learning rate of all groups, without waiting for the device."""
+    """Set the learning rate of all groups, without synchronising with the device."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], torch.Tensor):
             group["lr"].fill_(value)

@@ -1,4 +1,4 @@
-"""The state of a training run: everything that a step changes, and the position of the run."""
+"""The state of a training run: all tensors that a step changes, and the position of the run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vitlab.training.optimizer import make_optimizer
 
 @dataclass
 class Position:
-    """The number of steps done, the next epoch and batch (from 0), and the sum of this epoch's losses so far."""
+    """The number of finished steps, the next epoch and batch (from 0), and the sum of losses of the current epoch."""
 
     total: Tensor
     step: int = 0
@@ -33,10 +33,10 @@ class Position:
 
 @dataclass(frozen=True)
 class TrainingState:
-    """The model and whatever else a step changes.
+    """The model and all other objects that a step changes.
 
     Args:
-        model: the model itself, inside any wrapper.
+        model: the model without a wrapper.
         optimizer: its optimiser.
         ema: the moving average of its weights, if any.
         scaler: the loss scale of float16; disabled in other precisions.
@@ -48,7 +48,7 @@ class TrainingState:
     scaler: torch.amp.GradScaler = field(default_factory=lambda: torch.amp.GradScaler("cpu", enabled=False))
 
     def tensors(self) -> dict[str, Tensor]:
-        """All tensors of a checkpoint by name. Collective: all processes must call it."""
+        """Returns all tensors of a checkpoint by name (collective)."""
         tensors = {f"model.{name}": full_tensor(tensor) for name, tensor in self.model.state_dict().items()}
         if self.ema is not None:
             tensors |= {f"ema.{name}": tensor for name, tensor in self.ema.module.state_dict().items()}
@@ -59,42 +59,42 @@ class TrainingState:
         return tensors
 
     def settings(self, position: Position) -> dict[str, Any]:
-        """What a checkpoint holds beside its tensors; the step is added by the run folder."""
-        where = {"epoch": position.epoch, "batch": position.batch, "count": position.count}
-        return {**where, "total": float(position.total), "scaler": self.scaler.state_dict()}
+        """Returns the metadata of a checkpoint; `Run.save_checkpoint` adds the step."""
+        place = {"epoch": position.epoch, "batch": position.batch, "count": position.count}
+        return {**place, "total": float(position.total), "scaler": self.scaler.state_dict()}
 
     def load(self, tensors: Mapping[str, Tensor], settings: Mapping[str, Any]) -> Position:
         """Restore a checkpoint in place; returns the position of the run."""
         for prefix, target in (("model.", self.model), ("ema.", self.ema.module if self.ema is not None else None)):
             if target is not None:
                 for name, tensor in target.state_dict().items():
-                    if tensor.numel():  # markers of parts have nothing to fill, and are not in old checkpoints
+                    if tensor.numel():  # markers of parts have no elements, and are not in old checkpoints
                         load_full(tensor, tensors[prefix + name])
         for name, parameter in self.model.named_parameters():
             for key in ("step", "exp_avg", "exp_avg_sq", "momentum_buffer"):
                 value = tensors.get(f"optimizer.{key}.{name}")
                 if value is not None:
                     self.optimizer.state[parameter][key] = _like(value, parameter, key)
-        if self.scaler.is_enabled() and settings.get("scaler"):  # checkpoints of older versions hold none
+        if self.scaler.is_enabled() and settings.get("scaler"):  # not in checkpoints of earlier versions
             self.scaler.load_state_dict(settings["scaler"])
         device = next(self.model.parameters()).device
         total = torch.tensor(settings["total"], dtype=torch.float64, device=device)
         return Position(total, settings["step"], settings["epoch"], settings["batch"], settings["count"])
 
     def changing(self) -> list[Tensor]:
-        """All tensors that a step changes, in an order that only grows."""
+        """Returns all tensors that a step changes; tensors created by a step are appended."""
         tensors = list(self.model.state_dict().values())
         tensors += list(self.ema.module.state_dict().values()) if self.ema is not None else []
         return tensors + [v for state in self.optimizer.state.values() for v in state.values() if isinstance(v, Tensor)]
 
 
 def make_scaler(recipe: Recipe, device: torch.device) -> torch.amp.GradScaler:
-    """The loss scale that float16 needs; disabled in other precisions."""
+    """Returns the gradient scaler for float16; disabled in other precisions."""
     return torch.amp.GradScaler(device.type, enabled=recipe.precision == "float16")
 
 
 def make_state(recipe: Recipe, model: nn.Module, device: torch.device, ema: ModelEmaV3 | None = None) -> TrainingState:
-    """The state at the start of a run."""
+    """Returns the state at the start of a run."""
     return TrainingState(model, make_optimizer(model, recipe.optimizer, device), ema, make_scaler(recipe, device))
 
 

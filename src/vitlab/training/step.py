@@ -1,4 +1,4 @@
-"""One optimisation step: forward, backward, clip, update; as it is, compiled, or captured in a CUDA graph."""
+"""One training step: forward, backward, clipping and update; eager, compiled, or captured in a CUDA graph."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Step = Callable[[Batch], Tensor]
 
 
 def make_step(recipe: Recipe, model: nn.Module, loss: Loss, state: TrainingState) -> Step:
-    """A function that takes a batch, trains on it, and returns its loss.
+    """Returns a function that trains on a batch and returns its loss.
 
     Args:
         recipe: precision, accumulation, clipping, SAM.
-        model: what is run, perhaps wrapped for many processes.
-        loss: the objective.
-        state: what the step changes; its model is the one inside the wrapper.
+        model: the model, possibly wrapped with DDP.
+        loss: the loss function.
+        state: the state that the step changes; its model is the one inside the wrapper.
     """
     inner, optimizer, ema, scaler = state.model, state.optimizer, state.ema, state.scaler
     device = next(inner.parameters()).device
@@ -41,12 +41,12 @@ def make_step(recipe: Recipe, model: nn.Module, loss: Loss, state: TrainingState
         forward = torch.compile(forward)
 
     def gradients(batch: Batch) -> Tensor:
-        """Add up the gradients of a batch, piece by piece, and return its mean loss."""
+        """Accumulate the gradients of a batch and return its mean loss."""
         total = torch.zeros((), device=device)
-        for last, piece in _pieces(batch, recipe.accumulate):
-            alone = isinstance(model, DistributedDataParallel) and not last
-            with model.no_sync() if alone else nullcontext():  # type: ignore[operator]
-                value = forward(piece) / recipe.accumulate
+        for last, chunk in _chunks(batch, recipe.accumulate):
+            local = isinstance(model, DistributedDataParallel) and not last
+            with model.no_sync() if local else nullcontext():  # type: ignore[operator]
+                value = forward(chunk) / recipe.accumulate
                 scaler.scale(value).backward()
             total += value.detach()
         return total
@@ -55,10 +55,10 @@ def make_step(recipe: Recipe, model: nn.Module, loss: Loss, state: TrainingState
         optimizer.zero_grad(set_to_none=True)
         value = gradients(batch)
         if recipe.optimizer.sam:
-            before = _climb(parameters, recipe.optimizer.sam)
+            original = _ascend(parameters, recipe.optimizer.sam)
             optimizer.zero_grad(set_to_none=True)
             gradients(batch)
-            _return(parameters, before)
+            _restore(parameters, original)
         if recipe.optimizer.clip:
             scaler.unscale_(optimizer)
             nn.utils.clip_grad_norm_(parameters, recipe.optimizer.clip)
@@ -72,26 +72,26 @@ def make_step(recipe: Recipe, model: nn.Module, loss: Loss, state: TrainingState
 
 
 def capture(step: Step, batch: Batch, state: Callable[[], list[Tensor]]) -> Step:
-    """Capture a step in a CUDA graph: one launch instead of a thousand.
+    """Capture a step in a CUDA graph, which replaces about a thousand kernel launches by one.
 
-    Warming up trains for a few steps, so everything that a step changes is put back before the capture.
+    The warm-up trains for a few steps, so the state is restored before the capture.
 
     Args:
         step: the step; its shapes must not change.
-        batch: an example.
-        state: lists all tensors that a step changes (weights, moments, averages, statistics).
+        batch: an example batch.
+        state: returns all tensors that a step changes (weights, moments, averages, statistics).
     """
     inputs = tuple(tensor.clone() for tensor in batch)
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
-    step_once = list(state())
-    kept = [tensor.clone() for tensor in step_once]
+    existing = list(state())
+    saved = [tensor.clone() for tensor in existing]
     with torch.cuda.stream(stream):
         for _ in range(3):
             step(inputs)
         for tensor in state():
-            tensor.zero_()  # moments that did not exist before start from zero
-        for tensor, value in zip(step_once, kept, strict=True):
+            tensor.zero_()  # moments created by the warm-up start from zero
+        for tensor, value in zip(existing, saved, strict=True):
             tensor.copy_(value)
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
@@ -99,19 +99,20 @@ def capture(step: Step, batch: Batch, state: Callable[[], list[Tensor]]) -> Step
         output = step(inputs)
 
     def replay(batch: Batch) -> Tensor:
-        for place, tensor in zip(inputs, batch, strict=True):
-            place.copy_(tensor, non_blocking=True)
+        for target, tensor in zip(inputs, batch, strict=True):
+            target.copy_(tensor, non_blocking=True)
         graph.replay()
         return output
 
     return replay
 
 
-def _pieces(batch: Batch, count: int) -> Iterator[tuple[bool, Batch]]:
-    """A batch cut into equal pieces, with whether it is the last one."""
+def _chunks(batch: Batch, count: int) -> Iterator[tuple[bool, Batch]]:
+    """Split a batch into equal chunks; yields whether a chunk is the last one, and the chunk."""
     if len(batch[0]) % count:
         raise VitlabError(
-            f"a batch of {len(batch[0])} images cannot be cut into accumulate={count} equal pieces; change one of them"
+            f"a batch of {len(batch[0])} images cannot be divided equally into accumulate={count} steps; "
+            "change one of them"
         )
     chunks = [tensor.chunk(count) for tensor in batch]
     for i in range(len(chunks[0])):
@@ -119,17 +120,17 @@ def _pieces(batch: Batch, count: int) -> Iterator[tuple[bool, Batch]]:
 
 
 @torch.no_grad()
-def _climb(parameters: list[Any], radius: float) -> list[Tensor]:
-    """SAM's first half: go to the worst point within the radius; returns where the weights were."""
-    moving = [parameter for parameter in parameters if parameter.grad is not None]
-    norm = torch.linalg.vector_norm(torch.stack([parameter.grad.norm() for parameter in moving]))
-    before = [parameter.clone() for parameter in parameters]
-    for parameter in moving:
+def _ascend(parameters: list[Any], radius: float) -> list[Tensor]:
+    """The ascent step of SAM, w + ρ g / ‖g‖, in place; returns copies of the original weights."""
+    trained = [parameter for parameter in parameters if parameter.grad is not None]
+    norm = torch.linalg.vector_norm(torch.stack([parameter.grad.norm() for parameter in trained]))
+    original = [parameter.clone() for parameter in parameters]
+    for parameter in trained:
         parameter.add_(parameter.grad * (radius / (norm + 1e-12)))
-    return before
+    return original
 
 
 @torch.no_grad()
-def _return(parameters: list[Any], before: list[Tensor]) -> None:
-    for parameter, value in zip(parameters, before, strict=True):
+def _restore(parameters: list[Any], original: list[Tensor]) -> None:
+    for parameter, value in zip(parameters, original, strict=True):
         parameter.copy_(value)

@@ -1,4 +1,4 @@
-"""Released weights: every list of keys and shapes becomes the state dict of our model, with the same numbers."""
+"""Released weights: every list of keys and shapes is converted to the state dict of the model."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_alternet_attention_by_hand() -> None:
 
 
 def test_mistakes() -> None:
-    with pytest.raises(VitlabError, match="released weights of RVT, and the model is fan_tiny_vit; expected rvt_"):
+    with pytest.raises(VitlabError, match="released weights of RVT, but the model is fan_tiny_vit; expected rvt_"):
         from_published("fan_tiny_vit", released("rvt_tiny"))
     with pytest.raises(VitlabError, match="no released model that can be converted .first keys: a, b"):
         from_published("fan_tiny_vit", {"a": torch.zeros(1), "b": torch.zeros(1)})

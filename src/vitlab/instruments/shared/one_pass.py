@@ -17,7 +17,7 @@ from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
 from vitlab.core.provenance import provenance
-from vitlab.core.step_cache import passed
+from vitlab.core.step_cache import report_done
 from vitlab.eval_mode import eval_mode
 from vitlab.recording.attention_call import AttentionCall, Rows
 from vitlab.recording.tape import Feature, record
@@ -90,7 +90,7 @@ def observe(model: nn.Module, batches: Iterable[Any], observers: Sequence[Observ
                 for observer in observers:
                     observer.end_batch()
             count += len(images)
-            passed(f"{count} images", total)
+            report_done(f"{count} images", total)
             item = next(items, end)
             if item is end:
                 break

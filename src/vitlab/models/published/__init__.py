@@ -1,8 +1,8 @@
-"""Weights of the papers' released models, renamed for ours.
+"""Conversion of released weights of the papers to the keys of vitlab's models.
 
-`from_published` takes a dictionary from key to tensor as a released checkpoint has it, recognises whose layout it is by
-a key that only this layout has, and returns the same numbers under our keys, packed as our layers are. The conversions
-are pure functions; nothing is loaded, downloaded or written here.
+`from_published` takes the state dict of a released checkpoint, identifies its layout by a key that is unique to it, and
+returns the same numbers with vitlab's keys and shapes. The conversions are pure functions; nothing is loaded,
+downloaded or written.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ LAYOUTS: tuple[Layout, ...] = (
 
 
 def from_published(name: str, tensors: Tensors) -> dict[str, Tensor]:
-    """The state dict of one of our models from that of the released model.
+    """Convert the state dict of a released model to that of vitlab's model.
 
-    Token-aware pooling is taken along: load the result into a model that has the part, for example
+    Token-aware pooling is converted too: load the result into a model with the part, for example
     `vitlab/fan_base_hybrid | TokenAwarePooling`.
 
     Args:
-        name: our model, for example `fan_base_hybrid`.
-        tensors: the released weights by key; a prefix `module.` on all keys is dropped.
+        name: vitlab's model, for example `fan_base_hybrid`.
+        tensors: the released weights by key; a prefix `module.` of all keys is removed.
 
     Returns:
-        The weights by our keys. Whether they fit a model's settings is for `load_state_dict` to say.
+        The weights by vitlab's keys. Their shapes are not checked here, but by `load_state_dict`.
 
     >>> import torch
     >>> released = {"tokens_to_token.project.weight": torch.zeros(512, 576)}
@@ -47,14 +47,14 @@ def from_published(name: str, tensors: Tensors) -> dict[str, Tensor]:
     """
     if tensors and all(key.startswith("module.") for key in tensors):
         tensors = {key.removeprefix("module."): tensor for key, tensor in tensors.items()}
-    found = next((layout for layout in LAYOUTS if layout.mark in tensors), None)
-    if found is None:
+    layout = next((each for each in LAYOUTS if each.mark in tensors), None)
+    if layout is None:
         first = ", ".join(list(tensors)[:3]) or "none"
-        known = ", ".join(layout.family for layout in LAYOUTS)
+        known = ", ".join(each.family for each in LAYOUTS)
         raise VitlabError(
-            f"these keys are of no released model that can be converted (first keys: {first}); there are: {known}"
+            f"the keys belong to no released model that can be converted (first keys: {first}); there are: {known}"
         )
-    if not name.startswith(found.models):
-        ours = ", ".join(f"{prefix}…" for prefix in found.models)
-        raise VitlabError(f"these are released weights of {found.family}, and the model is {name}; expected {ours}")
-    return found.convert(tensors)
+    if not name.startswith(layout.models):
+        ours = ", ".join(f"{prefix}…" for prefix in layout.models)
+        raise VitlabError(f"these are released weights of {layout.family}, but the model is {name}; expected {ours}")
+    return layout.convert(tensors)

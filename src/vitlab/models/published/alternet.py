@@ -1,4 +1,4 @@
-"""AlterNet and pre-activation ResNet: attention's 1×1 convolutions are packed into matrices.
+"""AlterNet and pre-activation ResNet: 1×1 convolutions of attention are packed into linear layers.
 
 Source: the keys and shapes of xxxnell/how-do-vits-work.
 """

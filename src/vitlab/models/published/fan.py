@@ -1,6 +1,6 @@
-"""FAN and FAN with TAP: queries are packed with keys and values, and the stem's 1×1 convolutions are matrices.
+"""FAN and FAN with TAP: queries, keys and values are packed, and 1×1 convolutions of the stem become linear layers.
 
-Source: the keys and shapes of NVlabs/FAN and of TAPADL's copy; their code was not looked at.
+Source: the keys and shapes of NVlabs/FAN and of TAPADL's copy; their code was not read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A released layout of weights, and the operations that conversions are made of: rename, pack and reshape."""
+"""The layout of released weights, and the operations of conversions: rename, pack and reshape."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from torch import Tensor
 from vitlab.core.errors import VitlabError
 
 Tensors = Mapping[str, Tensor]
-#: A pattern, and what its matches are replaced by.
+#: A pattern and its replacement.
 Rule = tuple[str, str | Callable[[re.Match[str]], str]]
 
-#: Token-aware pooling: a predictor of its own in each released block, a part at `norm1` here.
+#: Token-aware pooling: a predictor in each released block, a part at `norm1` in vitlab.
 TOKEN_AWARE_POOLING: Rule = (
     r"^(.*blocks\.\d+)\.dilation_predictor\.proj\.",
     r"\1.norm1.vitlab_token_aware_pooling.predictor.",
@@ -24,13 +24,13 @@ TOKEN_AWARE_POOLING: Rule = (
 
 @dataclass(frozen=True)
 class Layout:
-    """How one family's released weights are recognised and converted.
+    """How the released weights of one family are identified and converted.
 
     Args:
-        family: its name, for errors.
-        models: what the names of our models of this family begin with.
-        mark: a key that the released weights have, and no other layout.
-        convert: released weights -> ours.
+        family: name of the family, for errors.
+        models: prefixes of the names of vitlab's models of this family.
+        mark: a key that only this layout has.
+        convert: released weights -> vitlab's weights.
     """
 
     family: str
@@ -40,7 +40,7 @@ class Layout:
 
 
 def rename(tensors: Tensors, rules: Sequence[Rule]) -> dict[str, Tensor]:
-    """The same tensors under new keys: every rule is applied to every key, in order.
+    """Rename the keys: every rule is applied to every key, in order.
 
     >>> rename({"a.1": torch.zeros(1)}, [(r"^a\\.", "b.")])
     {'b.1': tensor([0.])}
@@ -50,13 +50,13 @@ def rename(tensors: Tensors, rules: Sequence[Rule]) -> dict[str, Tensor]:
         for pattern, replacement in rules:
             key = re.sub(pattern, replacement, key)
         if key in renamed:
-            raise VitlabError(f"two released weights would both become {key!r}; this is another version of the layout")
+            raise VitlabError(f"two released weights map to {key!r}; this version of the layout is not supported")
         renamed[key] = tensor
     return renamed
 
 
 def numbered(before: str, shift: int, after: str) -> Callable[[re.Match[str]], str]:
-    """A replacement that shifts the number in the first group of a pattern.
+    """Returns a replacement that shifts the number in the first group of a pattern.
 
     >>> re.sub(r"^layer(\\d+)\\.", numbered("stages.", -1, "."), "layer3.0.bn")
     'stages.2.0.bn'
@@ -67,7 +67,7 @@ def numbered(before: str, shift: int, after: str) -> Callable[[re.Match[str]], s
 def pack(tensors: Tensors, first: str, second: str, whole: str) -> dict[str, Tensor]:
     """Concatenate pairs of tensors along their first axis: `X.first.Y` and `X.second.Y` become `X.whole.Y`.
 
-    A tensor without its partner stays as it is.
+    A tensor without a partner is unchanged.
 
     >>> pack({"a.q.bias": torch.zeros(1), "a.kv.bias": torch.ones(2)}, "q", "kv", "qkv")
     {'a.qkv.bias': tensor([0., 1., 1.])}
@@ -89,7 +89,7 @@ def _split(key: str, name: str) -> tuple[str, str, str]:
 
 
 def as_matrices(tensors: Tensors, pattern: str) -> dict[str, Tensor]:
-    """1×1 convolutions whose key matches become matrices: (O, I, 1, 1) -> (O, I)."""
+    """Convert 1×1 convolutions whose key matches to matrices: (O, I, 1, 1) -> (O, I)."""
     return {
         key: tensor.flatten(1) if tensor.ndim == 4 and re.search(pattern, key) else tensor
         for key, tensor in tensors.items()
@@ -97,7 +97,7 @@ def as_matrices(tensors: Tensors, pattern: str) -> dict[str, Tensor]:
 
 
 def as_convolutions(tensors: Tensors, pattern: str) -> dict[str, Tensor]:
-    """Matrices whose key matches become 1×1 convolutions: (O, I) -> (O, I, 1, 1)."""
+    """Convert matrices whose key matches to 1×1 convolutions: (O, I) -> (O, I, 1, 1)."""
     return {
         key: tensor[:, :, None, None] if tensor.ndim == 2 and re.search(pattern, key) else tensor
         for key, tensor in tensors.items()

@@ -1,7 +1,7 @@
-"""LocalViT: the feed-forward network is a numbered sequence there, and its squeeze-and-excitation has matrices.
+"""LocalViT: the released feed-forward network is an `nn.Sequential`, whose squeeze-and-excitation has linear layers.
 
-Source: the keys and shapes of ofsoundof/LocalViT. Of its variants, ours are those with a squeeze-and-excitation of 4
-hidden channels: `localvit_tiny_mlp4_act3_r192` and `localvit_small_mlp4_act3_r384`.
+Source: the keys and shapes of ofsoundof/LocalViT. vitlab has the variants with a squeeze-and-excitation of 4 hidden
+channels: `localvit_tiny_mlp4_act3_r192` and `localvit_small_mlp4_act3_r384`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LAYERS = {
     "8": "norm3",
 }
 
-RULES: tuple[Rule, ...] = tuple((rf"\.conv\.conv\.{there}\.", f".mlp.{here}.") for there, here in _LAYERS.items())
+RULES: tuple[Rule, ...] = tuple((rf"\.conv\.conv\.{released}\.", f".mlp.{ours}.") for released, ours in _LAYERS.items())
 
 
 def convert(tensors: Tensors) -> dict[str, Tensor]:
@@ -30,7 +30,7 @@ def convert(tensors: Tensors) -> dict[str, Tensor]:
     if "blocks.0.conv.conv.6.fc.0.weight" not in tensors:
         raise VitlabError(
             "this LocalViT has no squeeze-and-excitation; expected localvit_tiny_mlp4_act3_r192 or "
-            "localvit_small_mlp4_act3_r384, the variants that are built here"
+            "localvit_small_mlp4_act3_r384, the supported variants"
         )
     return as_convolutions(rename(tensors, RULES), r"\.excite\.fc\d\.weight$")
 

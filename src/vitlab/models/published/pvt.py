@@ -1,4 +1,4 @@
-"""PVT: what is numbered by stage there belongs to a stage here.
+"""PVT: modules that are numbered by stage become children of the stages.
 
 Source: the keys and shapes of whai362/PVT.
 """

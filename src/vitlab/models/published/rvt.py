@@ -1,4 +1,4 @@
-"""RVT and RVT with TAP: names alone differ.
+"""RVT and RVT with TAP: only the names differ.
 
 Source: the keys and shapes of vtddggg/Robust-Vision-Transformer and of TAPADL's copy.
 """

@@ -1,6 +1,6 @@
-"""PiT and Swin for CIFAR, as timm had them in 2021: a stage's downsampling belongs to the next stage today.
+"""PiT and Swin for CIFAR in timm's layout of 2021: the downsampling of a stage belongs to the next stage today.
 
-Source: the keys and shapes of the models that xxxnell/how-do-vits-work released. Its ViT for CIFAR has today's keys.
+Source: the keys and shapes of the models released by xxxnell/how-do-vits-work. Its ViT for CIFAR has the current keys.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def convert_pit(tensors: Tensors) -> dict[str, Tensor]:
 
 
 def convert_swin(tensors: Tensors) -> dict[str, Tensor]:
-    """Released Swin -> timm's `SwinTransformer`; masks and indices are computed there."""
+    """Released Swin -> timm's `SwinTransformer`, which computes masks and indices itself."""
     learned = {key: tensor for key, tensor in tensors.items() if not _COMPUTED.search(key)}
     rules: list[Rule] = [
         (r"^layers\.(\d+)\.downsample\.", numbered("layers.", 1, ".downsample.")),

@@ -1,6 +1,6 @@
-"""T2T-ViT_t: the tokens-to-token module is the patch embedding here.
+"""T2T-ViT_t: the tokens-to-token module is the patch embedding in vitlab.
 
-Source: the keys and shapes of yitu-opensource/T2T-ViT. The variants with a Performer are another model.
+Source: the keys and shapes of yitu-opensource/T2T-ViT. The variants with a Performer are not supported.
 """
 
 from __future__ import annotations

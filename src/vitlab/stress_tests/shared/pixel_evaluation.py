@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.adapters.wrappers import unwrap
-from vitlab.core.batches import Batches, again
+from vitlab.core.batches import Batches, reiterable
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
 from vitlab.core.pooling import derive
@@ -90,7 +90,7 @@ def evaluate_perturbations(
     inner = unwrap(model)
     device = next((parameter.device for parameter in inner.parameters()), torch.device("cpu"))
     mean, std = normalisation(inner, batches, test_name)
-    read = again(batches, lambda items: validated_batches(items, test_name, images))
+    read = reiterable(batches, lambda items: validated_batches(items, test_name, images))
 
     def pixels() -> Iterator[PixelBatch]:
         count = 0

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitlab.adapters.wrappers import unwrap
-from vitlab.core.batches import again
+from vitlab.core.batches import reiterable
 from vitlab.core.errors import VitlabError
 from vitlab.core.statistics import confusion_matrix
 from vitlab.eval_mode import eval_mode
@@ -67,7 +67,7 @@ def counter(
     inner = unwrap(model)
     device = next((parameter.device for parameter in inner.parameters()), torch.device("cpu"))
     mean, std = normalisation(inner, batches, test_name)
-    read = again(batches, lambda items: validated_batches(items, test_name, images, least=1))
+    read = reiterable(batches, lambda items: validated_batches(items, test_name, images, least=1))
 
     def count(perturbation: Perturbation | None = None) -> dict[str, np.ndarray]:
         confusion: np.ndarray | int = 0
