@@ -44,7 +44,7 @@ def test_without_digests_what_says_nothing_of_repeats_is_two_models() -> None:
     assert subjects(found("ViT", 1.0), found("ViT", 2.0)) == ["ViT", "ViT (2)"]
     kinds = [found("ViT", value, kind=kind) for kind in ("attention_entropy", "other") for value in (1.0, 2.0)]
     assert subjects(*kinds) == ["ViT", "ViT (2)", "ViT", "ViT (2)"]
-    assert name_models(kinds).remarks[0].startswith("2 models are called 'ViT' (nothing says that they are repeats)")
+    assert name_models(kinds).remarks[0].startswith("2 models are called 'ViT' (not marked as repeats)")
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_counts_and_means_may_disagree_and_both_are_said() -> None:
     axes = {"step": tuple(f"blocks.{i} MSA" for i in range(4))}
     found = Measurement("k", "a", values, {"change": ("step",)}, axes)
     assert effects(found) == "MSA lowers it in 2 of 3 (mean +1)"
-    assert effects(found, brief=True) == "MSA +1 a step"
+    assert effects(found, brief=True) == "MSA +1 per step"
 
 
 def test_variance_over_many_magnitudes_has_a_logarithmic_axis() -> None:
@@ -158,10 +158,10 @@ def test_lesions_are_points_with_95_percent_bars_by_kind() -> None:
 def test_lesions_name_the_unit_missed_most() -> None:
     found = looks.lesion("a", level=0.5)
     accuracy, loss = draw(found.kind, [found])
-    assert accuracy.finding == "The unit whose removal costs most: MSA of block 1 in a (-50 ± 3.9 points, worst of 8)"
-    assert loss.finding == "The unit whose removal costs most: MSA of block 1 in a (+1 ± 0.2 nats, worst of 8)"
+    assert accuracy.finding == "The unit whose removal costs most: MSA of block 1 in a (-50 ± 3.9 points, largest of 8)"
+    assert loss.finding == "The unit whose removal costs most: MSA of block 1 in a (+1 ± 0.2 nats, largest of 8)"
     small = draw(found.kind, [looks.lesion("a", level=0.01)])[0].finding
-    assert "-1 ± 3.9 points, within the noise, worst of 8" in small
+    assert "-1 ± 3.9 points, within the noise, largest of 8" in small
     assert draw(found.kind, [looks.lesion("a", level=-0.5)])[0].finding.endswith(": none in a")
     found.values["change"][:] = np.nan
     assert draw(found.kind, [found])[0].finding.endswith(": not known in a")

@@ -154,7 +154,7 @@ def test_the_title_above_bars_of_ce_is_about_ce() -> None:
     figure = draw("corruptions", [one])[1]
     np.testing.assert_allclose(traces(figure)[0]["y"][1:], 100 * ce)
     assert figure.finding.startswith("CE, error relative to the baseline's: a errs most under fog (90.0")
-    assert "least under gaussian noise (20.0" in figure.finding
+    assert "lowest under gaussian noise (20.0" in figure.finding
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_models_with_other_corruptions_stand_on_the_same_rows() -> None:
 def test_curves_begin_with_the_untouched_images() -> None:
     shuffle, attack, hidden = (make(kind) for kind in ("patch_shuffle", "adversarial", "occlusion"))
     (curve,) = traces(draw("patch_shuffle", [shuffle])[0])
-    assert curve["x"] == ["untouched", "2 × 2", "8 × 8"]
+    assert curve["x"] == ["clean", "2 × 2", "8 × 8"]
     np.testing.assert_allclose(curve["y"], 100 * np.array([0.7, *shuffle.values["accuracy"][[1, 0]]]))
     np.testing.assert_allclose(curve["error_y"]["array"], 196 * np.array([0.002, 0.01, 0.01]))
     fgsm, pgd = traces(draw("adversarial", [attack])[0])
