@@ -78,7 +78,7 @@ def test_the_same_measurement_made_again_is_no_repeat() -> None:
     """Same weights, same images: another device moves the last digits, which is no noise of the images."""
     twice = [found("ViT", x, "aa11", data="scenes test[:8] h") for x in (1.0, 1.0001)]
     named = name_models(twice)
-    assert len(named.measurements) == 1 and named.remarks[0].startswith("1 measurements were left out")
+    assert len(named.measurements) == 1 and named.remarks[0].startswith("1 duplicate measurement omitted")
 
 
 def test_untrained_models_are_named_and_so_is_where_weights_are_from(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_clicking_without_a_server(browser_page: Any, tmp_path: Path) -> None:  
     until(page, "document.querySelector('.av-status').textContent.includes('row 1 of 3, column 3 of 3')")
     there = page.locator(titles).first.get_attribute("title")
     assert there.startswith(f"{found.values['entropy of first'][0, :, 1 + 2].mean():.3f} of at most 2.197") != here
-    assert page.locator(".av-why").nth(2).text_content() == "here only the class token looks"
+    assert page.locator(".av-why").nth(2).text_content() == "only the class token is a query in this layer"
     page.get_by_role("button", name="class token").first.click()
     until(page, "document.querySelector('.av-status').textContent.includes('class token')")
     assert not page.locator(".av-why").nth(2).text_content()

@@ -74,8 +74,8 @@ def test_each_head_is_a_dot() -> None:
         (looks.distance, 1, "nearer", "farther"),
         (looks.stability, 0, "less stable", "more stable"),
         (looks.diversity, 0, "more diverse", "less diverse"),
-        (looks.overfocus, 0, "less", "more"),
-        (looks.overfocus, 2, "less", "more"),
+        (looks.overfocus, 0, "lower", "higher"),
+        (looks.overfocus, 2, "lower", "higher"),
         (looks.softmax, 2, "lower", "higher"),
         (looks.maps, 1, "more", "fewer"),  # a higher level raises weights to a lower power: flatter rows
     ],
@@ -141,7 +141,7 @@ def test_the_band_is_that_of_all_heads_together_where_it_is_known() -> None:
     figure = draw(found.kind, [found])[0]
     (shade,) = [trace for trace in figure.plot.data if trace.fill == "toself"]
     np.testing.assert_allclose(shade.y, [3.1] * 4 + [0.7] * 4)
-    assert "of all heads together" in figure.plot.layout.yaxis.title.text and "15th to 85th" in shade.name
+    assert "over all heads" in figure.plot.layout.yaxis.title.text and "15th to 85th" in shade.name
     old = draw(found.kind, [looks.entropy("a")])[0]
     assert "mean over heads" in old.plot.layout.yaxis.title.text
 

@@ -97,7 +97,7 @@ def _total_finding(measurements: Sequence[Measurement]) -> str:
     if against and any(np.isfinite(percent(measurement, "mce")) for measurement in measurements):
         return describe_number("mCE", measurements, reading("mce", 100), "%")
     hardest = "; ".join(_hardest(measurement, against) for measurement in measurements)
-    return f"CE, error relative to the reference model: {hardest}" if against else hardest
+    return f"{'CE, error relative to the reference model' if against else 'Mean error by corruption'}: {hardest}"
 
 
 def _hardest(measurement: Measurement, against: bool) -> str:
@@ -109,7 +109,7 @@ def _hardest(measurement: Measurement, against: bool) -> str:
     name, least = (_words(measurement.axes["corruption"][index]) for index in (worst, best))
     noise = "" if np.isfinite(halves[[worst, best]]).any() else f"; {UNKNOWN}"
     most, fewest = (f"{errors[at]:.1f}{interval(halves[at], noisy=False)} %" for at in (worst, best))
-    return f"{measurement.subject}: highest error under {name} ({most}), lowest under {least} ({fewest}){noise}"
+    return f"{measurement.subject} highest under {name} ({most}), lowest under {least} ({fewest}){noise}"
 
 
 def mean_error(measurement: Measurement) -> tuple[float, float]:
