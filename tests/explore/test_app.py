@@ -16,7 +16,7 @@ import pytest
 
 import vitlab
 from cases.exploring import PLAIN, SCENES
-from vitlab import cli
+from vitlab.cli import commands as cli
 from vitlab.data.scene_set import TEST_SCENES
 from vitlab.data.scenes import draw_scenes
 from vitlab.explore.app import explore, listen, open_explorer

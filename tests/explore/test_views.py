@@ -172,7 +172,7 @@ def test_names_that_tell_two_models_apart() -> None:
 
 @pytest.mark.parametrize(
     ("models", "images", "message"),
-    [([], 2, "one model or two"), ([PLAIN] * 3, 2, "3 given"), ([PLAIN], 0, "at least one image")],
+    [([], 2, "expected one or two"), ([PLAIN] * 3, 2, "models: 3"), ([PLAIN], 0, "invalid --images 0")],
 )
 def test_mistakes(models: list[str], images: int, message: str) -> None:
     with ExitStack() as stack, pytest.raises(vitlab.VitlabError, match=message):

@@ -50,8 +50,8 @@ def _check_size(width: int, height: int) -> None:
         raise VitlabError(f"the image has {width} × {height} pixels; expected at most {MAX_PIXELS // 10**6} megapixels")
     if min(width, height) < _MIN_SIDE or max(width, height) > _MAX_RATIO * min(width, height):
         raise VitlabError(
-            f"the image has {width} × {height} pixels; expected at least {_MIN_SIDE} per side and an aspect ratio of at "
-            f"most {_MAX_RATIO}"
+            f"the image has {width} × {height} pixels; expected at least {_MIN_SIDE} per side and an aspect "
+            f"ratio of at most {_MAX_RATIO}"
         )
 
 
@@ -91,7 +91,7 @@ class ImageCollection:
         return 0 if name in self._uploads else self._index(name)
 
     def add(self, data: bytes) -> str:
-        """Decode an upload, store it in memory and return its name; the oldest upload is removed above `MAX_UPLOADS`."""
+        """Decode an upload, store it in memory and return its name; above `MAX_UPLOADS` the oldest one is removed."""
         picture = read_upload(data)
         self._count += 1
         name = f"u{self._count}"

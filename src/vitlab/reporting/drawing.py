@@ -197,7 +197,7 @@ def by_layer(measurement: Measurement, name: str) -> np.ndarray:
     return mean
 
 
-def labels(measurement: Measurement, name: str, axis: int = 0) -> list[Figure | Fragment]:
+def labels(measurement: Measurement, name: str, axis: int = 0) -> list[Any]:
     """Labels along an axis of a value: layers and heads are numbered from 1, as in the papers."""
     dimension = measurement.dims[name][axis]
     count = np.shape(measurement.values[name])[axis]
