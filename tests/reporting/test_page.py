@@ -123,6 +123,17 @@ def test_differences_stand_beside_the_numbers(tmp_path: Path) -> None:
     assert "x 1 ± 0.2 3 ± 0.2 +2 ± 0.28 larger than the noise" in text
 
 
+def test_a_table_explains_only_what_it_shows(tmp_path: Path) -> None:
+    sure = {"x": np.array(1.0), "x_error": np.array(0.1)}
+    known = Measurement("k", "a", sure, dict.fromkeys(sure, ()), errors={"x": "x_error"})
+    epochs = Measurement("training", "a", {"top1": np.array([1.0, 2.0])}, {"top1": ("epoch",)}, {"epoch": (0, 1)})
+    notes = [
+        ("half of the 95 %" in text, "last epoch." in text)
+        for text in (written(tmp_path, known), written(tmp_path, epochs))
+    ]
+    assert notes == [(True, False), (False, True)]
+
+
 def test_provenance_says_once_what_all_share(tmp_path: Path) -> None:
     both = [Measurement(kind, "a", {"x": np.ones(2)}, {"x": ("layer",)}, {}, {"tau": 1}, {"device": "cpu", "of": kind})
             for kind in ("k", "j")]  # fmt: skip
