@@ -1,9 +1,9 @@
-"""Cost of a report: size, time to write it, and time until Chromium shows the first figure.
+"""Measure a report: its size, the time to write it, and the time until Chromium shows the first figure.
 
     PYTHONPATH=src python benchmarks/report.py --out report_benchmark.json
 
-Three models × all kinds, with the shapes of a ViT of 12 layers and 12 heads and random numbers. Times are wall and CPU
-seconds: on a loaded machine only CPU seconds are meaningful.
+Three models × all kinds, with random numbers in the shapes of a ViT of 12 layers and 12 heads. Times are wall and CPU
+seconds; on a loaded machine only CPU seconds are meaningful.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ AXES: dict[str, list[Any]] = {
 
 
 def synthetic(subject: str, seed: int) -> list[Measurement]:
-    """Returns a measurement of each kind, with random values between 0.3 and 0.9."""
+    """One measurement per kind, with random numbers between 0.3 and 0.9."""
     generator = np.random.default_rng(seed)
     found = []
     for line in KINDS.read_text(encoding="utf-8").splitlines():
@@ -73,7 +73,7 @@ def synthetic(subject: str, seed: int) -> list[Measurement]:
 
 
 def maps(subject: str, generator: np.random.Generator) -> Measurement:
-    """Returns `attention_maps` of two layers, two images and all tokens of a 14×14 grid."""
+    """`attention_maps` of two layers, two images and all tokens of a 14×14 grid."""
     layers = ("blocks.0", "blocks.11")
     values = {layer: generator.dirichlet(np.full(197, 0.1), (2, 12, 197)).astype(np.float32) for layer in layers}
     values |= {"key_grid": np.full((2, 2), 14), "key_prefix": np.ones(2, dtype=int)}
@@ -97,14 +97,14 @@ def value(name: str, shape: list[int], generator: np.random.Generator) -> np.nda
 
 
 def timed(work: Any) -> tuple[Any, float, float]:
-    """Call `work`; returns its result, wall seconds and CPU seconds."""
+    """The result of `work`, wall seconds and CPU seconds."""
     wall, cpu = time.perf_counter(), time.process_time()
     result = work()
     return result, time.perf_counter() - wall, time.process_time() - cpu
 
 
 def opening(path: Path, repeats: int = 5) -> dict[str, float]:
-    """Returns median seconds from the start of navigation to the first text and to the first figure in Chromium."""
+    """Median seconds from the start of navigation to the first text and to the first figure in Chromium."""
     from playwright.sync_api import sync_playwright
 
     marks = """() => new Promise(done => {
@@ -132,9 +132,9 @@ def opening(path: Path, repeats: int = 5) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", default="", help="JSON to write")
-    parser.add_argument("--no-browser", action="store_true", help="skip the browser")
-    parser.add_argument("--also", nargs="*", default=[], help="stored measurements to add, such as attention views")
+    parser.add_argument("--out", default="", help="JSON file to write")
+    parser.add_argument("--no-browser", action="store_true", help="skip the measurements in Chromium")
+    parser.add_argument("--also", nargs="*", default=[], help="additional stored measurements, such as attention views")
     options = parser.parse_args()
     every = [measurement for seed, model in enumerate(MODELS) for measurement in synthetic(model, seed)]
     with tempfile.TemporaryDirectory() as folder:

@@ -32,8 +32,8 @@ def on_show(models: Sequence[str] = MODELS, data: str = SCENES) -> Iterator[tupl
     """Models and pictures, opened in a thread of their own as the server does."""
     with ThreadPoolExecutor(1) as thread, ExitStack() as stack:
         shown = thread.submit(open_explorer, models, data, None, 6, stack).result()
-        for subject in shown.subjects:
-            sharpen(subject.model)
+        for model in shown.models:
+            sharpen(model.model)
         try:
             yield shown, thread
         finally:

@@ -16,7 +16,7 @@ import pytest
 
 import vitlab
 from cases.exploring import PLAIN, SCENES
-from vitlab import cli
+from vitlab.cli import commands as cli
 from vitlab.data.scene_set import TEST_SCENES
 from vitlab.data.scenes import draw_scenes
 from vitlab.explore.app import explore, listen, open_explorer
@@ -56,15 +56,15 @@ def test_a_mistake_in_the_data_is_reported_before_a_model_is_loaded() -> None:
 
 def test_images_are_spread_over_the_test_set_and_drawn_when_they_are_looked_at() -> None:
     with ExitStack() as stack:
-        album = open_explorer([PLAIN], "scenes", None, 4, stack).album
-        assert album.images.indices.tolist() == [TEST_SCENES + place for place in (0, 500, 1000, 1500)]
+        collection = open_explorer([PLAIN], "scenes", None, 4, stack).images
+        assert collection.images.indices.tolist() == [TEST_SCENES + place for place in (0, 500, 1000, 1500)]
         expected = draw_scenes(1, 32, start=TEST_SCENES + 1000).images[0].permute(1, 2, 0)
-        assert (np.asarray(album.picture("2")) == expected.numpy()).all()
+        assert (np.asarray(collection.picture("2")) == expected.numpy()).all()
 
 
 def test_a_port_in_use_is_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        with pytest.raises(vitlab.VitlabError, match="cannot be used"), listen(taken.getsockname()[1]):
+        with pytest.raises(vitlab.VitlabError, match="is not available"), listen(taken.getsockname()[1]):
             pass
         with pytest.raises(vitlab.VitlabError, match="--port 70000"), listen(70000):
             pass

@@ -75,7 +75,7 @@ def test_everything_is_there(opened: Any) -> None:
     assert "CB Table 8" in opened.locator("#occlusion").text_content()
     names = opened.locator(".av-panel select").evaluate_all("all => all.map(s => s.selectedOptions[0].textContent)")
     plain = "deit_tiny_patch16_224"
-    assert names == [plain, "as changed", f"{plain} | ContextBroadcast", "as changed"]
+    assert names == [plain, "changed", f"{plain} | ContextBroadcast", "changed"]
     last = opened.locator(".av-panel").first.locator(".av-lens").last.text_content()
     assert last.endswith(numbers(opened)[0])
 
@@ -112,14 +112,14 @@ def test_the_slider_corrupts_and_clean_stays_clean(opened: Any) -> None:
     settle(opened)
     assert numbers(opened) == clean
     opened.locator("#severity").fill("0")
-    opened.get_by_label("Condition of panel 1").select_option("as changed")
+    opened.get_by_label("Condition of panel 1").select_option("changed")
     settle(opened)
     assert numbers(opened) == clean
 
 
 def test_painting_hides_patches_and_the_prediction_follows(opened: Any) -> None:
     clean = numbers(opened)
-    opened.get_by_role("button", name="Paint").click()
+    opened.get_by_role("button", name="Hide patches").click()
     box = opened.locator(".av-picture").first.bounding_box()
     y = box["y"] + box["height"] * 0.4
     opened.mouse.move(box["x"] + 5, y)
@@ -180,8 +180,8 @@ def test_a_narrow_window_does_not_scroll_sideways(opened: Any) -> None:
 
 def test_hostile_names_are_text(browser_page: Any) -> None:  # noqa: F811
     with on_show(MODELS[:1]) as (shown, thread):
-        shown.subjects[0].name, shown.subjects[0].classes = HOSTILE, [HOSTILE] * 25
-        shown.album.name_of = lambda label: HOSTILE
+        shown.models[0].name, shown.models[0].classes = HOSTILE, [HOSTILE] * 25
+        shown.images.name_of = lambda label: HOSTILE
         with serving(shown, thread) as place:
             browser_page.goto(place)
             browser_page.wait_for_selector(".av-map")
@@ -197,5 +197,5 @@ def test_a_bad_upload_is_explained(chromium: Any, address: str) -> None:  # noqa
     page.locator("#upload").set_input_files({"name": "<b>x</b>.png", "mimeType": "image/png", "buffer": b"no picture"})
     until(page, "!document.querySelector('#error').hidden")
     text = page.locator("#error").text_content()
-    assert text.startswith("<b>x</b>.png: this file is no picture") and "PNG, JPEG" in text
+    assert text.startswith("<b>x</b>.png: the file is not a supported image") and "PNG, JPEG" in text
     page.close()

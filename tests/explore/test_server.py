@@ -106,16 +106,16 @@ def test_a_moving_picture_shows_its_first_frame(client: TestClient) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"hello, I am text", "no picture"),
-        (b"", "no picture"),
-        (b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>", "no picture"),
-        (png()[:200], "damaged or cut off"),
+        (b"hello, I am text", "not a supported image"),
+        (b"", "not a supported image"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>", "not a supported image"),
+        (png()[:200], "damaged or truncated"),
         (bomb(30_000, 30_000), "megapixels"),
         (bomb(5_000, 5_000), "20 megapixels"),
-        (bomb(4_000, 4_000), "damaged or cut off"),
+        (bomb(4_000, 4_000), "damaged or truncated"),
         (bomb(2, 9_000_000), "2 × 9000000"),
-        (bytes(11 * 2**20), "more than 10 MB"),
-        (b"%PDF-1.4", "no picture"),
+        (bytes(11 * 2**20), "larger than 10 MB"),
+        (b"%PDF-1.4", "not a supported image"),
     ],
     ids=["text", "nothing", "svg", "cut", "bomb", "large", "empty of data", "a line", "11 MB", "pdf"],
 )
@@ -133,7 +133,7 @@ def test_a_body_that_lies_about_its_length_is_cut_off(client: TestClient) -> Non
             sent.append(1)
             yield bytes(2**20)
 
-    assert "more than 10 MB" in client.post("/api/pictures", content=endless()).json()["error"]
+    assert "larger than 10 MB" in client.post("/api/pictures", content=endless()).json()["error"]
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "0.0.0.0", ""])
@@ -147,7 +147,7 @@ def test_other_hosts_are_refused(client: TestClient, host: str) -> None:
 def test_other_origins_are_refused(client: TestClient) -> None:
     for origin in ("http://evil.example", "null", "http://127.0.0.1:9"):
         found = client.post("/api/pictures", content=png(), headers={"origin": origin})
-        assert found.status_code == 403 and "own page only" in found.json()["error"]
+        assert found.status_code == 403 and "invalid origin" in found.json()["error"]
     assert client.post("/api/pictures", content=png(), headers={"origin": HOME}).status_code == 200
 
 
@@ -164,12 +164,12 @@ def test_nothing_else_can_be_fetched(client: TestClient, address: str) -> None:
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        ({"model": 2, "image": "0"}, "no model 2"),
-        ({"model": -1, "image": "0"}, "no model -1"),
-        ({"model": 0, "image": "nothing"}, "no picture"),
+        ({"model": 2, "image": "0"}, "invalid model=2"),
+        ({"model": -1, "image": "0"}, "invalid model=-1"),
+        ({"model": 0, "image": "nothing"}, "does not exist"),
         ({"model": 0, "image": "0", "corruption": "rain", "severity": 1}, "no corruption 'rain'"),
         ({"model": 0, "image": "0", "corruption": "fog", "severity": 6}, "severity"),
-        ({"model": 0, "image": "0", "hidden": [16]}, "no patch 16"),
+        ({"model": 0, "image": "0", "hidden": [16]}, "invalid patch 16"),
         ({"model": 0, "image": "0", "hidden": ["x"]}, "hidden.0"),
         ({"model": 0}, "image"),
         ([], "the request"),
@@ -188,8 +188,8 @@ def test_tokens_that_are_not_there(client: TestClient) -> None:
 
 def test_hostile_names_are_handed_over_as_data() -> None:
     with on_show(MODELS[:1]) as (shown, thread):
-        shown.subjects[0].name = "<img src=x onerror=alert(1)></script>"
-        shown.subjects[0].classes = ["<b>bold</b>"] * 25
+        shown.models[0].name = "<img src=x onerror=alert(1)></script>"
+        shown.models[0].classes = ["<b>bold</b>"] * 25
         client = TestClient(build(shown, thread), base_url=HOME)
         assert client.get("/api/start").headers["content-type"] == "application/json"
         assert client.get("/api/start").json()["models"] == ["<img src=x onerror=alert(1)></script>"]
@@ -208,7 +208,7 @@ def test_what_a_model_raises_reaches_the_page_in_one_line() -> None:
         raise RuntimeError("out of\nmemory")
 
     with on_show(MODELS[:1]) as (shown, thread):
-        shown.subjects[0].look = broken
+        shown.models[0].trace = broken
         client = TestClient(build(shown, thread), base_url=HOME, raise_server_exceptions=False)
         found = client.post("/api/view", json={"model": 0, "image": "0"})
     assert found.status_code == 500 and found.json() == {"error": "RuntimeError: out of memory"}

@@ -26,17 +26,17 @@ from vitlab.explore.views import Condition, Query, hide, page_grid
 def shown() -> ExplorerState:
     with ExitStack() as stack:
         found = open_explorer([PLAIN], SCENES, None, 6, stack)
-        sharpen(found.subjects[0].model)
+        sharpen(found.models[0].model)
         yield found
 
 
 def pixels(shown: ExplorerState, name: str = "0") -> Tensor:
-    return F.to_tensor(shown.album.picture(name))
+    return F.to_tensor(shown.images.picture(name))
 
 
 def fed(shown: ExplorerState, pixels: Tensor) -> Tensor:
-    subject = shown.subjects[0]
-    return F.normalize(pixels, subject.preprocessing.mean, subject.preprocessing.std)[None]
+    model = shown.models[0]
+    return F.normalize(pixels, model.preprocessing.mean, model.preprocessing.std)[None]
 
 
 def by_hand(model: torch.nn.Module, image: Tensor, layer: int) -> Tensor:
@@ -56,11 +56,11 @@ def by_hand(model: torch.nn.Module, image: Tensor, layer: int) -> Tensor:
 @torch.no_grad()
 @pytest.mark.parametrize("query", [Query(0.1, 0.9), Query(prefix=0), Query(1.0, 1.0)])
 def test_rows_are_the_softmax_of_the_models_own_queries_and_keys(shown: ExplorerState, query: Query) -> None:
-    subject = shown.subjects[0]
+    model = shown.models[0]
     token = 0 if query.prefix == 0 else 1 + 4 * min(3, int(query.y * 4)) + min(3, int(query.x * 4))
-    rows = subject.rows(shown.album, Condition("0"), shown.grid, query)
+    rows = model.rows(shown.images, Condition("0"), shown.grid, query)
     for layer, row in enumerate(rows):
-        expected = by_hand(subject.model, fed(shown, pixels(shown)), layer)[:, token]
+        expected = by_hand(model.model, fed(shown, pixels(shown)), layer)[:, token]
         values = np.frombuffer(base64.b64decode(row["maps"]), np.uint8).reshape(3, 16) / 255
         found = values * np.array(row["peaks"])[:, None]
         np.testing.assert_allclose(found, expected[:, 1:], atol=float(expected.max()) / 500)
@@ -70,16 +70,16 @@ def test_rows_are_the_softmax_of_the_models_own_queries_and_keys(shown: Explorer
 
 @torch.no_grad()
 def test_predictions_and_lens(shown: ExplorerState) -> None:
-    subject = shown.subjects[0]
-    view = subject.view(shown.album, Condition("2"), shown.grid)
-    probability = subject.model(fed(shown, pixels(shown, "2")))[0].softmax(-1)
+    model = shown.models[0]
+    view = model.view(shown.images, Condition("2"), shown.grid)
+    probability = model.model(fed(shown, pixels(shown, "2")))[0].softmax(-1)
     assert [entry["name"] for entry in view["predictions"]] == [
-        subject.classes[i] for i in probability.argsort(descending=True)[:5]
+        model.classes[i] for i in probability.argsort(descending=True)[:5]
     ]
     np.testing.assert_allclose(view["predictions"][0]["probability"], probability.max(), atol=1e-5)
     assert view["layers"][-1]["lens"][0]["name"] == view["predictions"][0]["name"]
     np.testing.assert_allclose(view["layers"][-1]["lens"][0]["probability"], probability.max(), atol=1e-5)
-    assert view["label"] == shown.album.name_of(shown.album.images[2][1])
+    assert view["label"] == shown.images.name_of(shown.images.images[2][1])
 
 
 def picture(view: dict) -> Tensor:
@@ -89,28 +89,28 @@ def picture(view: dict) -> Tensor:
 
 @torch.no_grad()
 def test_corruption_then_occlusion_in_the_mean_colour(shown: ExplorerState) -> None:
-    subject = shown.subjects[0]
+    model = shown.models[0]
     condition = Condition("1", "fog", 4, (0, 5))
-    view = subject.view(shown.album, condition, shown.grid)
+    view = model.view(shown.images, condition, shown.grid)
     foggy = corrupt(pixels(shown, "1")[None], "fog", 4, indices=[1])[0]
     expected = foggy.clone()
     for row, column in ((0, 0), (1, 1)):  # cells 0 and 5 of 4 × 4, 8 pixels a side
         cell = expected[:, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8]
-        cell.copy_(torch.tensor(subject.preprocessing.mean).view(3, 1, 1).expand_as(cell))
+        cell.copy_(torch.tensor(model.preprocessing.mean).view(3, 1, 1).expand_as(cell))
     np.testing.assert_allclose(picture(view), expected, atol=1.01 / 255)
-    probability = subject.model(fed(shown, expected))[0].softmax(-1)
+    probability = model.model(fed(shown, expected))[0].softmax(-1)
     np.testing.assert_allclose(view["predictions"][0]["probability"], probability.max(), atol=1e-5)
 
 
 def test_one_forward_for_each_change_and_none_for_a_click(shown: ExplorerState) -> None:
-    subject = shown.subjects[0]
+    model = shown.models[0]
     count = []
-    subject.model.register_forward_hook(lambda *_: count.append(1))
-    subject.view(shown.album, Condition("0"), shown.grid)
+    model.model.register_forward_hook(lambda *_: count.append(1))
+    model.view(shown.images, Condition("0"), shown.grid)
     for column in range(4):
-        subject.rows(shown.album, Condition("0"), shown.grid, Query(0.5, column / 4))
+        model.rows(shown.images, Condition("0"), shown.grid, Query(0.5, column / 4))
     assert len(count) == 1
-    subject.view(shown.album, Condition("0", hidden=(3,)), shown.grid)
+    model.view(shown.images, Condition("0", hidden=(3,)), shown.grid)
     assert len(count) == 2
 
 
@@ -128,9 +128,9 @@ def test_one_forward_for_each_change_and_none_for_a_click(shown: ExplorerState) 
 def test_windows_pyramids_and_models_without_maps(model: str, maps: int) -> None:
     with ExitStack() as stack:
         shown = open_explorer([model], "scenes(train=1, test=2)", None, 2, stack)
-        subject = shown.subjects[0]
-        view = subject.view(shown.album, Condition("0"), shown.grid)
-        rows = subject.rows(shown.album, Condition("0"), shown.grid, Query())
+        model = shown.models[0]
+        view = model.view(shown.images, Condition("0"), shown.grid)
+        rows = model.rows(shown.images, Condition("0"), shown.grid, Query())
     assert sum("maps" in row for row in rows) == maps
     for layer, row in zip(view["layers"], rows, strict=True):
         assert ("maps" in row) == ("grid" in layer) and bool(layer["why"]) == ("maps" not in row)
@@ -148,7 +148,7 @@ def test_hiding_covers_exactly_its_cells() -> None:
             if (y * 2 // 10) * 3 + x * 3 // 7 in (0, 5):
                 expected[:, y, x] = 0
     assert torch.equal(hidden, expected)
-    with pytest.raises(vitlab.VitlabError, match="no patch 6 to hide"):
+    with pytest.raises(vitlab.VitlabError, match="invalid patch 6"):
         hide(image, [6], (2, 3))
 
 
@@ -172,7 +172,7 @@ def test_names_that_tell_two_models_apart() -> None:
 
 @pytest.mark.parametrize(
     ("models", "images", "message"),
-    [([], 2, "one model or two"), ([PLAIN] * 3, 2, "3 given"), ([PLAIN], 0, "at least one image")],
+    [([], 2, "expected one or two"), ([PLAIN] * 3, 2, "models: 3"), ([PLAIN], 0, "invalid --images 0")],
 )
 def test_mistakes(models: list[str], images: int, message: str) -> None:
     with ExitStack() as stack, pytest.raises(vitlab.VitlabError, match=message):

@@ -290,7 +290,7 @@ def test_the_image_button_saves_a_drawing_with_the_finding(opened: Any) -> None:
 
 def test_themes_by_keyboard(opened: Any) -> None:
     opened.keyboard.press("Tab")
-    assert opened.evaluate("document.activeElement.textContent") == "Skip to the findings"
+    assert opened.evaluate("document.activeElement.textContent") == "Skip to the summary"
     opened.keyboard.press("Tab")
     colours = []
     for _ in range(2):

@@ -33,6 +33,8 @@ def test_one_model_and_unknown_values() -> None:
     assert finding("mCE", [math.nan], ["a"], "%") == "mCE: not known"
     assert finding("mCE", [math.nan, 2.0], ["a", "b"]) == "mCE: not known for a, 2.00 for b; noise not known"
     assert finding("mCE", [2.0, math.nan], ["a", "b"]) == "mCE: 2.00 for a, not known for b; noise not known"
+    one = finding("mCE", [2.0, math.nan], ["a", "b"], errors=[0.1, math.nan])
+    assert one == "mCE: 2.00 ± 0.2 for a, not known for b"
 
 
 @pytest.mark.parametrize(("second", "doubt"), [(12.7, True), (12.8, False), (7.3, True), (7.2, False)])

@@ -44,7 +44,7 @@ def test_without_digests_what_says_nothing_of_repeats_is_two_models() -> None:
     assert subjects(found("ViT", 1.0), found("ViT", 2.0)) == ["ViT", "ViT (2)"]
     kinds = [found("ViT", value, kind=kind) for kind in ("attention_entropy", "other") for value in (1.0, 2.0)]
     assert subjects(*kinds) == ["ViT", "ViT (2)", "ViT", "ViT (2)"]
-    assert name_models(kinds).remarks[0].startswith("2 models are called 'ViT' (nothing says that they are repeats)")
+    assert name_models(kinds).remarks[0].startswith("2 models are called 'ViT' (not marked as repeats)")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_the_same_measurement_made_again_is_no_repeat() -> None:
     """Same weights, same images: another device moves the last digits, which is no noise of the images."""
     twice = [found("ViT", x, "aa11", data="scenes test[:8] h") for x in (1.0, 1.0001)]
     named = name_models(twice)
-    assert len(named.measurements) == 1 and named.remarks[0].startswith("1 measurements were left out")
+    assert len(named.measurements) == 1 and named.remarks[0].startswith("1 duplicate measurement omitted")
 
 
 def test_untrained_models_are_named_and_so_is_where_weights_are_from(tmp_path: Path) -> None:

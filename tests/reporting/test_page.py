@@ -7,11 +7,9 @@ import hashlib
 import html
 import json
 import re
-import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,8 @@ from cases.looks import LOOKS
 from vitlab.core.measurement import Measurement
 from vitlab.reporting import page as page_module
 from vitlab.reporting import read, report
-from vitlab.reporting.drawing import bars, empty_plot, line
+from vitlab.reporting.drawing import Fragment, bars, empty_plot, line
+from vitlab.reporting.figures import attention_view
 
 EVIL = "</script><script>alert('x')</script><img src=x onerror=alert(1)>"
 
@@ -124,6 +123,17 @@ def test_differences_stand_beside_the_numbers(tmp_path: Path) -> None:
     assert "x 1 ± 0.2 3 ± 0.2 +2 ± 0.28 larger than the noise" in text
 
 
+def test_a_table_explains_only_what_it_shows(tmp_path: Path) -> None:
+    sure = {"x": np.array(1.0), "x_error": np.array(0.1)}
+    known = Measurement("k", "a", sure, dict.fromkeys(sure, ()), errors={"x": "x_error"})
+    epochs = Measurement("training", "a", {"top1": np.array([1.0, 2.0])}, {"top1": ("epoch",)}, {"epoch": (0, 1)})
+    notes = [
+        ("half of the 95 %" in text, "last epoch." in text)
+        for text in (written(tmp_path, known), written(tmp_path, epochs))
+    ]
+    assert notes == [(True, False), (False, True)]
+
+
 def test_provenance_says_once_what_all_share(tmp_path: Path) -> None:
     both = [Measurement(kind, "a", {"x": np.ones(2)}, {"x": ("layer",)}, {}, {"tau": 1}, {"device": "cpu", "of": kind})
             for kind in ("k", "j")]  # fmt: skip
@@ -147,10 +157,8 @@ def test_panels_beside_each_other_and_mosaics_do_not_shrink(tmp_path: Path) -> N
     assert not wide["attention_diversity-1"] and not wide["attention_entropy-1"]
 
 
-def test_a_notebook_leaves_room_for_html_that_is_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = ModuleType("vitlab.reporting.attention_view")
-    shown.__dict__["render"] = lambda found: "<p>pictures</p>"
-    monkeypatch.setitem(sys.modules, "vitlab.reporting.attention_view", shown)
+def test_a_notebook_leaves_room_for_a_fragment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention_view, "draw", lambda measurements: [Fragment("<p>pictures</p>")])
     view = Measurement("attention_view", "a", {"image": np.zeros(4, np.uint8)}, {"image": ("pixel",)})
     assert "height:900px" in view._repr_html_()
 
@@ -172,11 +180,10 @@ def test_no_two_of_many_models_look_alike() -> None:
 
 
 def test_attention_views_are_html_of_their_own_without_means(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = ModuleType("vitlab.reporting.attention_view")
-    shown.__dict__["render"] = lambda found: (
-        f"<p id=own>{[(m.subject, m.values['mean'].dtype.kind) for m in found]}</p>"
-    )
-    monkeypatch.setitem(sys.modules, "vitlab.reporting.attention_view", shown)
+    def draw(measurements: list[Measurement]) -> list[Fragment]:
+        return [Fragment(f"<p id=own>{[(m.subject, m.values['mean'].dtype.kind) for m in measurements]}</p>")]
+
+    monkeypatch.setattr(attention_view, "draw", draw)
     pictures = {"mean": np.arange(4, dtype=np.uint8)}, {"mean": ("pixel",)}
     text = written(tmp_path, *(Measurement("attention_view", who, *pictures) for who in "aba"), measurement("a"))
     assert "<p id=own>[('a', 'u'), ('b', 'u')]</p>" in text

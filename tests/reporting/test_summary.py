@@ -10,7 +10,7 @@ import numpy as np
 from vitlab.core.measurement import Measurement
 from vitlab.core.old_files import errors_by_name
 from vitlab.reporting.comparison import compare
-from vitlab.reporting.judging import Difference, Number
+from vitlab.reporting.differences import Difference, Number
 from vitlab.reporting.sections import label_models, sort
 from vitlab.reporting.summary import Summary, sentence, strongest, summarise
 
@@ -32,7 +32,7 @@ def test_models_data_images_device_and_day() -> None:
     counts = {"a": 64, "b": 64, "c": 128}
     made = summary(*(found("k", who, 1.0, images=count, **about) for who, count in counts.items()))
     assert made.facts == [
-        "3 models and 1 kind of measurement: a is the baseline, held against it b and c.",
+        "3 models and 1 kind of measurement. Baseline: a. Other models: b and c.",
         "Measured on scenes, with 64 to 128 images each, on cuda, on 5 November 2026.",
     ]
 
@@ -42,12 +42,12 @@ def test_the_strongest_difference_comes_first_whatever_its_size() -> None:
         *(found("large", who, value, 50.0) for who, value in (("a", 0.0), ("b", 100.0))),
         *(found("sure", who, value, 0.001) for who, value in (("a", 1.0), ("b", 0.9))),
     )
-    assert made.heading == "What differs most, relative to its noise" and made.findings[0].startswith(
-        "Sure, x: 0.9 for b against"
+    assert made.heading == "Largest differences relative to their noise" and made.findings[0].startswith(
+        "Sure, x: 0.9 for b, 1 for the baseline"
     )
     assert "-0.1 (95 %: -0.103 to -0.0972), larger than the noise" in made.findings[0]
     assert made.findings[1].endswith("within the noise.")
-    assert "Of 2 numbers compared whose noise is known, 1 differ by more" in made.caution[1]
+    assert "Numbers compared with known noise: 2, of which 1 differ by more" in made.caution[1]
 
 
 def test_nothing_larger_than_noise_and_no_noise_known_are_said() -> None:
@@ -55,25 +55,28 @@ def test_nothing_larger_than_noise_and_no_noise_known_are_said() -> None:
     assert within.heading.startswith("No difference is larger than its noise")
     unknown = summary(found("k", "a", 1.0), found("k", "b", 1.5))
     assert unknown.heading == "Largest differences, noise not known"
-    assert unknown.findings == ["K, x: 1.5 for b against the baseline's 1, +0.5; noise not known."]
-    assert unknown.caution[1] == "1 numbers were compared, and the noise of none is known."
+    assert unknown.findings == ["K, x: 1.5 for b, 1 for the baseline, +0.5; noise not known."]
+    assert unknown.caution[1] == "Numbers compared: 1. Their noise is not known."
 
 
 def test_one_run_each_is_said_to_be_one() -> None:
     once = summary(found("k", "a", 1.0, 0.1), found("k", "b", 2.0, 0.1))
-    luck = "One training run each: differences between models include the luck of the seed."
-    assert once.caution[0] == luck
+    seeds_vary = "One training run each: differences between models include the variation between training seeds."
+    assert once.caution[0] == seeds_vary
     parts = summary(*(found("k", who, value, data=f"scenes test[{value}] x") for who in "ab" for value in (1.0, 2.0)))
     assert any("over up to 2 repeats (parts of the images" in each for each in parts.caution)
     seeds = summary(*(found("k", who, value, data="scenes") for who in "ab" for value in (1.0, 2.0)))
     assert any("over up to 2 repeats (runs or seeds)" in each for each in seeds.caution)
-    assert luck in parts.caution and luck not in seeds.caution
-    assert summary(found("k", "a", 1.0)).caution[0] == "One training run: another seed may differ by more."
+    assert seeds_vary in parts.caution and seeds_vary not in seeds.caution
+    assert (
+        summary(found("k", "a", 1.0)).caution[0]
+        == "One training run: the variation between training seeds is not known."
+    )
 
 
 def test_other_images_are_a_caution() -> None:
     made = summary(found("k", "a", 1.0, data="scenes test[:8] x"), found("k", "b", 1.0, data="cifar test[:8] y"))
-    assert any("Not all models saw the same images" in each for each in made.caution)
+    assert any("Not all models were measured on the same images" in each for each in made.caution)
     alike = summary(found("k", "a", 1.0, data="scenes test[:8] x"), found("k", "b", 1.0, data="scenes test[:8] x"))
     assert not any("Not all models" in each for each in alike.caution)
 
@@ -86,7 +89,20 @@ def test_one_model_has_key_numbers_those_with_noise_first() -> None:
 
 def test_nothing_in_common_is_said() -> None:
     made = summary(found("k", "a", 1.0), found("j", "b", 1.0))
-    assert not made.findings and made.caution[1].endswith("nothing is compared.")
+    assert not made.findings and made.caution[1].startswith("Nothing is compared")
+    assert made.heading == "Key numbers"
+
+
+def test_an_accuracy_of_one_of_several_models_names_the_model() -> None:
+    made = summary(*measured("calibration", "accuracy", a=0.5), *measured("occlusion", "x", b=0.7))
+    assert made.findings == ["Accuracy of a: 50.0 % ± 2."] and made.heading == "Key numbers"
+
+
+def test_a_digest_is_shown_only_without_a_name_of_the_data() -> None:
+    digest = "f7201085e8a5b9fd, augmented"
+    named = summary(found("k", "a", 1.0, data="scenes test[:8] x"), found("j", "a", 1.0, data=digest))
+    assert named.facts[1] == "Measured on scenes."
+    assert summary(found("j", "a", 1.0, data=digest)).facts[1] == f"Measured on {digest}."
 
 
 def test_one_finding_for_each_kind_and_model() -> None:
@@ -125,7 +141,7 @@ def test_accuracy_comes_first_however_small_its_difference() -> None:
 def test_calibration_outranks_training_and_the_heading_counts_accuracy() -> None:
     made = summary(*measured("training", "top1", a=1.0, b=2.0), *measured("calibration", "accuracy", a=0.5, b=0.9))
     assert made.findings == ["Accuracy: 50.0 % for a, 90.0 % for b (40.0 points higher)."]
-    assert made.heading == "What differs most, relative to its noise"
+    assert made.heading == "Largest differences relative to their noise"
 
 
 def test_many_models_stay_on_one_screen() -> None:

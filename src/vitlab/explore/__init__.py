@@ -1,6 +1,6 @@
-"""A local page to look inside a model: `vitlab explore MODEL [MODEL] --data DATA`.
+"""A local web page that shows attention and predictions of a model: `vitlab explore MODEL [MODEL] --data DATA`.
 
-`pictures` reads images, also those of strangers; `looking` turns a model, an image and what is done to it into what
-the page shows; `server` hands that out; `opening` loads it all and serves it on 127.0.0.1. The page itself is `page/`,
-and the view that it shares with reports is `reporting/templates/attention_view.*`.
+`images` reads images, including untrusted uploads; `views` computes the data that the page shows; `server` is the HTTP
+application; `app` loads models and data and serves them on 127.0.0.1. The page is in `page/`, and the view that it
+shares with reports in `reporting/templates/attention_view.*`.
 """

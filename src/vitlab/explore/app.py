@@ -1,4 +1,4 @@
-"""Open models and data, and serve the page until somebody ends it."""
+"""Load models and data, and serve the explorer until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from vitlab.data.class_names import output_names
 from vitlab.data.images import DataSet
 from vitlab.explore.images import ImageCollection
 from vitlab.explore.server import ExplorerState, build
-from vitlab.explore.views import Subject, size_and_grid
+from vitlab.explore.views import ShownModel, size_and_grid
 from vitlab.instruments.shared.image_trace import ImageTrace, image_tracer
 from vitlab.preprocessing import preprocessing_of
 from vitlab.progress import waiting
 
-ADDRESS = "127.0.0.1"  # and no other: what is served here is for this machine
+ADDRESS = "127.0.0.1"  # never another: the page is for this machine only
 
 
 def explore(
@@ -41,12 +41,12 @@ def explore(
 
     Args:
         models: one model expression, or two to compare.
-        data: a data expression; by default the data that the first model was trained on, else `scenes`. Some of its
-            test images are offered, at even distances.
-        root: the folder that holds the data sets.
-        images: how many images to offer.
-        port: 0 for any free one.
-        say: told the address, once the page can be fetched.
+        data: a data expression; default: the data that the first model was trained on, else `scenes`. The page shows
+            evenly spaced test images.
+        root: the folder with the data sets.
+        images: the number of images on the page.
+        port: the port; 0 for any free port.
+        say: called with the address when the server is ready.
         show: whether to show progress while models are loaded.
     """
     import uvicorn
@@ -55,24 +55,26 @@ def explore(
     with listen(port) as listener, ThreadPoolExecutor(1) as thread:
         try:
             with waiting("loading the models", show=show):
-                shown = thread.submit(open_explorer, models, data, root, images, stack).result()
-            server = uvicorn.Server(uvicorn.Config(build(shown, thread), log_level="warning", lifespan="off"))
+                state = thread.submit(open_explorer, models, data, root, images, stack).result()
+            server = uvicorn.Server(uvicorn.Config(build(state, thread), log_level="warning", lifespan="off"))
             say(f"http://{ADDRESS}:{listener.getsockname()[1]}/")
-            with suppress(KeyboardInterrupt):  # uvicorn closes its connections first, then hands the signal on
+            with suppress(KeyboardInterrupt):  # uvicorn closes its connections, then raises the signal again
                 server.run(sockets=[listener])
         finally:
-            thread.submit(stack.close).result()  # recording ends in the thread in which it began
+            thread.submit(stack.close).result()  # recording must end in the thread in which it started
 
 
 @contextmanager
 def listen(port: int) -> Iterator[socket.socket]:
-    """A socket on this machine's own address."""
+    """A listening socket on 127.0.0.1."""
     if not 0 <= port <= 65535:
-        raise VitlabError(f"--port {port}: expected 0 (any free one) to 65535")
+        raise VitlabError(f"invalid --port {port}; expected 0 (any free port) to 65535")
     try:
         listener = socket.create_server((ADDRESS, port))
     except OSError as error:
-        raise VitlabError(f"port {port} cannot be used ({error.strerror}); give another --port, or none") from None
+        raise VitlabError(
+            f"port {port} is not available ({error.strerror}); choose another --port or omit it"
+        ) from None
     with listener:
         yield listener
 
@@ -80,11 +82,11 @@ def listen(port: int) -> Iterator[socket.socket]:
 def open_explorer(
     models: Sequence[str], data: str | None, root: Path | None, images: int, stack: ExitStack
 ) -> ExplorerState:
-    """Load the models and the data; `stack` closes what was opened, in the same thread."""
+    """Load the models and the data; `stack` closes them and must be closed in the same thread."""
     if not 1 <= len(models) <= 2:
-        raise VitlabError(f"explore shows one model or two side by side; {len(models)} given")
+        raise VitlabError(f"invalid number of models: {len(models)}; expected one or two")
     if images < 1:
-        raise VitlabError(f"--images {images}: at least one image is needed")
+        raise VitlabError(f"invalid --images {images}; expected at least 1")
     recipe = zoo.recipe_of(models[0])
     data = data or (recipe.data if recipe else "scenes")
     check_data(data)
@@ -92,23 +94,23 @@ def open_explorer(
     sizes = [size_and_grid(model) for model in loaded]
     opened = open_data(data, root=root, image_size=sizes[0][0])
     named = zip(short_names(models), loaded, sizes, strict=True)
-    subjects = [open_subject(name, model, size, opened, stack) for name, model, (size, _) in named]
+    shown = [open_model(name, model, size, opened, stack) for name, model, (size, _) in named]
     count = min(images, len(opened.test))
-    test = opened.test.subset([i * len(opened.test) // count for i in range(count)])  # sets lie in order of class
+    test = opened.test.subset([i * len(opened.test) // count for i in range(count)])  # data sets are sorted by class
     names = output_names(len(opened.classes), opened.classes)
-    return ExplorerState(subjects, ImageCollection(test, names.__getitem__), sizes[0][1])
+    return ExplorerState(shown, ImageCollection(test, names.__getitem__), sizes[0][1])
 
 
-def open_subject(name: str, model: nn.Module, size: tuple[int, int], data: DataSet, stack: ExitStack) -> Subject:
-    """A model, ready to look at images, with its own preprocessing, else the data's normalisation."""
-    how = preprocessing_of(model, {"size": size}, assume={"mean": data.mean, "std": data.std})
-    look = stack.enter_context(image_tracer(model, size))
-    outputs = _outputs(model, look, size, name)
-    return Subject(name, model, look, how, output_names(outputs, how.classes or data.classes))
+def open_model(name: str, model: nn.Module, size: tuple[int, int], data: DataSet, stack: ExitStack) -> ShownModel:
+    """A model of the page with its preprocessing; default: the normalisation of the data."""
+    preprocessing = preprocessing_of(model, {"size": size}, assume={"mean": data.mean, "std": data.std})
+    trace = stack.enter_context(image_tracer(model, size))
+    outputs = _outputs(model, trace, size, name)
+    return ShownModel(name, model, trace, preprocessing, output_names(outputs, preprocessing.classes or data.classes))
 
 
 def short_names(models: Sequence[str]) -> list[str]:
-    """What to call the models on the page: name and parts, and the settings only where they tell two models apart.
+    """Names of the models on the page: name and parts; the full expressions if these are equal.
 
     >>> short_names(["timm/vit_tiny_patch16_224(pretrained=True)", "timm/vit_tiny_patch16_224 | ContextBroadcast()"])
     ['vit_tiny_patch16_224', 'vit_tiny_patch16_224 | ContextBroadcast']
@@ -118,9 +120,9 @@ def short_names(models: Sequence[str]) -> list[str]:
     return short if len(set(short)) == len(short) else list(models)
 
 
-def _outputs(model: nn.Module, look: Callable[[Tensor], ImageTrace], size: tuple[int, int], name: str) -> int:
-    """How many classes a model has, from a look at a blank image: what cannot be explored is refused at the start."""
+def _outputs(model: nn.Module, trace: Callable[[Tensor], ImageTrace], size: tuple[int, int], name: str) -> int:
+    """The number of classes of a model, from a blank image; fails early for models that cannot be shown."""
     try:
-        return len(look(blank_images(model, size)[:1]).logits)
+        return len(trace(blank_images(model, size)[:1]).logits)
     except VitlabError as error:
         raise VitlabError(f"{name} cannot be explored: {error}") from error

@@ -1,4 +1,4 @@
-"""The pictures to look at: some of a data set, and those that are dropped on the page, which may be anything."""
+"""The images of the explorer: some of a data set, and untrusted uploads."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from vitlab.data.images import ImageSet
 MAX_BYTES = 10 * 1024 * 1024
 MAX_PIXELS = 20_000_000
 MAX_UPLOADS = 32
-_MIN_SIDE, _MAX_RATIO = 8, 8  # a picture of 1 × 20,000,000 would grow to gigabytes when its shorter side is resized
+_MIN_SIDE, _MAX_RATIO = 8, 8  # an image of 1 × 20,000,000 would need gigabytes after its shorter side is resized
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 
 
 def read_upload(data: bytes) -> Image.Image:
-    """The picture that some bytes hold, upright and in RGB; of a moving one the first frame.
+    """Decode an uploaded image as upright RGB; of an animation the first frame.
 
-    Its size is known from its header and checked before a pixel is decoded.
+    The size in the header is checked before pixels are decoded.
     """
     if len(data) > MAX_BYTES:
-        raise VitlabError(f"this file has more than {MAX_BYTES // 2**20} MB; give a smaller one")
+        raise VitlabError(f"the file is larger than {MAX_BYTES // 2**20} MB; choose a smaller one")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -38,32 +38,30 @@ def read_upload(data: bytes) -> Image.Image:
     except VitlabError:
         raise
     except Image.DecompressionBombError:
-        raise VitlabError(f"this picture has more than {MAX_PIXELS // 10**6} megapixels; give a smaller one") from None
+        raise VitlabError(f"the image has more than {MAX_PIXELS // 10**6} megapixels; choose a smaller one") from None
     except UnidentifiedImageError:
-        raise VitlabError(f"this file is no picture that can be read; give one of {', '.join(_FORMATS)}") from None
-    except Exception:  # PIL's readers raise nearly anything on damaged bytes
-        raise VitlabError("this picture is damaged or cut off, and cannot be read to its end") from None
+        raise VitlabError(f"the file is not a supported image; expected one of {', '.join(_FORMATS)}") from None
+    except Exception:  # PIL's decoders raise many types of errors on damaged files
+        raise VitlabError("the image is damaged or truncated and cannot be decoded") from None
 
 
 def _check_size(width: int, height: int) -> None:
     if width * height > MAX_PIXELS:
-        raise VitlabError(
-            f"this picture has {width} × {height} pixels; give one with at most {MAX_PIXELS // 10**6} megapixels"
-        )
+        raise VitlabError(f"the image has {width} × {height} pixels; expected at most {MAX_PIXELS // 10**6} megapixels")
     if min(width, height) < _MIN_SIDE or max(width, height) > _MAX_RATIO * min(width, height):
         raise VitlabError(
-            f"this picture has {width} × {height} pixels; its sides should have at least {_MIN_SIDE}, "
-            f"and one at most {_MAX_RATIO} times the other"
+            f"the image has {width} × {height} pixels; expected at least {_MIN_SIDE} per side and an aspect "
+            f"ratio of at most {_MAX_RATIO}"
         )
 
 
 @dataclass
 class ImageCollection:
-    """Pictures by name: `0`, `1`, … of a data set, and `u1`, `u2`, … that were dropped on the page.
+    """Images by name: `0`, `1`, … of a data set, and `u1`, `u2`, … for uploads.
 
     Args:
-        images: the pictures of the data set.
-        name_of: what to call a label.
+        images: the images of the data set.
+        name_of: the name of a label.
     """
 
     images: ImageSet
@@ -72,28 +70,28 @@ class ImageCollection:
     _count: int = 0
 
     def names(self) -> list[str]:
-        """Those of the data set, in order."""
+        """The names of the images of the data set, in order."""
         return [str(i) for i in range(len(self.images))]
 
     def picture(self, name: str) -> Image.Image:
-        """The picture of that name."""
+        """The image of that name."""
         if name in self._uploads:
             return self._uploads[name]
         return self.images[self._index(name)][0]
 
     def label(self, name: str) -> str | None:
-        """What it shows, where that is known."""
+        """The name of its class; None if unknown."""
         if name in self._uploads:
             return None
         label = self.images[self._index(name)][1]
         return self.name_of(label) if label >= 0 else None
 
     def key(self, name: str) -> int:
-        """The index of the picture, by which the noise on it is drawn."""
+        """The index of the image, which seeds the random corruptions."""
         return 0 if name in self._uploads else self._index(name)
 
     def add(self, data: bytes) -> str:
-        """Keep the picture that some bytes hold, in memory, and name it; the oldest goes when there are too many."""
+        """Decode an upload, store it in memory and return its name; above `MAX_UPLOADS` the oldest one is removed."""
         picture = read_upload(data)
         self._count += 1
         name = f"u{self._count}"
@@ -103,14 +101,14 @@ class ImageCollection:
         return name
 
     def thumbnail(self, name: str, side: int = 96) -> bytes:
-        """The picture as a small JPEG."""
+        """The image as a small JPEG."""
         small = ImageOps.fit(self.picture(name), (side, side))
         file = io.BytesIO()
         small.save(file, "JPEG", quality=85)
         return file.getvalue()
 
     def _index(self, name: str) -> int:
-        # isdecimal alone would let other scripts' digits through, and a number of any length
+        # isdecimal alone accepts digits of other scripts and numbers of any length
         if not (name.isascii() and name.isdecimal() and len(name) < 10 and int(name) < len(self.images)):
-            raise VitlabError(f"there is no picture {name[:20]!r} any more; choose another one")
+            raise VitlabError(f"image {name[:20]!r} does not exist or was removed; choose another one")
         return int(name)

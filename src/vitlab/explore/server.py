@@ -1,6 +1,6 @@
-"""The explorer over HTTP, for this machine only: 127.0.0.1, nothing written, every mistake one line of JSON.
+"""The HTTP application of the explorer: for this machine only, writes no files, and returns errors as one line of JSON.
 
-All work with models happens in one thread, one thing after the other: recording belongs to the thread that started it.
+All work with models runs in one thread, because recording belongs to the thread that started it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 from vitlab.core.errors import VitlabError
 from vitlab.corruptions.apply import EXTRA, GROUPS
 from vitlab.explore.images import MAX_BYTES, ImageCollection
-from vitlab.explore.views import OCCLUSION, Condition, Query, Subject
+from vitlab.explore.views import OCCLUSION, Condition, Query, ShownModel
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-#: Everything that can be fetched as a file: its address, where it lies, what it is.
+#: All static files: address, package and path, media type.
 _FILES = {
     "/": ("vitlab.explore", "page/index.html", "text/html"),
     "/explorer.js": ("vitlab.explore", "page/explorer.js", "text/javascript"),
@@ -46,21 +46,21 @@ _FILES = {
 
 @dataclass(frozen=True)
 class ExplorerState:
-    """What there is to see: one model or two, pictures, and the grid to click on."""
+    """The data of the page: one or two models, images, and the grid of selectable patches."""
 
-    subjects: list[Subject]
-    album: ImageCollection
+    models: list[ShownModel]
+    images: ImageCollection
     grid: tuple[int, int]
 
-    def subject(self, index: int) -> Subject:
-        """The model of that number."""
-        if not 0 <= index < len(self.subjects):
-            raise VitlabError(f"there is no model {index}; there are {len(self.subjects)}, counted from 0")
-        return self.subjects[index]
+    def model(self, index: int) -> ShownModel:
+        """The model of that index."""
+        if not 0 <= index < len(self.models):
+            raise VitlabError(f"invalid model={index}; expected 0 to {len(self.models) - 1}")
+        return self.models[index]
 
 
-class Ask(BaseModel):
-    """What the page asks for: a model, a picture and what is done to it."""
+class ViewRequest(BaseModel):
+    """A request of the page: a model, an image, a corruption and hidden patches."""
 
     model: int
     image: Annotated[str, Field(max_length=20)]
@@ -69,32 +69,32 @@ class Ask(BaseModel):
     hidden: Annotated[list[int], Field(max_length=10_000)] = []
 
     def condition(self) -> Condition:
-        """The same for the same picture, in whatever order its patches were painted."""
+        """The condition; it does not depend on the order of the hidden patches."""
         named = self.corruption if self.severity else ""
         return Condition(self.image, named, self.severity if named else 0, tuple(sorted(set(self.hidden))))
 
 
-class AskRows(Ask):
-    """The same, and the token to look from."""
+class RowsRequest(ViewRequest):
+    """A request with the query token."""
 
     y: Annotated[float, Field(ge=0, le=1)] = 0.5
     x: Annotated[float, Field(ge=0, le=1)] = 0.5
     prefix: Annotated[int, Field(ge=0, le=1000)] | None = None
 
 
-def build(shown: ExplorerState, thread: ThreadPoolExecutor) -> FastAPI:
+def build(state: ExplorerState, thread: ThreadPoolExecutor) -> FastAPI:
     """The application.
 
     Args:
-        shown: models and pictures.
-        thread: of one worker, the one that opened the models.
+        state: models and images.
+        thread: an executor with one worker, which loaded the models.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.middleware("http")(_guard)
-    app.add_exception_handler(VitlabError, _mistake)
-    app.add_exception_handler(RequestValidationError, _malformed)
-    app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(Exception, _broken)
+    app.add_exception_handler(VitlabError, _user_error)
+    app.add_exception_handler(RequestValidationError, _invalid_request)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(Exception, _internal_error)
     for address, (package, path, kind) in _FILES.items():
         app.add_api_route(address, _file(package, path, kind), methods=["GET"])
 
@@ -103,52 +103,52 @@ def build(shown: ExplorerState, thread: ThreadPoolExecutor) -> FastAPI:
 
     @app.get("/api/start")
     async def start() -> dict[str, Any]:
-        return await work(lambda: _start(shown))
+        return await work(lambda: _start(state))
 
     @app.get("/api/pictures/{name}")
     async def thumbnail(name: str) -> Response:
-        return Response(await work(lambda: shown.album.thumbnail(name)), media_type="image/jpeg")
+        return Response(await work(lambda: state.images.thumbnail(name)), media_type="image/jpeg")
 
     @app.post("/api/pictures")
     async def upload(request: Request) -> dict[str, Any]:
         data = await _body(request)
-        return {"name": await work(lambda: shown.album.add(data)), "label": None}
+        return {"name": await work(lambda: state.images.add(data)), "label": None}
 
     @app.post("/api/view")
-    async def view(ask: Ask) -> dict[str, Any]:
-        subject = shown.subject(ask.model)
-        return await work(lambda: subject.view(shown.album, ask.condition(), shown.grid))
+    async def view(request: ViewRequest) -> dict[str, Any]:
+        model = state.model(request.model)
+        return await work(lambda: model.view(state.images, request.condition(), state.grid))
 
     @app.post("/api/rows")
-    async def rows(ask: AskRows) -> list[dict[str, Any]]:
-        subject, query = shown.subject(ask.model), Query(ask.y, ask.x, ask.prefix)
-        return await work(lambda: subject.rows(shown.album, ask.condition(), shown.grid, query))
+    async def rows(request: RowsRequest) -> list[dict[str, Any]]:
+        model, query = state.model(request.model), Query(request.y, request.x, request.prefix)
+        return await work(lambda: model.rows(state.images, request.condition(), state.grid, query))
 
     return app
 
 
-def _start(shown: ExplorerState) -> dict[str, Any]:
-    pictures = [{"name": name, "label": shown.album.label(name)} for name in shown.album.names()]
+def _start(state: ExplorerState) -> dict[str, Any]:
+    pictures = [{"name": name, "label": state.images.label(name)} for name in state.images.names()]
     return {
-        "models": [subject.name for subject in shown.subjects],
+        "models": [model.name for model in state.models],
         "pictures": pictures,
         "corruptions": {**GROUPS, "extra": EXTRA},
-        "grid": shown.grid,
+        "grid": state.grid,
         "occlusion": OCCLUSION,
     }
 
 
 async def _body(request: Request) -> bytes:
-    """What was sent, in memory; cut off as soon as it is too much, whatever its length was said to be."""
+    """The body of a request; fails as soon as it is too large, whatever its declared length is."""
     data = bytearray()
-    too_much = VitlabError(f"this file has more than {MAX_BYTES // 2**20} MB; give a smaller one")
-    said = request.headers.get("content-length", "0")
-    if said.isdecimal() and int(said) > MAX_BYTES:
-        raise too_much
+    too_large = VitlabError(f"the file is larger than {MAX_BYTES // 2**20} MB; choose a smaller one")
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and int(declared) > MAX_BYTES:
+        raise too_large
     async for chunk in request.stream():
         data += chunk
         if len(data) > MAX_BYTES:
-            raise too_much
+            raise too_large
     return bytes(data)
 
 
@@ -160,13 +160,13 @@ def _file(package: str, path: str, kind: str) -> Callable[[], Awaitable[Response
 
 
 async def _guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-    """Answer this machine's own page only: other names lead here by DNS rebinding, other origins by their scripts."""
+    """Reject requests with another host name (DNS rebinding) or from another origin, and add security headers."""
     host = request.headers.get("host", "")
     origin = request.headers.get("origin", f"http://{host}")
     if host.rpartition(":")[0] not in _HOSTS and host not in _HOSTS:
-        response: Response = _error(400, f"this server answers to {' and '.join(_HOSTS)} only")
+        response: Response = _error(400, f"invalid host; expected {' or '.join(_HOSTS)}")
     elif origin != f"http://{host}":
-        response = _error(403, "this server answers its own page only")
+        response = _error(403, "invalid origin; only the page of this server is allowed")
     else:
         response = await call_next(request)
     response.headers.update(_HEADERS)
@@ -177,22 +177,22 @@ def _error(status: int, text: str) -> JSONResponse:
     return JSONResponse({"error": " ".join(text.split())}, status)
 
 
-async def _mistake(request: Request, error: Exception) -> Response:
+async def _user_error(request: Request, error: Exception) -> Response:
     return _error(422, str(error))
 
 
-async def _malformed(request: Request, error: Exception) -> Response:
+async def _invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"][1:]) or "the request"
     return _error(422, f"{where}: {first['msg']}")
 
 
-async def _broken(request: Request, error: Exception) -> Response:
-    """A mistake of ours: the trace goes to the terminal, the page gets its last line."""
+async def _internal_error(request: Request, error: Exception) -> Response:
+    """An internal error: the traceback is printed to the terminal, the page gets its last line."""
     return _error(500, f"{type(error).__name__}: {error}")
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _error(error.status_code, "there is nothing at this address" if error.status_code == 404 else error.detail)
+    return _error(error.status_code, "not found" if error.status_code == 404 else error.detail)

@@ -1,4 +1,4 @@
-"""From a model, a picture and what is done to it to what the page shows: plain data, ready for JSON.
+"""Compute the data that the page shows for a model, an image and a condition, ready for JSON.
 
 Shape legend: C channels, H heads, M key tokens, h w pixels or grid, K classes.
 """
@@ -25,13 +25,13 @@ from vitlab.instruments.attention_view import quantise, top
 from vitlab.instruments.shared.image_trace import ImageTrace, LayerTrace
 from vitlab.preprocessing import Preprocessing
 
-OCCLUSION = "Painted patches are zero as the model eats them, which is its mean colour (CB Table 8)."
-_KEPT = 16  # looks that stay in memory: two models, clean and changed, a few steps back
+OCCLUSION = "Hidden patches are set to 0 after normalisation, which is the mean colour (CB Table 8)."
+_CACHED = 16  # traces in memory per model: clean and changed conditions of recent images
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A picture and what is done to it: a corruption of some severity (0: none), then cells of the grid hidden."""
+    """An image, a corruption of some severity (0: none), and hidden cells of the grid."""
 
     image: str
     corruption: str = ""
@@ -41,7 +41,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Query:
-    """The token to look from: a prefix token by number, or the one at a place of the picture, 0 to 1 a side."""
+    """The query token: a prefix token by index, or the token at a position of the image, 0 to 1 along each side."""
 
     y: float = 0.5
     x: float = 0.5
@@ -64,53 +64,53 @@ def hide(image: Tensor, cells: Sequence[int], grid: tuple[int, int]) -> Tensor:
     hidden = torch.zeros(rows * columns, dtype=torch.bool)
     for cell in cells:
         if not 0 <= cell < len(hidden):
-            raise VitlabError(f"there is no patch {cell} to hide; there are {len(hidden)}, 0 to {len(hidden) - 1}")
+            raise VitlabError(f"invalid patch {cell}; expected 0 to {len(hidden) - 1}")
         hidden[cell] = True
     y, x = (torch.arange(side) * count // side for side, count in zip(image.shape[-2:], grid, strict=True))
     return image.masked_fill(hidden.view(grid)[y[:, None], x], 0.0)
 
 
 def page_grid(anatomy: Anatomy) -> tuple[int, int]:
-    """The grid to click on: that of the queries whose rows are nearest to 14, and 14 × 14 where there are none."""
+    """The grid of selectable patches: the query grid with a number of rows nearest to 14; 14 × 14 if there is none."""
     grids = [block.mixer.queries.grid for block in anatomy.blocks if block.mixer.queries is not None]
     grids = [grid for grid in grids if grid[0] * grid[1] > 1]
     return min(grids, key=lambda grid: abs(grid[0] - 14), default=(14, 14))
 
 
 @dataclass
-class Subject:
-    """One model on the page.
+class ShownModel:
+    """One model of the page.
 
     Args:
-        name: what the page calls it.
+        name: its name on the page.
         model: the model.
-        look: of `instruments.shared.image_trace.image_tracer`, for images of its size.
-        preprocessing: how images are prepared for it.
+        trace: records one image of the model's input size; see `instruments.shared.image_trace`.
+        preprocessing: the preprocessing of the model.
         classes: names of its outputs.
     """
 
     name: str
     model: nn.Module
-    look: Callable[[Tensor], ImageTrace]
+    trace: Callable[[Tensor], ImageTrace]
     preprocessing: Preprocessing
     classes: Sequence[str]
-    _looks: OrderedDict[Condition, tuple[Tensor, ImageTrace]] = field(default_factory=OrderedDict)
+    _traces: OrderedDict[Condition, tuple[Tensor, ImageTrace]] = field(default_factory=OrderedDict)
 
-    def view(self, album: ImageCollection, condition: Condition, grid: tuple[int, int]) -> dict[str, Any]:
-        """Everything that does not depend on the token to look from."""
-        pixels, look = self._look(album, condition, grid)
+    def view(self, images: ImageCollection, condition: Condition, grid: tuple[int, int]) -> dict[str, Any]:
+        """The image, predictions and layers, which do not depend on the query token."""
+        pixels, trace = self._traced(images, condition, grid)
         return {
-            "label": album.label(condition.image),
+            "label": images.label(condition.image),
             "picture": _data_url(pixels),
-            "predictions": top(look.logits, self.classes, 5),
-            "layers": [self._layer(layer) for layer in look.layers],
+            "predictions": top(trace.logits, self.classes, 5),
+            "layers": [self._layer(layer) for layer in trace.layers],
         }
 
     def rows(
-        self, album: ImageCollection, condition: Condition, grid: tuple[int, int], query: Query
+        self, images: ImageCollection, condition: Condition, grid: tuple[int, int], query: Query
     ) -> list[dict[str, Any]]:
-        """Where every layer and head looks from a token."""
-        return [_row(layer, query) for layer in self._look(album, condition, grid)[1].layers]
+        """Attention maps of every layer and head for a query token."""
+        return [_row(layer, query) for layer in self._traced(images, condition, grid)[1].layers]
 
     def _layer(self, layer: LayerTrace) -> dict[str, Any]:
         about: dict[str, Any] = {"name": layer.name, "kind": layer.kind, "heads": layer.heads, "why": layer.why_no_map}
@@ -122,27 +122,29 @@ class Subject:
         about["lens"] = None if layer.logits is None else top(layer.logits, self.classes, 3)
         return about | {"why_no_lens": layer.why_no_logits}
 
-    def _look(self, album: ImageCollection, condition: Condition, grid: tuple[int, int]) -> tuple[Tensor, ImageTrace]:
-        """Pixels as shown, and the look; from memory where the same was asked before."""
-        if condition not in self._looks:
+    def _traced(
+        self, images: ImageCollection, condition: Condition, grid: tuple[int, int]
+    ) -> tuple[Tensor, ImageTrace]:
+        """The pixels as shown and the trace of the model, cached by condition."""
+        if condition not in self._traces:
             device = next((parameter.device for parameter in self.model.parameters()), torch.device("cpu"))
-            how = self.preprocessing
-            mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (how.mean, how.std))
-            pixels = how.transform()(album.picture(condition.image)).float() / 255
+            preprocessing = self.preprocessing
+            mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (preprocessing.mean, preprocessing.std))
+            pixels = preprocessing.transform()(images.picture(condition.image)).float() / 255
             if condition.severity and condition.corruption:
-                key = [album.key(condition.image)]
+                key = [images.key(condition.image)]
                 pixels = corrupt(pixels[None], condition.corruption, condition.severity, indices=key)[0]
             image = hide((pixels - mean) / std, condition.hidden, grid)
             shown = (image * std + mean).clamp(0, 1)
-            self._looks[condition] = shown, self.look(image[None].to(device))
-        self._looks.move_to_end(condition)
-        while len(self._looks) > _KEPT:
-            self._looks.popitem(last=False)
-        return self._looks[condition]
+            self._traces[condition] = shown, self.trace(image[None].to(device))
+        self._traces.move_to_end(condition)
+        while len(self._traces) > _CACHED:
+            self._traces.popitem(last=False)
+        return self._traces[condition]
 
 
 def size_and_grid(model: nn.Module) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The size of a model's images, and the grid to click on."""
+    """The input size of a model, and the grid of selectable patches."""
     anatomy = describe(model)
     return anatomy.input_size, page_grid(anatomy)
 
@@ -153,7 +155,7 @@ def _row(layer: LayerTrace, query: Query) -> dict[str, Any]:
     queries, keys = layer.call.queries, layer.call.keys
     token = layer.token_at(query.y, query.x) if query.prefix is None else query.prefix
     if token is None:
-        return {"why": "here only the class token looks"}
+        return {"why": "only the class token is a query in this layer"}
     if query.prefix is not None and query.prefix >= queries.prefix:
         return {"why": "this token is not in this layer"}
     row = layer.row(token)

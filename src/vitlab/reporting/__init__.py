@@ -1,4 +1,4 @@
-"""Draw what was measured: Measurements in, one self-contained HTML page out. Imports core only, and no torch."""
+"""Write measurements as one self-contained HTML page. Imports `core` only, and no torch."""
 
 from __future__ import annotations
 
@@ -16,85 +16,86 @@ from vitlab.core.store import Run, read_about, write_atomically
 
 __all__ = ["read", "report"]
 
-#: What is drawn of a run's metrics.
+#: The metrics of a training run that are drawn.
 _METRICS = ("train_loss", "loss", "top1", "top5", "lr")
 
 
 def report(
     measurements: Iterable[Measurement], path: str | Path = "report.html", *, title: str = "vitlab report"
 ) -> Path:
-    """Write one self-contained page: no network, one copy of plotly, every string escaped.
+    """Write a self-contained HTML report: no network access, one copy of plotly, every string escaped.
 
     Args:
-        measurements: what was measured; the first model is the baseline. Parts of the images are pooled and other
-            repeats of a kind and model averaged; measurements of different weights never are.
-        path: the page to write.
-        title: its heading.
+        measurements: the measurements to show; the first model is the baseline. Repeats on disjoint parts of the images
+            are pooled and other repeats are averaged. Measurements of different weights are never averaged.
+        path: the file to write.
+        title: the heading of the page.
 
     Returns:
-        The path.
+        The path of the written file.
     """
     from vitlab.reporting.page import render
 
-    found = list(measurements)
-    if not found:
-        raise VitlabError("there is nothing to report: no measurements were given")
+    given = list(measurements)
+    if not given:
+        raise VitlabError("nothing to report: no measurements were given; expected at least one")
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with write_atomically(path) as file:
-        file.write(render(found, title).encode())
+        file.write(render(given, title).encode())
     return path
 
 
 def read(paths: Sequence[str | Path]) -> list[Measurement]:
-    """All measurements in some folders or files, each once; one error names all files that cannot be read.
+    """Read all measurements in the given folders and files, each file once.
 
-    Those of a folder come in the order in which they were made, so that the model measured first is the baseline. The
-    metrics of training runs among the folders follow, where a run holds no measurement of its training yet.
+    Measurements of a folder are sorted by time, so that the model measured first is the baseline. The metrics of
+    training runs among the folders follow, unless a run already holds a measurement of its training. If files cannot be
+    read, one error lists all of them.
     """
     for path in map(Path, paths):
         if not path.exists() and not path.with_name(f"{path.name}.json").exists():
-            raise VitlabError(f"there is no such file or folder: {path}")
-    files = [file for path in map(Path, paths) for file in _inside(path)]
+            raise VitlabError(f"no such file or folder: {path}")
+    files = [file for path in map(Path, paths) for file in _measurement_files(path)]
     runs = list(dict.fromkeys(run.resolve() for path in map(Path, paths) for run in _runs(path)))
     if not files and not runs:
-        raise VitlabError(f"no measurements in {', '.join(map(str, paths))}; `vitlab measure` writes some")
-    found: dict[Path, Measurement] = {}
+        raise VitlabError(f"no measurements in {', '.join(map(str, paths))}; create them with `vitlab measure`")
+    loaded: dict[Path, Measurement] = {}
     damaged = []
     for file in files:
         try:
-            found.setdefault(file.resolve(), Measurement.load(file))
+            loaded.setdefault(file.resolve(), Measurement.load(file))
         except VitlabError as error:
             damaged.append(str(error))
     if damaged:
         raise VitlabError(
-            f"{len(damaged)} of {len(files)} files cannot be read: {'; '.join(damaged)}; remove or repair"
+            f"{len(damaged)} of {len(files)} files cannot be read: {'; '.join(damaged)}; remove or replace them"
         )
     for run in runs:
-        name = _model_of(run, found)
-        found = {file: replace(m, subject=name) if _is_file_of(run, m.subject) else m for file, m in found.items()}
-    curves = [training_curve(run, found) for run in runs]
-    made = [*found.values(), *(curve for curve in curves if curve is not None)]
-    if not made:
+        name = _model_of(run, loaded)
+        loaded = {file: replace(m, subject=name) if _is_file_of(run, m.subject) else m for file, m in loaded.items()}
+    curves = [training_curve(run, loaded) for run in runs]
+    measurements = [*loaded.values(), *(curve for curve in curves if curve is not None)]
+    if not measurements:
         raise VitlabError(
-            f"no measurements and no epochs in {', '.join(map(str, paths))}; `vitlab measure` writes some"
+            f"no measurements and no epochs in {', '.join(map(str, paths))}; create them with `vitlab measure`"
         )
-    return made
+    return measurements
 
 
-def training_curve(run: Path, found: Mapping[Path, Measurement]) -> Measurement | None:
-    """The metrics of a run folder by epoch; none where there are none, or where they are measured already.
+def training_curve(run: Path, loaded: Mapping[Path, Measurement]) -> Measurement | None:
+    """The metrics of a run folder by epoch; None if it has no metrics or already holds a measurement of its training.
 
     Args:
-        run: the folder.
-        found: measurements by file. Those of the weights that the run ended with say which weights these are.
+        run: the run folder.
+        loaded: measurements by file. Measurements of the final weights of the run identify its model.
     """
     rows = {row["epoch"]: row for row in Run(run).epochs()}
-    kept = [name for name in _METRICS if any(name in row for row in rows.values())]
-    if not kept or any(m.kind == "training" and run in file.parents for file, m in found.items()):
+    names = [name for name in _METRICS if any(name in row for row in rows.values())]
+    if not names or any(m.kind == "training" and run in file.parents for file, m in loaded.items()):
         return None
-    values = {name: np.array([_number(row.get(name)) for row in rows.values()]) for name in kept}
-    name = _model_of(run, found)
+    values = {name: np.array([_number(row.get(name)) for row in rows.values()]) for name in names}
+    name = _model_of(run, loaded)
     counts = [_number(row.get("test_images")) for row in rows.values()]
     errors = {}
     if "top1" in values and np.isfinite(counts).any():
@@ -102,12 +103,12 @@ def training_curve(run: Path, found: Mapping[Path, Measurement]) -> Measurement 
         values["top1_error"] = np.array([100 * share_error(top1 / 100, count) for top1, count in pairs])
         errors = {"top1": "top1_error"}
     axes, dims = {"epoch": tuple(rows)}, dict.fromkeys(values, ("epoch",))
-    about = _trained_model(run, name) or _measured_model(run, found)
+    about = _trained_model(run, name) or _measured_model(run, loaded)
     return Measurement("training", name, values, dims, axes, {}, about, errors)
 
 
 def _trained_model(run: Path, name: str) -> dict[str, dict[str, object]]:
-    """Which model a run made: that of its last weights, as `file/RUN` loads them; nothing before the run is over."""
+    """The provenance of the model with the final weights of a run, as `file/RUN` loads it; empty before the end."""
     weights = run / "model.safetensors"
     about = read_about(weights) if weights.is_file() else {}
     if "weights" not in about:
@@ -116,32 +117,32 @@ def _trained_model(run: Path, name: str) -> dict[str, dict[str, object]]:
     return {"model": {**model, "parts": about.get("parts", [])}}
 
 
-def _measured_model(run: Path, found: Mapping[Path, Measurement]) -> dict[str, dict[str, object]]:
-    """Which model a run made, as measurements of its last weights say: weights of older versions do not say it."""
-    models = [m.provenance["model"] for m in found.values() if _is_of_run(run, m)]
+def _measured_model(run: Path, loaded: Mapping[Path, Measurement]) -> dict[str, dict[str, object]]:
+    """The provenance of the model of a run from measurements of its final weights, for weights of older versions."""
+    models = [m.provenance["model"] for m in loaded.values() if _is_of_run(run, m)]
     return {"model": models[0]} if len({model["weights"] for model in models}) == 1 else {}
 
 
-def _model_of(run: Path, found: Mapping[Path, Measurement]) -> str:
-    """What the model of a run is called: as all measurements in its folder call it, else as the folder."""
-    inside = {m.subject for file, m in found.items() if run in file.parents and not m.subject.startswith("file/")}
+def _model_of(run: Path, loaded: Mapping[Path, Measurement]) -> str:
+    """The name of the model of a run: the subject that all measurements in its folder share, else the folder's name."""
+    inside = {m.subject for file, m in loaded.items() if run in file.parents and not m.subject.startswith("file/")}
     return inside.pop() if len(inside) == 1 else run.name
 
 
 def _is_file_of(run: Path, subject: str) -> bool:
-    """Whether a subject is `file/PATH`, and the path that of a run's folder or of its last weights."""
+    """Whether a subject is `file/PATH` with the path of a run folder or of its final weights."""
     if not subject.startswith("file/") or "|" in subject:
         return False
     path = Path(subject.removeprefix("file/").strip()).expanduser()
     for own in (run, run / "model.safetensors"):
-        elsewhere = not path.is_absolute() and own.parts[-len(path.parts) :] == path.parts  # measured from elsewhere
+        elsewhere = not path.is_absolute() and own.parts[-len(path.parts) :] == path.parts  # relative to another folder
         if path.resolve() == own or elsewhere:
             return True
     return False
 
 
 def _is_of_run(run: Path, measurement: Measurement) -> bool:
-    """Whether a measurement says that it is of the weights that a run ended with."""
+    """Whether the provenance of a measurement names the final weights of a run."""
     model = measurement.provenance.get("model")
     if not isinstance(model, dict) or not model.get("weights") or "|" in str(model.get("expression") or ""):
         return False
@@ -150,7 +151,7 @@ def _is_of_run(run: Path, measurement: Measurement) -> bool:
 
 
 def _runs(path: Path) -> list[Path]:
-    """The run folders in a folder: those with metrics."""
+    """The run folders in a folder: the folders with a metrics file."""
     return sorted(file.parent for file in path.rglob("metrics.jsonl")) if path.is_dir() else []
 
 
@@ -158,8 +159,8 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, (int, float)) else float("nan")
 
 
-def _inside(path: Path) -> list[Path]:
-    """The files of measurements in a folder, the earliest first; a file is its own."""
+def _measurement_files(path: Path) -> list[Path]:
+    """The measurement files in a folder, sorted by time; a path to a file is returned as it is."""
     if not path.is_dir():
         return [path]
     return sorted(
@@ -168,7 +169,7 @@ def _inside(path: Path) -> list[Path]:
 
 
 def _time(file: Path) -> str:
-    """When a measurement was made; empty where that is not known."""
+    """The time of a measurement; empty if unknown."""
     try:
         return str(json.loads(file.read_text(encoding="utf-8"))["provenance"]["time"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -176,7 +177,7 @@ def _time(file: Path) -> str:
 
 
 def _is_measurement(file: Path) -> bool:
-    """Whether a JSON file lies beside its arrays, or says that it should: other files of a run are left alone."""
+    """Whether a JSON file is a measurement: it has arrays beside it or the keys of one. Other files are skipped."""
     if file.with_suffix(".npz").exists():
         return True
     try:

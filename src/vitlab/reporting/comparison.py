@@ -1,4 +1,4 @@
-"""Models against the baseline: which numbers of a measurement are compared."""
+"""Select the numbers of a measurement that are shown in tables and compared with the baseline."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import auxiliary
-from vitlab.reporting.judging import Difference, Number, difference, number
+from vitlab.reporting.differences import Difference, Number, difference, number, same_conditions
 from vitlab.reporting.readings import reading
 from vitlab.reporting.sections import PICTURES, Section
 
-#: Names that are no findings: the frame of a figure, one of its bands, or a distribution whose mean says nothing.
+#: Words in the names of values that are not results: coordinates of a figure, its bands, or distributions.
 FRAME = "bounds? edges? counts? grid index uniform histogram distribution quantiles plane curve block stage frequency"
 _FRAMING = re.compile(rf"(^|_)({'|'.join(FRAME.split())}|products|residuals|converged|steps|p\d+)(_|$)")
 
-#: Arrays that a single number of the same measurement stands for: compared too, they would count the same twice.
+#: Arrays that a single number of the same measurement summarises: comparing both would count one result twice.
 STANDS_FOR = {
     "mean_accuracy": ("accuracy", "error"),
     "overall": ("mean",),
@@ -27,15 +27,19 @@ STANDS_FOR = {
     "relative_mce": ("relative_ce",),
     "mfr": ("flip_rate",),
     "mean_miou": ("miou", "group_miou", "corruption_miou"),
-    "shape_bias": ("share",),  # the shares of all decisions, whose mean is the same for any model
+    "shape_bias": ("share",),  # the mean of the shares is the same for every model
 }
 
-#: How many numbers of a kind are compared at most.
+#: The maximum number of compared numbers per kind.
 MOST = 6
 
 
 def compare(section: Section) -> list[Difference]:
-    """All models of a section against the baseline, in the numbers that both have; none where there is no baseline."""
+    """Differences of all models of a section from the baseline, in the numbers that both have.
+
+    The list is empty if the section does not have the baseline. Models that were measured under other conditions, such
+    as other corruptions, are compared in clean accuracy only.
+    """
     if not section.has_baseline:
         return []
     first, *others = section.averaged()
@@ -44,26 +48,27 @@ def compare(section: Section) -> list[Difference]:
         difference(first, other, reading(name), title=section.title, name=name, label=other.subject, kind=section.kind)
         for other in others
         for name in _shared(own, numbers(other))
+        if name == "clean_accuracy" or same_conditions(first, other)
     ]
 
 
 def numbers(measurement: Measurement) -> dict[str, Number]:
-    """The few numbers that stand for an averaged measurement, those with known noise first, then single ones.
+    """The numbers that summarise an averaged measurement: those with known noise first, then scalars.
 
-    `readings.reduced` says which number stands for an array. Whole numbers, truth values and text are labels or counts,
-    and are left out, as are the `FRAME` and arrays that another number `STANDS_FOR`.
+    `readings.reduced` defines the number for an array. Integers, booleans and strings are labels or counts and are
+    skipped, as are names with a word of `FRAME` and arrays in `STANDS_FOR`.
 
-    >>> found = Measurement("loss", "a", {"nll": np.array([1.0, 3.0]), "edges": np.arange(2.0)},
+    >>> measurement = Measurement("loss", "a", {"nll": np.array([1.0, 3.0]), "edges": np.arange(2.0)},
     ...     {"nll": ("layer",), "edges": ("edge",)})
-    >>> numbers(found)
+    >>> numbers(measurement)
     {'nll': Number(value=2.0, error=nan, freedom=inf)}
     """
     if measurement.kind in PICTURES:
         return {}
-    aside = auxiliary(measurement)
-    eligible = [name for name in measurement.values if name not in aside and _is_finding(measurement, name)]
-    found = {name: number(measurement, reading(name)) for name in eligible}
-    finite = {name: one for name, one in found.items() if math.isfinite(one.value)}
+    skipped = auxiliary(measurement)
+    eligible = [name for name in measurement.values if name not in skipped and _is_result(measurement, name)]
+    each = {name: number(measurement, reading(name)) for name in eligible}
+    finite = {name: one for name, one in each.items() if math.isfinite(one.value)}
     for name in [array for one in finite for array in STANDS_FOR.get(one, ())]:
         finite.pop(name, None)
     order = sorted(finite, key=lambda name: (math.isnan(finite[name].error), np.ndim(measurement.values[name]) > 0))
@@ -74,6 +79,6 @@ def _shared(first: dict[str, Number], other: dict[str, Number]) -> list[str]:
     return [name for name in first if name in other]
 
 
-def _is_finding(measurement: Measurement, name: str) -> bool:
+def _is_result(measurement: Measurement, name: str) -> bool:
     array = np.asarray(measurement.values[name])
     return np.issubdtype(array.dtype, np.floating) and bool(array.size) and not _FRAMING.search(name)

@@ -1,4 +1,4 @@
-"""The drawing of an instrument that has none of its own, chosen from the names of its axes."""
+"""The default drawing of kinds without a module in `figures/`, chosen by the names of the axes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import auxiliary
-from vitlab.reporting.drawing import Figure, bars, by_layer, compared, empty_plot, heat_map, labels, line, side_by_side
+from vitlab.reporting.drawing import Figure, bars, by_layer, compared, empty_plot, heat_map, labels, line
+from vitlab.reporting.panels import side_by_side
 
-#: Axes along which a value is followed by a line; others get bars.
+#: Axes along which a value is drawn as a line; others get bars.
 ORDERED = {"layer", "depth", "epoch", "step", "severity", "frequency", "epsilon", "ratio", "bin", "rank", "snapshot"}
 
-#: Matrices with longer sides are averaged down: nobody sees more, and the page stays small.
+#: Matrices with longer sides are averaged over blocks, which keeps the page small.
 LONGEST_SIDE = 64
 
 
 def draw_by_axes(measurements: Sequence[Measurement]) -> list[Figure]:
-    """A figure for each value: bars for numbers, lines along ordered axes, heat maps for matrices."""
+    """One figure per value: bars for scalars, lines along ordered axes, heat maps for matrices."""
     first = measurements[0]
     numbers = [name for name, value in first.values.items() if _drawable(value) and name not in auxiliary(first)]
     single = [name for name in numbers if not np.ndim(first.values[name])]
@@ -38,8 +39,8 @@ def _numbers(measurements: Sequence[Measurement], names: Sequence[str]) -> Figur
     plot = empty_plot("", "value")
     for index, measurement in enumerate(measurements):
         here = [name for name in names if name in measurement.values and not np.ndim(measurement.values[name])]
-        found = [_error(measurement, name) for name in here]
-        error = [np.nan if each is None else float(each) for each in found]
+        errors = [_error(measurement, name) for name in here]
+        error = [np.nan if each is None else float(each) for each in errors]
         known = error if np.isfinite(error).any() else None
         bars(plot, here, [measurement.values[name] for name in here], measurement.subject, index, error=known)
     return Figure(_finding([each for each in measurements if names[0] in each.values], names[0], names[0]), "", plot)
@@ -48,11 +49,11 @@ def _numbers(measurements: Sequence[Measurement], names: Sequence[str]) -> Figur
 def _curves(measurements: Sequence[Measurement], name: str) -> Figure:
     axis = measurements[0].dims[name][0]
     plot = empty_plot(axis, name)
-    stroke = line if axis in ORDERED else bars
+    add = line if axis in ORDERED else bars
     for index, measurement in enumerate(measurements):
         error = _error(measurement, name) if np.ndim(measurement.values[name]) == 1 else None
         x, y = labels(measurement, name), by_layer(measurement, name)
-        stroke(plot, x, y, measurement.subject, index, error=error)
+        add(plot, x, y, measurement.subject, index, error=error)
     return Figure(_finding(measurements, name, f"{name} by {axis}, mean"), "", plot)
 
 
@@ -79,17 +80,17 @@ def _mean(value: np.ndarray) -> float:
 
 
 def _error(measurement: Measurement, name: str) -> Any:
-    """The standard error of a value, None where there is none."""
+    """The standard error of a value; None if there is none."""
     return measurement.values.get(measurement.errors.get(name, ""))
 
 
 def _groups(side: int) -> list[np.ndarray]:
-    """The places along a side, in at most `LONGEST_SIDE` groups of neighbours."""
+    """The indices along a side in at most `LONGEST_SIDE` groups of neighbours."""
     return np.array_split(np.arange(side), min(side, LONGEST_SIDE))
 
 
 def _averaged(matrix: np.ndarray, down: Sequence[np.ndarray], across: Sequence[np.ndarray]) -> np.ndarray:
-    """The mean of each block of a matrix; NaN where a block holds none."""
+    """The mean of each block of a matrix; NaN for a block without finite elements."""
     z = np.asarray(matrix, dtype=float)
     return np.array([[_mean(z[np.ix_(rows, columns)]) for columns in across] for rows in down])
 

@@ -1,13 +1,14 @@
-"""Figures as plotly data: one look for all, and the strokes that the drawings of `figures/` are made of.
+"""Figures as plotly data: the common style, and the lines, bars and heat maps that the drawings in `figures/` use.
 
-A drawing takes the Measurements of one kind, one for each model, the baseline first, and returns `Figure`s. plotly is
-imported when something is drawn, so that measuring needs none.
+A drawing takes the measurements of one kind, one per model with the baseline first, and returns `Figure`s. plotly is
+imported when a figure is drawn, so that measuring does not need it.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,13 +17,13 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 
-#: Okabe and Ito's colours, which the colour-blind can tell apart, with a dash and a marker each for print in grey.
+#: Okabe and Ito's colours, distinguishable with colour blindness, each with a dash and a marker for print in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 MARKERS = ("circle", "square", "diamond", "cross", "triangle-up", "x")
 GREY = "#888888"
 
-#: Maps of one sign and of two, both readable without colour vision.
+#: Colour maps for values of one sign and of both signs, readable without colour vision.
 SEQUENTIAL, DIVERGING = "Viridis", "RdBu_r"
 
 
@@ -31,9 +32,9 @@ class Figure:
     """One figure of a report.
 
     Args:
-        finding: its title: a sentence that says what is to be seen, with the number.
-        paper: the figure or table of the papers that it stands for, such as `CB Fig. 4`; empty where there is none.
-        plot: a plotly figure; the page adds title, colours of light and dark, and the buttons.
+        finding: the title: a sentence that states the result with its number.
+        paper: the corresponding figure or table of the papers, such as `CB Fig. 4`; empty if there is none.
+        plot: a plotly figure; the page adds the title, the colours of the light and dark theme, and the buttons.
     """
 
     finding: str
@@ -41,22 +42,36 @@ class Figure:
     plot: Any
 
 
-def draw(kind: str, measurements: Sequence[Measurement]) -> list[Figure]:
-    """The figures of one kind: its own drawing in `figures/`, else the default one."""
+@dataclass(frozen=True)
+class Fragment:
+    """A part of a report that is HTML instead of a plot.
+
+    Args:
+        html: inserted into the page without escaping: all strings in it must be escaped already. Its scripts run only
+            if they are files of `templates/`, unchanged.
+        height: in a notebook cell, in pixels.
+    """
+
+    html: str
+    height: int = 800
+
+
+def draw(kind: str, measurements: Sequence[Measurement]) -> list[Figure | Fragment]:
+    """The `Figure`s and `Fragment`s of one kind: by its module in `figures/`, else by the names of the axes."""
     name = f"vitlab.reporting.figures.{kind}"
     if kind.isidentifier() and importlib.util.find_spec(name) is not None:
-        figures: list[Figure] = importlib.import_module(name).draw(measurements)
+        figures: list[Figure | Fragment] = importlib.import_module(name).draw(measurements)
         return figures
     from vitlab.reporting.default_drawing import draw_by_axes
 
-    return draw_by_axes(measurements)
+    return [*draw_by_axes(measurements)]
 
 
 def empty_plot(x: str, y: str, *, height: int = 420) -> Any:
-    """A plotly figure with the look that all share.
+    """An empty plotly figure in the common style.
 
     Args:
-        x, y: what stands along the axes, with the unit.
+        x, y: titles of the axes, with the unit.
         height: in pixels.
     """
     import plotly.graph_objects as go
@@ -80,54 +95,39 @@ def empty_plot(x: str, y: str, *, height: int = 420) -> Any:
     return plot
 
 
-def side_by_side(titles: Sequence[str], x: str, y: str, *, height: int = 420) -> Any:
-    """A row of panels with the same look, one for each title: heat maps of several models."""
-    from plotly.subplots import make_subplots
-
-    look = empty_plot(x, y, height=height).layout
-    plot = make_subplots(cols=len(titles), subplot_titles=[plain(title) for title in titles], horizontal_spacing=0.08)
-    for key in ("template", "paper_bgcolor", "plot_bgcolor", "font", "margin", "legend", "height"):
-        plot.layout[key] = look[key]
-    plot.update_layout(colorway=COLOURS, margin_t=64)
-    plot.update_xaxes(title_text=x, gridcolor="rgba(128,128,128,0.2)", zeroline=False, automargin=True)
-    plot.update_yaxes(gridcolor="rgba(128,128,128,0.2)", zeroline=False, automargin=True)
-    plot.update_yaxes(title_text=y, col=1)
-    return plot
-
-
 def line(plot: Any, x: Sequence[Any], y: Any, name: str, index: int, *, error: Any = None, **style: Any) -> None:
-    """A line with markers for the model of that index, with 95 % bars where standard errors are given."""
+    """Add a line with markers for the model of that index, with 95 % bars if standard errors are given."""
     import plotly.graph_objects as go
 
     stroke = {"color": colour(index), "dash": dash(index), **style.pop("line", {})}
     look = {"mode": "lines+markers", "marker": {"symbol": marker(index), "size": 7}, **style}
-    look.setdefault("error_y", _whiskers(error, thickness=1))
+    look.setdefault("error_y", _error_bars(error, thickness=1))
     plot.add_trace(go.Scatter(x=list(x), y=_numbers(y), name=plain(name), line=stroke, **look))
 
 
 def band(plot: Any, x: Sequence[Any], low: Any, high: Any, index: int, *, name: str = "", **where: Any) -> None:
-    """The region between two curves, in the colour of the model of that index; saved as data where it has a name."""
+    """Add the region between two curves in the colour of the model of that index; the CSV data includes named ones."""
     import plotly.graph_objects as go
 
     edge = [*_numbers(high), *_numbers(low)[::-1]]
     look = {"mode": "lines", "fill": "toself", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
     shade = _transparent(colour(index), 0.14)
-    called = plain(name) or None
-    plot.add_trace(go.Scatter(x=[*x, *list(x)[::-1]], y=edge, name=called, fillcolor=shade, **look), **where)
+    label = plain(name) or None
+    plot.add_trace(go.Scatter(x=[*x, *list(x)[::-1]], y=edge, name=label, fillcolor=shade, **look), **where)
 
 
 def bars(plot: Any, x: Sequence[Any], y: Any, name: str, index: int, *, error: Any = None, **style: Any) -> None:
-    """Bars for the model of that index, with 95 % bars where standard errors are given."""
+    """Add bars for the model of that index, with 95 % bars if standard errors are given."""
     import plotly.graph_objects as go
 
-    look = {"marker_color": colour(index), "error_y": _whiskers(error), **style}
+    look = {"marker_color": colour(index), "error_y": _error_bars(error), **style}
     plot.add_trace(go.Bar(x=list(x), y=_numbers(y), name=plain(name), **look))
 
 
 def heat_map(
     plot: Any, z: Any, x: Sequence[Any], y: Sequence[Any], *, panel: int = 0, diverging: bool = False, **style: Any
 ) -> None:
-    """A heat map in one panel; a diverging one has its middle at zero. The first row of `z` is drawn at the bottom."""
+    """Add a heat map to one panel; diverging colours are centred at zero. The first row of `z` is at the bottom."""
     import plotly.graph_objects as go
 
     look: dict[str, Any] = {"colorscale": DIVERGING if diverging else SEQUENTIAL, "showscale": panel == 0, **style}
@@ -141,11 +141,27 @@ def heat_map(
 
 
 def reference(plot: Any, x: Sequence[Any], y: Any, name: str, **where: Any) -> None:
-    """A grey dotted line that the models are held against: a bound, a diagonal, a published number."""
+    """Add a grey dotted reference line: a bound, a diagonal, a published number."""
     import plotly.graph_objects as go
 
     stroke = {"dash": "dot", "color": GREY}
     plot.add_trace(go.Scatter(x=list(x), y=_numbers(y), name=plain(name), mode="lines", line=stroke), **where)
+
+
+def start_at_zero(plot: Any) -> None:
+    """Start the y axes at 0, also where a symmetric error bar of a small value extends below 0."""
+    plot.update_yaxes(rangemode="tozero", minallowed=0, hoverformat=".2f")
+
+
+def remove_unused_bar_notes(plot: Any) -> Any:
+    """Remove the note `(bars: …)` from the titles of axes whose traces have no error bars; returns the plot."""
+    for letter in "xy":
+        for axis in plot.select_xaxes() if letter == "x" else plot.select_yaxes():
+            own = axis.plotly_name.replace("axis", "")
+            traces = [trace for trace in plot.data if (trace[f"{letter}axis"] or letter) == own]
+            if axis.title.text and not any(_has_bars(trace[f"error_{letter}"]) for trace in traces):
+                axis.title.text = re.sub(r" \(bars:[^)]*\)", "", axis.title.text)
+    return plot
 
 
 def colour(index: int) -> str:
@@ -154,7 +170,7 @@ def colour(index: int) -> str:
 
 
 def dash(index: int) -> str:
-    """The dash of the model of that index; shifted each time the colours begin again.
+    """The dash of the model of that index; shifted each time the colours repeat.
 
     >>> dash(0), colour(6) == colour(0), dash(6)
     ('solid', True, 'dash')
@@ -163,17 +179,17 @@ def dash(index: int) -> str:
 
 
 def marker(index: int) -> str:
-    """The marker of the model of that index, shifted as its dash."""
+    """The marker of the model of that index; shifted in the same way as its dash."""
     return MARKERS[(index + index // len(COLOURS)) % len(MARKERS)]
 
 
 def plain(text: str) -> str:
-    """A name as plotly shows it, which would read some tags as markup."""
+    """A name escaped for plotly, which interprets some HTML tags."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def by_layer(measurement: Measurement, name: str) -> np.ndarray:
-    """A value over its first axis, averaged over the others; NaN where there is nothing."""
+    """A value along its first axis, averaged over the finite numbers of the others; NaN where there are none."""
     array = np.asarray(measurement.values[name], dtype=float)
     flat = array.reshape(len(array), -1)
     counts = np.isfinite(flat).sum(1)
@@ -182,17 +198,17 @@ def by_layer(measurement: Measurement, name: str) -> np.ndarray:
 
 
 def labels(measurement: Measurement, name: str, axis: int = 0) -> list[Any]:
-    """What stands along an axis of a value: layers and heads are numbered from 1, as in the papers."""
-    called = measurement.dims[name][axis]
+    """Labels along an axis of a value: layers and heads are numbered from 1, as in the papers."""
+    dimension = measurement.dims[name][axis]
     count = np.shape(measurement.values[name])[axis]
-    if called in ("layer", "head", "other_layer"):
+    if dimension in ("layer", "head", "other_layer"):
         return list(range(1, count + 1))
-    found = measurement.axes.get(called, range(count))
-    return [plain(label) if isinstance(label, str) else label for label in found]
+    names = measurement.axes.get(dimension, range(count))
+    return [plain(label) if isinstance(label, str) else label for label in names]
 
 
 def compared(values: Sequence[float], what: str, unit: str = "", *, digits: int = 3, names: Sequence[str] = ()) -> str:
-    """A finding in one sentence: the first model's number, and how far the others lie from it.
+    """A title in one sentence: the number of the first model, and the differences of the others from it.
 
     >>> compared([3.7, 3.85], "Entropy in the deep half", "nats", names=["plain", "CB"])
     'Entropy in the deep half: 3.7 nats for plain; CB +0.15'
@@ -206,14 +222,19 @@ def compared(values: Sequence[float], what: str, unit: str = "", *, digits: int 
 
 
 def _numbers(values: Any) -> list[float | None]:
-    """Numbers as JSON knows them: what is not finite is a gap."""
+    """Numbers for JSON: None if not finite, which is drawn as a gap."""
     return [float(value) if np.isfinite(value) else None for value in np.asarray(values, dtype=float).ravel()]
 
 
-def _whiskers(error: Any, **look: Any) -> dict[str, Any] | None:
-    """Bars of 95 % for standard errors; none where nothing is known, which plotly would draw as an error of zero."""
+def _error_bars(error: Any, **style: Any) -> dict[str, Any] | None:
+    """95 % bars for standard errors; None if no error is known, which plotly would draw as an error of zero."""
     half = 1.96 * np.asarray(np.nan if error is None else error, dtype=float)
-    return {"type": "data", "array": half, **look} if np.isfinite(half).any() else None
+    return {"type": "data", "array": half, **style} if np.isfinite(half).any() else None
+
+
+def _has_bars(error: Any) -> bool:
+    array = None if error is None else error.array
+    return array is not None and bool(np.isfinite(np.asarray(array, dtype=float)).any())
 
 
 def _transparent(hex_colour: str, share: float) -> str:

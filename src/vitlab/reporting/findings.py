@@ -1,4 +1,4 @@
-"""The sentence above a figure: numbers first, then which way each model lies from the baseline, and how surely."""
+"""The title of a figure: the number of each model, its difference from the baseline, and its noise."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ UNKNOWN = "noise not known"
 
 
 def verdict(difference: float, half_width: float, other: float = 0.0) -> str:
-    """Whether two numbers differ by more than their noise: titles, tables and the summary all say this.
+    """Whether two numbers differ by more than their noise; used in titles, tables and the summary.
 
-    The interval of a difference of independent numbers has the half width √(a² + b²) of the half widths of both, which
-    readers can check from what is printed (Zou and Donner, Statistics in Medicine 2008). It is cautious: wider than
-    Welch's where the intervals are Student's over few repeats.
+    The interval of a difference of independent numbers has the half width √(a² + b²) of the half widths a and b of
+    both, which readers can check from the printed numbers (Zou and Donner, Statistics in Medicine 2008). It is
+    conservative: wider than Welch's interval if the intervals are Student's over few repeats.
 
     Args:
-        difference: of two numbers.
-        half_width, other: half of the 95 % interval of each, or the first that of the difference; NaN or 0 where it is
-            not known.
+        difference: the difference of two numbers.
+        half_width, other: half of the 95 % interval of each number, or of the difference and 0; NaN or 0 if unknown.
 
     >>> verdict(5.1, 3.0, 4.0), verdict(4.9, 3.0, 4.0), verdict(5.1, math.nan, 4.0)
     ('larger than the noise', 'within the noise', 'noise not known')
@@ -44,19 +43,19 @@ def finding(
     words: tuple[str, str] = ("lower", "higher"),
     noisy: bool = True,
 ) -> str:
-    """What one number is for each model, and how it lies to the first model's; true whichever way that is.
+    """A sentence with one number per model and its difference from the first model's.
 
     Args:
-        what: the number's name.
-        values: one for each model, the baseline first; NaN where not known.
-        names: of the models.
-        unit: such as `%`, whose differences are points.
-        digits: significant ones, of the largest value.
-        errors: standard errors, NaN where not known; numbers count as independent.
-        halves: half of the 95 % interval of each instead.
-        verdicts: what `verdict` says of each model but the first, where it is known already.
-        words: for less and for more.
-        noisy: whether noise is worth a word where no error is known; a setting has none.
+        what: the name of the number.
+        values: one per model, the baseline first; NaN if unknown.
+        names: the names of the models.
+        unit: such as `%`; differences in percent are called points.
+        digits: significant digits of the largest value.
+        errors: standard errors, NaN if unknown; the numbers are treated as independent.
+        halves: half of the 95 % interval of each number, instead of `errors`.
+        verdicts: the result of `verdict` for each model but the first, if already computed.
+        words: for a smaller and a larger number.
+        noisy: whether to mention unknown noise; False for numbers without noise, such as settings.
 
     >>> finding("mCE", [46.1, 44.0, 46.1], ["FAN", "TAPADL", "TAP"], "%")
     'mCE: 46.1 % for FAN, 44.0 % for TAPADL (2.1 points lower), 46.1 % for TAP (the same); noise not known'
@@ -69,26 +68,27 @@ def finding(
     places = _places(values, decimals(known, digits))
     half = [math.nan] * len(values) if errors is None else [NORMAL * error for error in errors]
     half = half if halves is None else list(halves)
-    said = [_number(value, places, unit) for value in values]
     if len(values) == 1:
-        return f"{what}: {said[0]}{spread(half[0], noisy=noisy)}"
-    judged = [verdict(value - values[0], half[0], each) for value, each in zip(values[1:], half[1:], strict=True)]
-    judged = judged if verdicts is None else list(verdicts)
-    places = max(places, _places_to_see(values, judged))
-    said = [_number(value, places, unit) for value in values]
-    parts = [f"{said[0]} for {names[0]}"]
-    silent = all(each == UNKNOWN for each in judged)
-    for value, text, name, judgement in zip(values[1:], said[1:], names[1:], judged, strict=True):
-        doubt = "" if silent or judgement.startswith("larger") else f", {judgement}"
-        side = _side(_rounded(value, places) - _rounded(values[0], places), places, unit, words, doubt)
+        return f"{what}: {_number(values[0], places, unit)}{interval(half[0], noisy=noisy)}"
+    if len(known) == 1:
+        return f"{what}: {_single(values, names, half, places, unit, noisy=noisy)}"
+    own = [verdict(value - values[0], half[0], each) for value, each in zip(values[1:], half[1:], strict=True)]
+    verdicts = own if verdicts is None else list(verdicts)
+    places = max(places, _places_to_see(values, verdicts))
+    texts = [_number(value, places, unit) for value in values]
+    parts = [f"{texts[0]} for {names[0]}"]
+    unknown = all(each == UNKNOWN for each in verdicts)
+    for value, text, name, one in zip(values[1:], texts[1:], names[1:], verdicts, strict=True):
+        noise = "" if unknown or one.startswith("larger") else f", {one}"
+        side = _side(_rounded(value, places) - _rounded(values[0], places), places, unit, words, noise)
         parts.append(f"{text} for {name}{side}")
-    return f"{what}: {', '.join(parts)}{f'; {UNKNOWN}' if silent and noisy else ''}"
+    return f"{what}: {', '.join(parts)}{f'; {UNKNOWN}' if unknown and noisy else ''}"
 
 
-def spread(half_width: float, *, noisy: bool = True) -> str:
-    """What follows a number that stands alone: half of its 95 % interval, or that its noise is not known.
+def interval(half_width: float, *, noisy: bool = True) -> str:
+    """The text after a single number: half of its 95 % interval, or that its noise is not known.
 
-    >>> spread(0.123), spread(math.nan)
+    >>> interval(0.123), interval(math.nan)
     (' ± 0.12', ', noise not known')
     """
     if math.isfinite(half_width) and half_width > 0:
@@ -97,7 +97,7 @@ def spread(half_width: float, *, noisy: bool = True) -> str:
 
 
 def decimals(values: Sequence[float], digits: int = 3) -> int:
-    """How many decimals give the largest of the values so many significant digits.
+    """The number of decimals that gives the largest of the values `digits` significant digits.
 
     >>> decimals([0.5, 46.1]), decimals([1234.5]), decimals([0.00123])
     (1, 0, 5)
@@ -107,7 +107,7 @@ def decimals(values: Sequence[float], digits: int = 3) -> int:
 
 
 def _places(values: Sequence[float], places: int) -> int:
-    """One decimal more where rounded numbers would differ by something else than the rounded difference."""
+    """One decimal more if the difference of the rounded numbers is not the rounded difference."""
     first = values[0]
     off = (
         _rounded(_rounded(value, places) - _rounded(first, places) - _rounded(value - first, places), places)
@@ -117,9 +117,21 @@ def _places(values: Sequence[float], places: int) -> int:
     return places + 1 if any(off) else places
 
 
-def _places_to_see(values: Sequence[float], judged: Sequence[str]) -> int:
-    """How many decimals show every difference that is larger than its noise: it must not read as `the same`."""
-    pairs = zip(values[1:], judged, strict=True)
+def _single(
+    values: Sequence[float], names: Sequence[str], half: Sequence[float], places: int, unit: str, *, noisy: bool
+) -> str:
+    """The numbers of several models of which one is known: its interval is given, and nothing is compared."""
+    texts = [
+        f"{_number(value, places, unit)}{interval(each, noisy=False) if math.isfinite(value) else ''} for {name}"
+        for value, each, name in zip(values, half, names, strict=True)
+    ]
+    certain = any(interval(each, noisy=False) for value, each in zip(values, half, strict=True) if math.isfinite(value))
+    return f"{', '.join(texts)}{f'; {UNKNOWN}' if noisy and not certain else ''}"
+
+
+def _places_to_see(values: Sequence[float], verdicts: Sequence[str]) -> int:
+    """The number of decimals at which no difference larger than its noise is printed as `the same`."""
+    pairs = zip(values[1:], verdicts, strict=True)
     gaps = [abs(value - values[0]) for value, each in pairs if each.startswith("larger") and value != values[0]]
     return max((math.ceil(-math.log10(gap)) for gap in gaps), default=0)
 
@@ -132,12 +144,12 @@ def _number(value: float, places: int, unit: str) -> str:
     return f"{value:.{places}f}{f' {unit}' if unit else ''}" if math.isfinite(value) else "not known"
 
 
-def _side(difference: float, places: int, unit: str, words: tuple[str, str], doubt: str) -> str:
-    """How printed numbers differ: what a reader who subtracts them finds."""
+def _side(difference: float, places: int, unit: str, words: tuple[str, str], noise: str) -> str:
+    """The difference of the printed numbers, in words."""
     if not math.isfinite(difference):
         return ""
     size = f"{abs(difference):.{places}f}"
     if not float(size):
         return " (the same)"
     points = " points" if unit == "%" else ""
-    return f" ({size}{points} {words[difference > 0]}{doubt})"
+    return f" ({size}{points} {words[difference > 0]}{noise})"

@@ -1,4 +1,4 @@
-"""Curves over the layers of models: means over heads as lines, the heads as dots, tails as a band."""
+"""Curves over the layers of models: means over heads as lines, heads as dots, percentiles as a band."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
+from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import band, by_layer, colour, empty_plot, labels, line, marker, plain, reference
-from vitlab.reporting.judging import told
-from vitlab.reporting.percent import on_panel
+from vitlab.reporting.panels import on_panel
 from vitlab.reporting.readings import reading
 
 
 def known(measurement: Measurement, name: str) -> bool:
-    """Whether a measurement has a value, and a finite number in it."""
+    """Whether a measurement has a value with at least one finite number."""
     value = np.asarray(measurement.values.get(name, np.nan), dtype=float)
     return bool(np.isfinite(value).any())
 
@@ -30,16 +30,16 @@ def curves(
     plot: Any = None,
     panel: int = 0,
 ) -> Any:
-    """A line over depth for each model that has the value.
+    """Draw a line over depth for each model that has the value.
 
     Args:
-        measurements: one for each model.
+        measurements: one per model.
         name: the value, (layer) or (layer, head).
-        y: what stands along the axis, with the unit.
-        heads: show each head as a dot, beside the others' so that they do not hide each other.
-        tails: the values between which a band is drawn.
-        plot: draws into a panel of this one where given.
-        panel: the panel's number.
+        y: the title of the axis, with the unit.
+        heads: show each head as a dot, shifted per model so that dots do not overlap.
+        tails: the two values between which a band is drawn.
+        plot: an existing plot to draw into.
+        panel: the index of the panel in `plot`.
     """
     plot = empty_plot("layer", y) if plot is None else plot
     plot.update_layout(hovermode="closest")
@@ -64,7 +64,7 @@ def curves(
 
 
 def bounds(plot: Any, measurements: Sequence[Measurement], name: str, text: str) -> None:
-    """A dotted line over depth for what models are held against; one only, the longest, where all have the same."""
+    """Draw a dotted reference line over depth for each model; a single one, the longest, if all agree."""
     seen: list[np.ndarray] = []
     for measurement in sorted(measurements, key=lambda m: -np.size(m.values.get(name, ()))):
         if not known(measurement, name):
@@ -78,19 +78,21 @@ def bounds(plot: Any, measurements: Sequence[Measurement], name: str, text: str)
 
 
 def error_by_layer(measurement: Measurement, name: str) -> np.ndarray | None:
-    """Standard errors over the first axis: the mean of those of heads, which the error of their mean cannot exceed."""
+    """Standard errors along the first axis: the mean over heads, an upper bound of the error of their mean."""
     error = measurement.errors.get(name, "")
     return by_layer(measurement, error) if known(measurement, error) else None
 
 
 def deep_half_finding(measurements: Sequence[Measurement], name: str, what: str, unit: str = "", **words: Any) -> str:
-    """How the models differ in the second half of their layers."""
-    return told(f"{what} in the deep half of the layers", measurements, reading(name, deep=True), unit, **words)
+    """A sentence on the mean over the second half of the layers."""
+    return describe_number(
+        f"{what} in the deep half of the layers", measurements, reading(name, deep=True), unit, **words
+    )
 
 
 def _band(plot: Any, measurement: Measurement, tails: tuple[str, str], index: int, **where: Any) -> None:
     low, high = (by_layer(measurement, tail) for tail in tails)
-    both = np.isfinite(low) & np.isfinite(high)  # a gap would cut the region's edge in two
+    both = np.isfinite(low) & np.isfinite(high)  # a gap would split the edge of the region
     x = np.array(labels(measurement, tails[0]))[both].tolist()
     between = " to ".join(f"{tail.removeprefix('pooled_').removeprefix('p')}th" for tail in tails)
     band(plot, x, low[both], high[both], index, name=f"{measurement.subject}, {between} percentile")

@@ -1,7 +1,7 @@
-"""Which measurements are of the same model: those of the same weights, whatever the model was called.
+"""Identify the model of each measurement by its weights, and give every model a unique name.
 
-Measurements say which weights they are of (`provenance["model"]`). Those of earlier versions do not, and are told apart
-by their subject; two of them that differ and do not say that they are repeats are taken for two models.
+The digest of the weights is in `provenance["model"]`. Measurements of earlier versions have none and are identified by
+their subject; two of them that differ without being repeats are treated as two models.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from dataclasses import dataclass, replace
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import REPEAT_SETTINGS, digest_of, distinct, repeat_of
 
-#: How many digits of a digest tell models of one name apart.
+#: The number of digits of a digest in the name of a model.
 _DIGITS = 6
 
 
 @dataclass(frozen=True)
-class Named:
-    """Measurements whose subjects are the names of models, no two models alike.
+class NamedModels:
+    """Measurements whose subjects are unique names of models.
 
     Args:
-        measurements: in the given order, without those that were measured twice.
-        remarks: what a reader should know about names.
+        measurements: in the given order, without duplicates.
+        remarks: notes about renamed models and duplicates.
         untrained: names of models with random weights.
-        origins: where the weights of each model are from, by name, as far as that is known.
+        origins: the origin of the weights of each model, by name, if known.
     """
 
     measurements: list[Measurement]
@@ -33,7 +33,7 @@ class Named:
     origins: dict[str, str]
 
 
-def name_models(measurements: Sequence[Measurement]) -> Named:
+def name_models(measurements: Sequence[Measurement]) -> NamedModels:
     """Give every model one name, and different models different names.
 
     >>> def one(weights):
@@ -41,22 +41,22 @@ def name_models(measurements: Sequence[Measurement]) -> Named:
     >>> [m.subject for m in name_models([one("aa11"), one("bb22")]).measurements]
     ['ViT (aa11)', 'ViT (bb22)']
     """
-    found = distinct(measurements)
-    models = _identify(found)
-    kept, again = _once(found, models)
+    given = distinct(measurements)
+    models = _identify(given)
+    kept, duplicates = _without_duplicates(given, models)
     names = _names(kept, models)
     renamed = [replace(m, subject=names[models[id(m)]]) for m in kept]
-    remarks = _remarks(kept, models, names, again)
+    remarks = _remarks(kept, models, names, duplicates)
     origins = {m.subject: _origin(m) for m in reversed(renamed) if _origin(m)}
     ordered = {name: origins[name] for name in dict.fromkeys(m.subject for m in renamed) if name in origins}
-    return Named(renamed, remarks, [name for name, origin in ordered.items() if origin == "random"], ordered)
+    return NamedModels(renamed, remarks, [name for name, origin in ordered.items() if origin == "random"], ordered)
 
 
-Key = tuple[str, str, int]  # digest, subject where there is none, and which of the models of that subject
+Key = tuple[str, str, int]  # digest, subject if there is no digest, and the index among models of that subject
 
 
 def _identify(measurements: Sequence[Measurement]) -> dict[int, Key]:
-    """The model of each measurement, by its id."""
+    """The model of each measurement, by the id of the object."""
     digests: dict[str, set[str]] = {}
     for m in measurements:
         if digest_of(m):
@@ -68,17 +68,17 @@ def _identify(measurements: Sequence[Measurement]) -> dict[int, Key]:
         models[id(m)] = (digest, "" if digest else m.subject, 0)
     unknown = [m for m in measurements if not models[id(m)][0]]
     for m in unknown:
-        rivals = [other for other in unknown[: _place(unknown, m)] if _claims_the_same(m, other)]
-        models[id(m)] = ("", m.subject, len(rivals))
+        earlier = [other for other in unknown[: _position(unknown, m)] if _same_description(m, other)]
+        models[id(m)] = ("", m.subject, len(earlier))
     return models
 
 
-def _place(measurements: Sequence[Measurement], one: Measurement) -> int:
+def _position(measurements: Sequence[Measurement], one: Measurement) -> int:
     return next(i for i, other in enumerate(measurements) if other is one)
 
 
-def _claims_the_same(one: Measurement, other: Measurement) -> bool:
-    """Whether two measurements say nothing that sets them apart: same kind, subject, settings, seed, part and data."""
+def _same_description(one: Measurement, other: Measurement) -> bool:
+    """Whether two measurements have the same kind, subject, settings, seed, part and data."""
     same_name = (one.kind, one.subject) == (other.kind, other.subject)
     return same_name and _settings(one) == _settings(other) and repeat_of(one) == repeat_of(other)
 
@@ -87,8 +87,8 @@ def _settings(measurement: Measurement) -> dict[str, object]:
     return {key: value for key, value in measurement.settings.items() if key not in REPEAT_SETTINGS}
 
 
-def _once(measurements: Sequence[Measurement], models: dict[int, Key]) -> tuple[list[Measurement], int]:
-    """The measurements without those of the same weights on the same images: no repeats, as nothing new was drawn."""
+def _without_duplicates(measurements: Sequence[Measurement], models: dict[int, Key]) -> tuple[list[Measurement], int]:
+    """The measurements without duplicates of the same weights, images and settings, and the number of duplicates."""
     kept: list[Measurement] = []
     for m in measurements:
         known = models[id(m)][0]
@@ -99,45 +99,43 @@ def _once(measurements: Sequence[Measurement], models: dict[int, Key]) -> tuple[
 
 
 def _names(measurements: Sequence[Measurement], models: dict[int, Key]) -> dict[Key, str]:
-    """A name for each model: the first that does not begin with `file/`, with a mark where several share it."""
+    """A name for each model: the first subject that does not begin with `file/`, with a suffix if several share it."""
     subjects: dict[Key, list[str]] = {}
     for m in measurements:
         subjects.setdefault(models[id(m)], []).append(m.subject)
-    first = {key: min(said, key=lambda name: name.startswith("file/")) for key, said in subjects.items()}
+    first = {key: min(own, key=lambda name: name.startswith("file/")) for key, own in subjects.items()}
     names: dict[Key, str] = {}
     for key, name in first.items():
         shared = [other for other in first if first[other] == name]
-        mark = key[0][:_DIGITS] or (str(shared.index(key) + 1) if shared.index(key) else "")
-        wanted = f"{name} ({mark})" if len(shared) > 1 and mark else name
-        while wanted in names.values():  # digests that begin alike, or a subject that looks like a mark
-            wanted = f"{wanted}'"
-        names[key] = wanted
+        suffix = key[0][:_DIGITS] or (str(shared.index(key) + 1) if shared.index(key) else "")
+        unique = f"{name} ({suffix})" if len(shared) > 1 and suffix else name
+        while unique in names.values():  # digests with a common start, or a subject that ends like a suffix
+            unique = f"{unique}'"
+        names[key] = unique
     return names
 
 
 def _remarks(
-    measurements: Sequence[Measurement], models: dict[int, Key], names: dict[Key, str], again: int
+    measurements: Sequence[Measurement], models: dict[int, Key], names: dict[Key, str], duplicates: int
 ) -> list[str]:
     remarks = []
     shared = dict.fromkeys(m.subject for m in measurements if names[models[id(m)]] != m.subject)
     for subject in shared:
         own = dict.fromkeys(models[id(m)] for m in measurements if m.subject == subject)
         if len(own) > 1:
-            which = "different weights" if all(key[0] for key in own) else "nothing says that they are repeats"
+            which = "different weights" if all(key[0] for key in own) else "not marked as repeats"
             remarks.append(
-                f"{len(own)} models are called {subject!r} ({which}): they are shown one by one, not averaged. "
-                "Give subject= to name them."
+                f"{len(own)} models are called {subject!r} ({which}); they are shown separately and not averaged. "
+                "Set subject= to name them."
             )
-    if again:
-        remarks.append(
-            f"{again} measurements were left out: the same weights were measured before, on the same images with the "
-            "same settings."
-        )
+    if duplicates:
+        what = "measurement" if duplicates == 1 else "measurements"
+        remarks.append(f"{duplicates} duplicate {what} omitted: same weights, images and settings.")
     return remarks
 
 
 def _origin(measurement: Measurement) -> str:
-    """Where the weights are from: `random`, `file: PATH`, `hub: TAG`; empty where that is not known."""
+    """The origin of the weights: `random`, `file: PATH`, `hub: TAG`; empty if unknown."""
     model = measurement.provenance.get("model")
     origin = str(model.get("origin") or "") if isinstance(model, dict) else ""
     return "" if origin == "unknown" else origin

@@ -1,6 +1,6 @@
-"""Many small heat maps as the tiles of one picture: a single pair of axes and one colour scale, so that it stays light.
+"""Many small heat maps as tiles of one plot with one pair of axes and one colour scale, which keeps the page small.
 
-Tiles may differ in size: each is stretched over its place.
+Tiles may have different numbers of cells: each is scaled to the size of a tile.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import numpy as np
 from vitlab.reporting.drawing import SEQUENTIAL, empty_plot, plain
 from vitlab.reporting.panels import rounded, wrapped
 
-_SIDE = 0.94  # of a tile, in places
+_SIDE = 0.94  # the side of a tile, relative to the distance between tiles
 
 
 def mosaic(rows: Sequence[str], columns: Sequence[str], x: str, scale: str, low: float, high: float) -> Any:
     """An empty mosaic.
 
     Args:
-        rows, columns: what the tiles of a row and of a column share.
-        x: what the columns are.
-        scale: what the colours mean, with the unit.
-        low, high: where the colours begin and end.
+        rows, columns: labels of the rows and columns of tiles.
+        x: the title of the x axis.
+        scale: the title of the colour scale, with the unit.
+        low, high: the range of the colour scale.
     """
-    side = min(190.0, 720 / len(columns))  # pixels of a tile, on a page of usual width
+    side = min(190.0, 720 / len(columns))  # of a tile in pixels, for the usual width of a page
     plot = empty_plot(x, "", height=int(side * len(rows)) + 130)
     bar = {"title": {"text": scale, "side": "right"}, "thickness": 14}
     plot.update_layout(
@@ -43,7 +43,7 @@ def mosaic(rows: Sequence[str], columns: Sequence[str], x: str, scale: str, low:
 
 
 def tile(plot: Any, z: np.ndarray, row: int, column: int, name: str, text: Any = None) -> None:
-    """A heat map at its place, its first row on top; `text` says what each cell is."""
+    """Add a heat map as a tile, its first row on top; `text` labels its cells."""
     import plotly.graph_objects as go
 
     height, width = np.shape(z)

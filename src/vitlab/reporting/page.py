@@ -1,12 +1,15 @@
-"""The page: a summary, a section for each kind, provenance; one file that fetches nothing and runs no one's strings."""
+"""Render the HTML page: a summary, one section per kind of measurement, and provenance.
+
+The page is one file. It makes no requests, and a content security policy allows its own scripts only.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import html
-import importlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -15,33 +18,33 @@ from typing import Any
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.comparison import compare, numbers
 from vitlab.reporting.default_drawing import draw_by_axes
-from vitlab.reporting.drawing import Figure, draw
-from vitlab.reporting.judging import Difference, Number
-from vitlab.reporting.models import Named, name_models
+from vitlab.reporting.differences import Difference, Number
+from vitlab.reporting.drawing import Figure, Fragment, draw
+from vitlab.reporting.models import NamedModels, name_models
 from vitlab.reporting.plot_data import to_json
-from vitlab.reporting.sections import PICTURES, Section, label_models, sort
+from vitlab.reporting.sections import Section, label_models, sort
 from vitlab.reporting.summary import Weights, summarise
 from vitlab.reporting.words import value_in_words
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
-#: The height of a figure that does not say its own, and of HTML that is no figure, in pixels.
-HEIGHT, FRAGMENT = 420, 800
+#: The height of a plot that does not declare one, in pixels.
+HEIGHT = 420
 
 
 def render(measurements: Sequence[Measurement], title: str) -> str:
-    """The whole page as text.
+    """The HTML page as a string.
 
     Args:
         measurements: at least one; the first model is the baseline, and repeats of one model are averaged.
-        title: its heading.
+        title: the heading of the page.
     """
     named = name_models(measurements)
     labels = label_models(named.measurements)
     sections = sort(named.measurements, labels)
     differences = [compare(section) for section in sections]
-    every = [each for found in differences for each in found]
-    return _fill(
+    every = [each for of_section in differences for each in of_section]
+    return _fill_template(
         "page.html.j2",
         title=title,
         labels=labels,
@@ -52,21 +55,20 @@ def render(measurements: Sequence[Measurement], title: str) -> str:
 
 
 def notebook(measurement: Measurement) -> str:
-    """The figures of one measurement for a cell of a notebook.
+    """The figures of one measurement as HTML for a notebook cell.
 
-    They stand in a frame of their own that the notebook's page cannot be reached from, and bring their own copy of
-    plotly (5 MB), so that the cell shows them without a network too.
+    The figures are in a sandboxed frame that has no access to the notebook's page. The frame holds its own copy of
+    plotly (5 MB), so that the cell works without a network.
     """
     labels = label_models([measurement])
     section = _section(sort([measurement], labels)[0], [])
-    page = _fill("cell.html.j2", title=measurement.kind, labels=labels, section=section)
-    shown = [FRAGMENT] if section["fragment"] else [figure["height"] + 110 for figure in section["figures"][:2]]
-    height = 100 + sum(shown)
-    look = f"width:100%;height:{height}px;border:0"
-    return f'<iframe sandbox="allow-scripts allow-downloads" style="{look}" srcdoc="{html.escape(page)}"></iframe>'
+    page = _fill_template("cell.html.j2", title=measurement.kind, labels=labels, section=section)
+    height = 100 + sum(figure["height"] + (110 if figure["plot"] else 0) for figure in section["figures"][:2])
+    style = f"width:100%;height:{height}px;border:0"
+    return f'<iframe sandbox="allow-scripts allow-downloads" style="{style}" srcdoc="{html.escape(page)}"></iframe>'
 
 
-def _fill(template: str, **what: Any) -> str:
+def _fill_template(template: str, **values: Any) -> str:
     from jinja2 import Environment, FileSystemLoader
     from plotly.offline import get_plotlyjs
 
@@ -74,10 +76,10 @@ def _fill(template: str, **what: Any) -> str:
     plotly, own = get_plotlyjs(), _scripts()
     scripts = [plotly, own["csv.js"], own["page.js"]]
     page = environment.get_template(template)
-    return page.render(policy=_policy([plotly, *own.values()]), scripts=scripts, style=_text("page.css"), **what)
+    return page.render(policy=_policy([plotly, *own.values()]), scripts=scripts, style=_text("page.css"), **values)
 
 
-def _weights(named: Named, labels: Mapping[str, str]) -> Weights:
+def _weights(named: NamedModels, labels: Mapping[str, str]) -> Weights:
     origins = {labels[name]: origin for name, origin in named.origins.items()}
     return Weights(origins, [labels[name] for name in named.untrained], named.remarks)
 
@@ -85,44 +87,61 @@ def _weights(named: Named, labels: Mapping[str, str]) -> Weights:
 def _section(section: Section, differences: Sequence[Difference]) -> dict[str, Any]:
     tables = {each.subject: numbers(each) for each in section.averaged()}
     names = list(dict.fromkeys(name for table in tables.values() for name in table))
-    against = {(each.label, each.name): each for each in differences}
-    fragment, figures, note = _drawn(section)
+    by_cell = {(each.label, each.name): each for each in differences}
+    figures, note = _draw_section(section)
+    rows = [
+        {
+            "name": value_in_words(section.kind, name),
+            "cells": [_cell(tables[m].get(name), by_cell.get((m, name))) for m in tables],
+        }
+        for name in names
+    ]
     return {
         "title": section.title,
         "file": f"{section.kind}{'-' if section.variant else ''}{section.variant}",
-        "fragment": fragment,
-        "figures": [_figure(each) for each in figures],
+        "figures": [_fragment(each) if isinstance(each, Fragment) else _figure(each) for each in figures],
         "note": note,
         "labels": list(tables),
-        "rows": [
-            {
-                "name": value_in_words(section.kind, name),
-                "cells": [_cell(tables[m].get(name), against.get((m, name))) for m in tables],
-            }
-            for name in names
-        ],
-        "repeats": max(map(len, section.repeats.values())),
+        "rows": rows,
+        "footnote": _footnote(section, rows),
     }
 
 
-def _drawn(section: Section) -> tuple[str, list[Figure], str]:
-    """HTML or figures; values of another version, or of someone else, are drawn by their axes, with a note."""
-    found = section.averaged()
+def _draw_section(section: Section) -> tuple[list[Figure | Fragment], str]:
+    """The figures of a section and a note.
+
+    Values that the drawing of their kind does not support, such as those of another version, are drawn by the names of
+    their axes, and the note says so.
+    """
+    measurements = section.averaged()
     try:
-        if section.kind == "attention_view":  # no plot; its script runs because it stands in `templates/` to the letter
-            return importlib.import_module("vitlab.reporting.attention_view").render(found), [], ""
-        return "", draw(section.kind, found), ""
+        return draw(section.kind, measurements), ""
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         note = f"The drawing of {section.kind} cannot draw these values ({type(error).__name__}: {error})"
-        if section.kind in PICTURES:
-            return "", [], f"{note}."
-        return "", draw_by_axes(found), f"{note}; each is drawn by its axes instead."
+        if section.shows_pictures:
+            return [], f"{note}."
+        return [*draw_by_axes(measurements)], f"{note}; each value is drawn by its axes instead."
+
+
+def _footnote(section: Section, rows: Sequence[Mapping[str, Any]]) -> str:
+    """What ± and the numbers of a table mean; empty if there is nothing to explain."""
+    notes = []
+    if any("±" in text for row in rows for cell in row["cells"] for text in cell.values()):
+        repeats = max(map(len, section.repeats.values()))
+        notes.append(f"± is half of the 95 % interval{f', over up to {repeats} repeats' if repeats > 1 else ''}.")
+    if any(dims[:1] == ("epoch",) for each in section.averaged() for dims in each.dims.values()):
+        notes.append("Numbers by epoch are those of the last epoch.")
+    return " ".join(notes)
+
+
+def _fragment(fragment: Fragment) -> dict[str, Any]:
+    return {"plot": "", "html": fragment.html, "height": fragment.height}
 
 
 def _figure(figure: Figure) -> dict[str, Any]:
     layout = figure.plot.to_plotly_json()["layout"]
     panels = sum(key.startswith(("xaxis", "scene", "polar")) for key in layout)
-    mosaic = "scaleanchor" in layout.get("yaxis", {})  # squares would shrink to stamps
+    mosaic = "scaleanchor" in layout.get("yaxis", {})  # square tiles become too small in a narrow column
     spatial = any(key.startswith("scene") for key in layout)
     return {
         "finding": figure.finding,
@@ -130,50 +149,56 @@ def _figure(figure: Figure) -> dict[str, Any]:
         "plot": to_json(figure.plot),
         "height": int(layout.get("height") or HEIGHT),
         "wide": panels > 1 or mosaic,
-        "arrows": f"Left and right arrow keys: {'turn it' if spatial else 'go from point to point'}",
+        "arrows": f"Left and right arrow keys: {'rotate' if spatial else 'move between points'}",
     }
 
 
 def _cell(number: Number | None, difference: Difference | None) -> dict[str, str]:
-    """A number of the table, with its difference to the baseline."""
+    """A table cell: the number and its difference from the baseline."""
     if number is None:
         return {"value": "–"}
-    known = number.half_width == number.half_width  # not NaN
-    cell = {"value": f"{number.value:.4g}" + (f" ± {number.half_width:.2g}" if known else "")}
+    cell = {"value": f"{number.value:.4g}{_plus_minus(number.half_width)}"}
     if difference is not None:
-        sure = difference.half_width == difference.half_width
-        cell["difference"] = f"{difference.value:+.3g}" + (f" ± {difference.half_width:.2g}" if sure else "")
+        cell["difference"] = f"{difference.value:+.3g}{_plus_minus(difference.half_width)}"
         cell["verdict"] = difference.verdict
     return cell
 
 
+def _plus_minus(half_width: float) -> str:
+    return "" if math.isnan(half_width) else f" ± {half_width:.2g}"
+
+
 def _provenance(sections: Sequence[Section]) -> dict[str, Any]:
-    """What all measurements share once, then what each kind and model has of its own, its repeats together."""
-    found = [(section.title, each) for section in sections for each in section.averaged()]
-    notes = [{"settings": dict(each.settings), **each.provenance} for _, each in found]
-    common = {key: said for key, said in notes[0].items() if all(key in n and n[key] == said for n in notes)}
+    """Entries that all measurements share, then one row per kind and model; repeats are in one row."""
+    measured = [(section.title, each) for section in sections for each in section.averaged()]
+    notes = [{"settings": dict(each.settings), **each.provenance} for _, each in measured]
+    common = {key: value for key, value in notes[0].items() if all(key in n and n[key] == value for n in notes)}
     rows = [
         {
             "kind": title,
             "label": measurement.subject,
-            "own": {key: _said(said) for key, said in note.items() if key not in common and said not in ({}, "", None)},
+            "own": _as_text({key: value for key, value in note.items() if key not in common}),
         }
-        for (title, measurement), note in zip(found, notes, strict=True)
+        for (title, measurement), note in zip(measured, notes, strict=True)
     ]
-    return {"common": {key: _said(said) for key, said in common.items() if said not in ({}, "", None)}, "rows": rows}
+    return {"common": _as_text(common), "rows": rows}
 
 
-def _said(value: Any) -> str:
-    """A note of the provenance as text."""
+def _as_text(note: Mapping[str, Any]) -> dict[str, str]:
+    return {key: _text_of(value) for key, value in note.items() if value not in ({}, "", None)}
+
+
+def _text_of(value: Any) -> str:
+    """A provenance entry as text."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_said(each)}" for key, each in value.items())
+        return ", ".join(f"{key} {_text_of(each)}" for key, each in value.items())
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return ", ".join(dict.fromkeys(value))
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _policy(scripts: Sequence[str]) -> str:
-    """A content security policy under which these scripts run, no others, and nothing is fetched."""
+    """A content security policy that allows these scripts by their hashes and no requests."""
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{each}'" for each in hashes)
     return (

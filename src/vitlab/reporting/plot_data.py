@@ -1,4 +1,4 @@
-"""Plotly figures as JSON that can stand inside a page: short numbers, no gaps that JSON lacks, no tags."""
+"""Plotly figures as JSON for a page: rounded numbers, null for numbers that are not finite, and no tags."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-#: Significant digits of the numbers in a page: along lines, and in matrices, which are large and shown as colours.
+#: Significant digits of numbers in a page: in lists, and in matrices, which are large and drawn as colours.
 DIGITS, MATRIX_DIGITS = 8, 5
 
 
 def to_json(plot: Any) -> str:
-    """A plotly figure as the text of a script element, whatever strings it holds.
+    """A plotly figure as text that is safe inside a script element.
 
     >>> to_json({"data": [{"y": np.array([1.0, np.nan]), "name": "</script>"}], "layout": {}})
     '{"data":[{"y":[1.0,null],"name":"\\\\u003c/script\\\\u003e"}],"layout":{}}'
     """
     figure = plot if isinstance(plot, dict) else plot.to_plotly_json()
-    kept = {"data": plain(figure["data"]), "layout": plain(figure["layout"])}
-    return embed(json.dumps(kept, separators=(",", ":"), ensure_ascii=False, allow_nan=False))
+    stored = {"data": plain(figure["data"]), "layout": plain(figure["layout"])}
+    return embed(json.dumps(stored, separators=(",", ":"), ensure_ascii=False, allow_nan=False))
 
 
 def embed(text: str) -> str:
@@ -30,7 +30,7 @@ def embed(text: str) -> str:
 
 
 def plain(value: Any, digits: int = DIGITS) -> Any:
-    """Arrays as lists, numbers with so many digits, and None for what is not finite."""
+    """Arrays as lists, numbers rounded to `digits` significant digits, None for numbers that are not finite."""
     if isinstance(value, dict):
         if value.keys() >= {"dtype", "bdata"}:
             return plain(_unpacked(value))
@@ -47,7 +47,7 @@ def plain(value: Any, digits: int = DIGITS) -> Any:
 
 
 def _unpacked(packed: dict[str, Any]) -> np.ndarray:
-    """An array that plotly has packed as base64: the page's CSV button reads lists."""
+    """The array that plotly encoded as base64: the CSV button of the page reads lists."""
     array = np.frombuffer(base64.b64decode(packed["bdata"]), dtype=packed["dtype"])
     shape = [int(side) for side in str(packed.get("shape", "")).split(",") if side.strip()]
     return array.reshape(shape) if shape else array

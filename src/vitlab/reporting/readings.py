@@ -1,4 +1,4 @@
-"""Which single number stands for a value of a measurement, in titles, tables and the summary alike."""
+"""The single number that summarises a value of a measurement in titles, tables and the summary."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import NORMAL
-from vitlab.reporting.judging import Reading
+from vitlab.reporting.differences import Reading
 
-#: Values that stand for the mean over the deep half of the layers, by kind: there the papers' effects are.
+#: Values that are summarised by the mean over the deep half of the layers, by kind: the papers report effects there.
 DEEP_HALF = {
     "attention_distance": ("distance", "attended"),
     "attention_diversity": ("head_similarity", "row_similarity", "self_mass", "neighbourhood_mass"),
@@ -20,13 +20,13 @@ DEEP_HALF = {
 
 
 def reading(name: str, scale: float = 1.0, offset: float = 0.0, *, deep: bool = False) -> Reading:
-    """The number that stands for a value, times a scale, plus an offset, and its standard error.
+    """The number that summarises a value, times a scale, plus an offset, and its standard error.
 
     Args:
-        name: of the value.
-        scale: 100 for percent; negative where more of the value is less of the number.
+        name: the name of the value.
+        scale: such as 100 for percent, or −100 for an error from an accuracy.
         offset: added after scaling.
-        deep: take the deep half of the layers, also for kinds that `DEEP_HALF` does not name.
+        deep: use the deep half of the layers, also for kinds that are not in `DEEP_HALF`.
 
     >>> m = Measurement("k", "a", {"x": np.array([1.0, 3.0]), "e": np.array([0.5, 0.5])}, {"x": ("i",), "e": ("i",)},
     ...     errors={"x": "e"})
@@ -44,15 +44,15 @@ def reading(name: str, scale: float = 1.0, offset: float = 0.0, *, deep: bool = 
 
 
 def reduced(measurement: Measurement, name: str, array: np.ndarray, *, deep: bool = False) -> float:
-    """One number for an array with the axes of a value: over epochs the last, else a mean of what is finite.
+    """One number for an array with the axes of a value: the last epoch, else the mean over the finite elements.
 
-    That is over the deep half of the layers for `DEEP_HALF`, and over pairs of a shallow and a deep layer for CKA. The
-    first share of `top` counts, and of the highest frequency's amplitude what the last block leaves.
+    The mean is over the deep half of the layers for `DEEP_HALF`, and over pairs of a shallow and a deep layer for CKA.
+    `top` is taken at its first share, and the amplitude of the highest frequency after the last block.
     """
     dims = measurement.dims.get(name, ())
     array = np.asarray(array, dtype=float)
     if dims[:1] == ("epoch",):
-        known = array[np.isfinite(array)]  # not every epoch need be tested
+        known = array[np.isfinite(array)]  # not every epoch has a test
         return float(known[-1]) if len(known) else float("nan")
     if dims[:2] == ("share", "layer"):
         array, dims = array[0], dims[1:]
@@ -66,7 +66,7 @@ def reduced(measurement: Measurement, name: str, array: np.ndarray, *, deep: boo
 
 
 def last_output(measurement: Measurement) -> int:
-    """The place after the last block of a residual stream."""
+    """The index of the place after the last block of a residual stream."""
     places = [str(place) for place in measurement.axes["place"]]
     return max((i for i, place in enumerate(places) if place.endswith(" out")), default=len(places) - 1)
 
@@ -79,21 +79,21 @@ def across_halves(array: np.ndarray) -> float:
 
 
 def mean_of_rows(array: np.ndarray) -> float:
-    """The mean over rows of their means over what is finite: layers count alike, however many heads they have."""
+    """The mean over rows of the means of their finite elements: layers have equal weight for any number of heads."""
     return mean([mean(row) for row in array])
 
 
 def mean(values: object) -> float:
-    """The mean of what is finite; NaN where nothing is."""
+    """The mean over finite elements; NaN if there are none."""
     array = np.asarray(values, dtype=float)
     finite = array[np.isfinite(array)]
     return float(finite.mean()) if finite.size else float("nan")
 
 
 def _own_error(measurement: Measurement, name: str, deep: bool) -> float:
-    """The standard error that the instrument gives, or what its 95 % interval says of it.
+    """The standard error given by the instrument, or derived from its 95 % interval.
 
-    Over axes errors are averaged, as if they always went the same way: layers are measured on the same images.
+    Errors are averaged over axes, as for full correlation: layers are measured on the same images.
     """
     error, interval = measurement.errors.get(name), f"{name}_interval"
     if error is not None:
@@ -105,7 +105,7 @@ def _own_error(measurement: Measurement, name: str, deep: bool) -> float:
 
 
 def _half(measurement: Measurement, name: str, interval: str) -> float:
-    """Half of a 95 % interval, whether it is given as (low, high) or, with the value's own axes, as its half."""
+    """Half of a 95 % interval that is given as (low, high), or as half widths with the axes of the value."""
     array = np.asarray(measurement.values[interval], dtype=float)
     if array.ndim == np.ndim(measurement.values[name]):
         return float(array.mean())

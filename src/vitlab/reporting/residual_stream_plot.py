@@ -1,4 +1,4 @@
-"""The residual stream along depth, shaded as HDVW does: MSA grey, Conv and MLP white, subsampling blue."""
+"""Values along the residual stream, shaded as in HDVW: MSA grey, Conv and MLP white, subsampling blue."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import line, plain
-from vitlab.reporting.panels import panels
-from vitlab.reporting.percent import on_panel
+from vitlab.reporting.panels import on_panel, panels
 from vitlab.reporting.readings import mean
 
 SHADES = {
@@ -25,12 +24,12 @@ _WHITE = ("MLP", "Conv", "")
 
 @dataclass(frozen=True)
 class Stream:
-    """Places that a drawing shows, and what lies between them.
+    """The places of a residual stream that are drawn, and the steps between them.
 
     Args:
-        keep: their positions in the measurement. The input of a block is left out where it is the output before.
+        keep: indices of the places in the measurement. The input of a block is skipped if it is the previous output.
         labels: such as `blocks.0 mid`.
-        kinds: of each stretch between two places: `MSA`, `MLP`, `Conv`, `subsampling`, … or nothing.
+        kinds: the kind of each step between two places: `MSA`, `MLP`, `Conv`, `subsampling`, … or empty.
     """
 
     keep: tuple[int, ...]
@@ -39,7 +38,7 @@ class Stream:
 
 
 def stream(measurement: Measurement, name: str) -> Stream:
-    """The places of a measurement in order of depth; `name` is the value by which equal places are known."""
+    """The places of a measurement in order of depth; places with equal values of `name` are merged."""
     labels = [str(label) for label in measurement.axes["place"]]
     grids = np.asarray(measurement.values.get("grid", np.zeros((len(labels), 2))))
     value = np.asarray(measurement.values[name], dtype=float)
@@ -49,22 +48,22 @@ def stream(measurement: Measurement, name: str) -> Stream:
     for i in range(1, len(labels)):
         resized = bool((grids[i] != grids[i - 1]).any())
         if (i - 1, i) not in between and not resized and _equal(value[i], value[i - 1]):
-            continue  # the same map: what left a block enters the next
+            continue  # the same map: the output of a block is the input of the next
         keep.append(i)
         kinds.append(between.get((i - 1, i), "subsampling" if resized else ""))
     return Stream(tuple(keep), tuple(labels[i] for i in keep), tuple(kinds))
 
 
 def along_depth(measurements: Sequence[Measurement], name: str, y: str) -> Any:
-    """A value at every place of the stream; models whose stretches are the same share a panel.
+    """Draw a value at every place of the stream; models with the same steps share a panel.
 
     Args:
-        measurements: one for each model.
+        measurements: one per model.
         name: the value, (place).
-        y: what stands along the axis, with the unit.
+        y: the title of the axis, with the unit.
     """
     streams = [stream(measurement, name) for measurement in measurements]
-    groups = alike(streams)
+    groups = group_by_steps(streams)
     titles = [", ".join(measurements[index].subject for index in group) for group in groups]
     height = 340 if len(groups) == 1 else 230
     plot = panels(titles if len(groups) > 1 else [""], "block, numbered at its output", y, columns=1, height=height)
@@ -72,16 +71,18 @@ def along_depth(measurements: Sequence[Measurement], name: str, y: str) -> Any:
         shade(plot, streams[group[0]], panel)
         for index in group:
             one, measurement = streams[index], measurements[index]
-            found, error = (_kept(measurement, value, one) for value in (name, measurement.errors.get(name, "")))
+            y_values, error = (
+                _at_places(measurement, value, one) for value in (name, measurement.errors.get(name, ""))
+            )
             text = [plain(label) for label in one.labels]
             look = {"text": text, "hovertemplate": "%{text}: %{y:.4g}", "mode": "lines+markers", **on_panel(panel)}
-            line(plot, streams[group[0]].labels, found, measurement.subject, index, error=error, **look)
+            line(plot, streams[group[0]].labels, y_values, measurement.subject, index, error=error, **look)
     legend_of_shades(plot, streams)
     return plot
 
 
-def alike(streams: Sequence[Stream]) -> list[list[int]]:
-    """Models by the panel that they share: those whose stretches are the same."""
+def group_by_steps(streams: Sequence[Stream]) -> list[list[int]]:
+    """Indices of models grouped by panel: models with the same steps share one."""
     groups: dict[tuple[str, ...], list[int]] = {}
     for index, one in enumerate(streams):
         groups.setdefault(one.kinds, []).append(index)
@@ -89,7 +90,7 @@ def alike(streams: Sequence[Stream]) -> list[list[int]]:
 
 
 def shade(plot: Any, one: Stream, panel: int) -> None:
-    """Shade the stretches of a panel, and number its blocks."""
+    """Shade the steps of a panel and number its blocks."""
     axes = on_panel(panel)
     look = {"type": "rect", "xref": axes["xaxis"], "yref": f"{axes['yaxis']} domain", "y0": 0, "y1": 1}
     shapes = [
@@ -106,7 +107,7 @@ def shade(plot: Any, one: Stream, panel: int) -> None:
 
 
 def legend_of_shades(plot: Any, streams: Sequence[Stream]) -> None:
-    """What each shade means, in the legend."""
+    """Add the shades to the legend."""
     import plotly.graph_objects as go
 
     tones = dict.fromkeys(tone(kind) for one in streams for kind in one.kinds)
@@ -116,35 +117,40 @@ def legend_of_shades(plot: Any, streams: Sequence[Stream]) -> None:
 
 
 def tone(kind: str) -> str:
-    """The shade of a stretch: pooling and MLPs over tokens mix, but are no MSA."""
+    """The shade of a step: pooling and MLPs over tokens mix tokens but are not MSA."""
     return kind if kind in SHADES or kind in _WHITE else "other mixing"
 
 
 def effects(measurement: Measurement, *, brief: bool = False) -> str:
-    """What the steps of each kind do to a value, as a sentence; the brief one gives means alone.
+    """The effect of each kind of step on a value, as a sentence; the brief form gives means only.
 
     >>> values, dims = {"change": np.array([-1.0, 2.0, -2.0])}, {"change": ("step",)}
     >>> effects(Measurement("k", "a", values, dims, {"step": ("b0 MSA", "b0 MLP", "b1 MSA")}))
-    'MSA lowers it in 2 of 2 (mean -1.5), MLP raises it in 1 of 1 (mean +2)'
+    'MSA lowers it in 2 of 2 steps (mean -1.5), MLP raises it in 1 of 1 steps (mean +2)'
     """
     change = np.asarray(measurement.values["change"], dtype=float)
     kinds = [_kind(str(step)) for step in measurement.axes["step"]]
-    said = []
+    parts = []
     for kind in dict.fromkeys(kinds):
-        found = change[[i for i, other in enumerate(kinds) if other == kind]]
-        found = found[np.isfinite(found)]
-        average = mean(found)
-        if found.size and brief:
-            said.append(f"{kind} {average:+.2g} a step")
-        elif found.size:
-            up, down = int((found > 0).sum()), int((found < 0).sum())
-            most = f"raises it in {up}" if up >= down else f"lowers it in {down}"  # the mean may lie on the other side
-            said.append(f"{kind} {most} of {len(found)} (mean {average:+.2g})")
-    return ", ".join(said) or "no step is known"
+        own = change[[i for i, other in enumerate(kinds) if other == kind]]
+        own = own[np.isfinite(own)]
+        average = mean(own)
+        if own.size and brief:
+            parts.append(f"{kind} {average:+.2g} per step")
+        elif own.size:
+            up, down = int((own > 0).sum()), int((own < 0).sum())
+            both = up and down
+            most = (
+                f"raises it in {up} and lowers it in {down}"
+                if both
+                else f"{'raises' if up else 'lowers'} it in {up or down}"
+            )
+            parts.append(f"{kind} {most} of {len(own)} steps (mean {average:+.2g})")
+    return ", ".join(parts) or "no step is known"
 
 
 def _steps(places: Sequence[str], steps: Sequence[str]) -> dict[tuple[int, int], str]:
-    """The kind of step between two neighbouring places of one block, in the order in which both are named."""
+    """The kind of the step between two neighbouring places of one block, in the order of the names."""
     found: dict[tuple[int, int], str] = {}
     blocks = [place.rpartition(" ")[0] for place in places]
     for block in dict.fromkeys(blocks):
@@ -159,7 +165,7 @@ def _kind(step: str) -> str:
     return "token MLP" if step.endswith(" token MLP") else step.rpartition(" ")[2]
 
 
-def _kept(measurement: Measurement, name: str, one: Stream) -> np.ndarray | None:
+def _at_places(measurement: Measurement, name: str, one: Stream) -> np.ndarray | None:
     return np.asarray(measurement.values[name], dtype=float)[list(one.keep)] if name in measurement.values else None
 
 

@@ -1,4 +1,4 @@
-"""Measurements sorted for a page: a section for each kind, in it the repeats of each model, the baseline first."""
+"""Group the measurements of a report into sections: one per kind, with the repeats of each model, baseline first."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import REPEAT_SETTINGS, average, distinct
 from vitlab.reporting.words import kind_in_words
 
-#: Kinds that are looked at: pictures and maps of single images, which have no mean and no difference.
+#: Kinds that hold pictures and maps of single images, which are neither averaged nor compared.
 PICTURES = {"attention_maps", "attention_view"}
 
-#: Names longer than this are shortened: they stand in legends and tables.
+#: Names longer than this are shortened for legends and tables.
 LONGEST = 36
 
 
 @dataclass(frozen=True)
 class Section:
-    """What was measured of one kind.
+    """The measurements of one kind.
 
     Args:
-        kind: the instrument.
-        variant: what sets it apart from other sections of this kind: settings or data; empty where it is the only one.
-        repeats: the measurements of each model by its label.
-        has_baseline: whether the report's first model is among them; else there is nothing to hold the others against.
+        kind: the instrument or stress test.
+        variant: the settings or data that distinguish it from other sections of this kind; empty if it is the only one.
+        repeats: the measurements of each model, by label.
+        has_baseline: whether the report's first model is among them; without it nothing is compared.
     """
 
     kind: str
@@ -41,42 +41,48 @@ class Section:
         words = kind_in_words(self.kind)
         return f"{words} ({self.variant})" if self.variant else words
 
-    def averaged(self) -> list[Measurement]:
-        """One measurement for each model, named by its label; of pictures the first, of numbers all repeats together.
+    @property
+    def shows_pictures(self) -> bool:
+        """Whether the kind is one of `PICTURES`."""
+        return self.kind in PICTURES
 
-        Drawings show ±1.96 errors as 95 %: errors over R repeats are widened so that this is Student's interval.
+    def averaged(self) -> list[Measurement]:
+        """One measurement per model, with its label as subject: the mean over repeats, or the first for pictures.
+
+        Figures draw ±1.96 errors as 95 % bars. Errors over R repeats are scaled so that these are Student's interval.
         """
         return self._averaged
 
     @cached_property
     def _averaged(self) -> list[Measurement]:
-        pictures = self.kind in PICTURES
-        taken = [found[0] if pictures else average(found, student=True) for found in self.repeats.values()]
-        return [replace(found, subject=label) for label, found in zip(self.repeats, taken, strict=True)]
+        each = [
+            repeats[0] if self.shows_pictures else average(repeats, student=True) for repeats in self.repeats.values()
+        ]
+        return [replace(measurement, subject=label) for label, measurement in zip(self.repeats, each, strict=True)]
 
 
 def sort(measurements: Sequence[Measurement], labels: Mapping[str, str]) -> list[Section]:
-    """The sections, in the order in which kinds were given.
+    """The sections, in the order of the first measurement of each kind.
 
-    Measurements of one kind and model are repeats where they differ in seeds or in the part of a data set only. Other
-    settings or another data set make another section, if some model was measured with both.
+    Measurements of one kind and model are repeats if they differ only in the seed or the part of a data set. Other
+    settings or another data set make a second section if a model was measured with both.
 
     Args:
-        measurements: all of a report.
-        labels: of the models, by subject, the baseline first.
+        measurements: all measurements of a report.
+        labels: labels of the models by subject, the baseline first.
     """
     sections = []
     for kind in dict.fromkeys(measurement.kind for measurement in measurements):
-        found = [measurement for measurement in measurements if measurement.kind == kind]
-        for variant, members in _variants(found).items():
-            of = {label: [m for m in members if m.subject == subject] for subject, label in labels.items()}
-            present = {label: distinct(each) for label, each in of.items() if each}
+        of_kind = [measurement for measurement in measurements if measurement.kind == kind]
+        for variant, members in _variants(of_kind).items():
+            by_label = {label: [m for m in members if m.subject == subject] for subject, label in labels.items()}
+            present = {label: distinct(each) for label, each in by_label.items() if each}
             sections.append(Section(kind, variant, present, next(iter(labels.values())) in present))
     return sections
 
 
 def label_models(measurements: Sequence[Measurement]) -> dict[str, str]:
-    """A short label for each subject, in the order of their first measurement, no two alike.
+    """A short unique label for each subject, in the order of their first measurement.
 
     >>> texts = ["timm/vit(depth=2)", "timm/deit_tiny(pretrained=True) | Part(at='mlp.out')"]
     >>> list(label_models([Measurement("k", text, {}, {}) for text in texts]).values())
@@ -91,7 +97,7 @@ def label_models(measurements: Sequence[Measurement]) -> dict[str, str]:
 
 
 def shorten(text: str) -> str:
-    """A long name without source and settings, then without its middle: the ends tell model and part apart.
+    """A name without source and settings if it is long, then without its middle.
 
     >>> shorten("timm/deit_tiny_patch16_224(pretrained=True) | ContextBroadcast(at='mlp.out')")
     'deit_tiny_patch16…| ContextBroadcast'
@@ -104,20 +110,20 @@ def shorten(text: str) -> str:
 
 
 def data_set(measurement: Measurement) -> str:
-    """The data set without the part of it: `imagenet test[:1000] f7201085e8a5b9fd` is of `imagenet`."""
+    """The name of the data set without the subset: `imagenet` for `imagenet test[:1000] f7201085e8a5b9fd`."""
     return re.split(r" \w+\[", str(measurement.provenance.get("data", "")))[0]
 
 
 def _variants(measurements: Sequence[Measurement]) -> dict[str, list[Measurement]]:
-    """Measurements of one kind by what sets them apart; all together where no model has two of them."""
+    """Measurements of one kind grouped by differing settings; one group if no model is in two groups."""
     notes = [_notes(measurement) for measurement in measurements]
     differing = [key for key in dict.fromkeys(k for n in notes for k in n) if len({n.get(key) for n in notes}) > 1]
-    found: dict[str, list[Measurement]] = {}
+    groups: dict[str, list[Measurement]] = {}
     for note, measurement in zip(notes, measurements, strict=True):
-        told = ", ".join(f"{key}={note[key]}" for key in differing if note.get(key))
-        found.setdefault(told, []).append(measurement)
-    subjects = [subject for members in found.values() for subject in {member.subject for member in members}]
-    return found if len(subjects) > len(set(subjects)) else {"": list(measurements)}
+        variant = ", ".join(f"{key}={note[key]}" for key in differing if note.get(key))
+        groups.setdefault(variant, []).append(measurement)
+    subjects = [subject for members in groups.values() for subject in {member.subject for member in members}]
+    return groups if len(subjects) > len(set(subjects)) else {"": list(measurements)}
 
 
 def _notes(measurement: Measurement) -> dict[str, str]:

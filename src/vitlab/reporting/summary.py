@@ -1,33 +1,38 @@
-"""The first screen of a report in plain sentences: which models, on which data, and what differs most between them."""
+"""The summary of a report in sentences: the models, the data, and the largest differences between models."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.accuracy import MODELS, accuracy, tells_accuracy
+from vitlab.reporting.accuracy import MODELS, accuracy, is_accuracy
 from vitlab.reporting.comparison import numbers
-from vitlab.reporting.judging import Difference, Number
+from vitlab.reporting.differences import Difference, Number
 from vitlab.reporting.sections import Section, data_set
 from vitlab.reporting.words import value_in_words
 
-#: How many differences the summary names: it is to fit on one screen.
+#: The maximum number of differences in the summary, so that it fits on one screen.
 FINDINGS = 5
+
+
+#: The data of measurements that store a digest instead of a name.
+_DIGEST = re.compile(r"[0-9a-f]{16}\b")
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Sentences.
+    """The sentences of a summary.
 
     Args:
-        facts: what was measured.
-        heading: of the findings.
-        findings: the few that stand out.
-        caution: how sure they are.
-        warnings: what makes numbers mean less than they seem to.
+        facts: the models, the data and the device.
+        heading: the heading of the findings.
+        findings: the accuracy and the largest differences.
+        caution: the noise of the findings.
+        warnings: such as untrained models.
     """
 
     facts: Sequence[str]
@@ -39,12 +44,12 @@ class Summary:
 
 @dataclass(frozen=True)
 class Weights:
-    """What is known of the weights of the models.
+    """The weights of the models.
 
     Args:
-        origins: where they are from, by label.
+        origins: the origin of the weights, by label of the model.
         untrained: labels of models with random weights.
-        remarks: on models that share a name.
+        remarks: notes on models that share a name.
     """
 
     origins: Mapping[str, str] = field(default_factory=dict)
@@ -61,31 +66,31 @@ def summarise(
     """The summary of a report.
 
     Args:
-        labels: of the models, the baseline first.
-        sections: what was measured.
-        differences: of all models to the baseline.
-        weights: where those of the models are from.
+        labels: labels of the models, the baseline first.
+        sections: the sections of the report.
+        differences: the differences of all models from the baseline.
+        weights: the weights of the models.
     """
     weights = weights or Weights()
     warnings = [*_untrained(weights.untrained), *weights.remarks]
-    measurements = [m for section in sections for found in section.repeats.values() for m in found]
-    together = [each for section in sections for each in section.averaged()]
-    facts = [_models(labels, len(sections)), *_data(measurements, together), *_origins(weights.origins)]
-    right = accuracy(sections)
+    measurements = [m for section in sections for repeats in section.repeats.values() for m in repeats]
+    averaged = [each for section in sections for each in section.averaged()]
+    facts = [_models(labels, len(sections)), *_data(measurements, averaged), *_origins(weights.origins)]
+    accuracies = accuracy(sections)
     if len(labels) == 1:
         caution = [*_one_run(sections), _noise(sections)]
-        return Summary(facts, "Key numbers", [*right, *_key_numbers(sections)], caution, warnings)
-    told_first = [each for each in differences if tells_accuracy(each.kind, each.name)]
-    foremost = strongest(each for each in differences if each not in told_first)
+        return Summary(facts, "Key numbers", [*accuracies, *_key_numbers(sections)], caution, warnings)
+    in_accuracy = [each for each in differences if is_accuracy(each.kind, each.name)]
+    largest = strongest(each for each in differences if each not in in_accuracy)
     caution = [*_one_run(sections), *_count(differences), _noise(sections), *_different_data(sections)]
-    findings = [*right, *map(sentence, foremost)]
-    return Summary(facts, _heading([*told_first, *foremost]), findings, caution, warnings)
+    findings = [*accuracies, *map(sentence, largest)]
+    return Summary(facts, _heading([*in_accuracy, *largest]), findings, caution, warnings)
 
 
 def strongest(differences: Iterable[Difference], count: int = FINDINGS) -> list[Difference]:
-    """The largest differences relative to their noise, one for each kind and model; of many models one for each kind.
+    """The largest differences relative to their noise, one per kind and model, or one per kind for many models.
 
-    Where noise is not known, those follow that are largest relative to the baseline's number.
+    Differences with unknown noise follow, sorted relative to the baseline's number.
     """
     ranked = sorted(differences, key=_rank, reverse=True)
     many = len({each.label for each in ranked}) >= MODELS - 1
@@ -99,20 +104,18 @@ def sentence(difference: Difference) -> str:
     """A difference in words.
 
     >>> sentence(Difference("entropy", "mean", "CB", Number(3.7, 0.01), Number(3.85, 0.01)))
-    "Entropy, mean: 3.85 for CB against the baseline's 3.7, +0.15 (95 %: +0.122 to +0.178), larger than the noise."
+    'Entropy, mean: 3.85 for CB, 3.7 for the baseline, +0.15 (95 %: +0.122 to +0.178), larger than the noise.'
     """
     d = difference
-    told = (
-        f"{_of(d.title, value_in_words(d.kind, d.name))}: {_short(d.number.value)} for {d.label} against the baseline's"
-    )
-    told = f"{told} {_short(d.baseline.value)}, {d.value:+.3g}"
+    text = f"{_of(d.title, value_in_words(d.kind, d.name))}: {_short(d.number.value)} for {d.label}"
+    text = f"{text}, {_short(d.baseline.value)} for the baseline, {d.value:+.3g}"
     if math.isnan(d.half_width):
-        return f"{told}; noise not known."
-    return f"{told} (95 %: {d.value - d.half_width:+.3g} to {d.value + d.half_width:+.3g}), {d.verdict}."
+        return f"{text}; noise not known."
+    return f"{text} (95 %: {d.value - d.half_width:+.3g} to {d.value + d.half_width:+.3g}), {d.verdict}."
 
 
 def with_interval(number: Number) -> str:
-    """A number, with its 95 % interval where that is known.
+    """A number with its 95 % interval, if known.
 
     >>> with_interval(Number(2.0, 0.1)), with_interval(Number(2.0))
     ('2 (95 %: 1.804 to 2.196)', '2')
@@ -123,20 +126,22 @@ def with_interval(number: Number) -> str:
     return f"{_short(number.value)} (95 %: {_short(low)} to {_short(high)})"
 
 
-def _heading(foremost: Sequence[Difference]) -> str:
-    if any(each.strength > 1 for each in foremost):
-        return "What differs most, relative to its noise"
-    if all(math.isnan(each.strength) for each in foremost):
+def _heading(shown: Sequence[Difference]) -> str:
+    if not shown:
+        return "Key numbers"
+    if any(each.strength > 1 for each in shown):
+        return "Largest differences relative to their noise"
+    if all(math.isnan(each.strength) for each in shown):
         return "Largest differences, noise not known"
     return "No difference is larger than its noise; the largest"
 
 
 def _models(labels: Sequence[str], kinds: int) -> str:
-    looked = f"{kinds} kind{'s' if kinds > 1 else ''} of measurement"
+    measured = f"{kinds} kind{'s' if kinds > 1 else ''} of measurement"
     if len(labels) == 1:
-        return f"One model, {labels[0]}, and {looked}."
+        return f"One model, {labels[0]}, and {measured}."
     others = [*labels[1:]] if len(labels) <= 2 * MODELS else [*labels[1:MODELS], f"{len(labels) - MODELS} more"]
-    return f"{len(labels)} models and {looked}: {labels[0]} is the baseline, held against it {_and(others)}."
+    return f"{len(labels)} models and {measured}. Baseline: {labels[0]}. Other models: {_and(others)}."
 
 
 def _origins(origins: Mapping[str, str]) -> list[str]:
@@ -146,7 +151,7 @@ def _origins(origins: Mapping[str, str]) -> list[str]:
 
 
 def _weights_in_words(origin: str) -> str:
-    """Where weights are from.
+    """The origin of weights in words.
 
     >>> _weights_in_words("random"), _weights_in_words("file: runs/cb/model.safetensors")
     ('random, not trained', 'file runs/cb/model.safetensors')
@@ -160,35 +165,36 @@ def _untrained(labels: Sequence[str]) -> list[str]:
     verb, whose = ("has", "Its") if len(labels) == 1 else ("have", "Their")
     return [
         f"{_and(labels)} {verb} random weights and {'was' if len(labels) == 1 else 'were'} not trained. "
-        f"{whose} numbers say nothing about a trained model."
+        f"{whose} numbers do not hold for a trained model."
     ]
 
 
 def _one_run(sections: Sequence[Section]) -> list[str]:
-    """That no model was trained twice, as far as repeats show it."""
-    several = any(len(found) > 1 and not _parts(found) for section in sections for found in section.repeats.values())
+    """A note that each model was trained once, unless there are repeats other than parts of the images."""
+    several = any(len(each) > 1 and not _parts(each) for section in sections for each in section.repeats.values())
     if several:
         return []
     if max(len(section.repeats) for section in sections) == 1:
-        return ["One training run: another seed may differ by more."]
-    return ["One training run each: differences between models include the luck of the seed."]
+        return ["One training run: the variation between training seeds is not known."]
+    return ["One training run each: differences between models include the variation between training seeds."]
 
 
-def _data(measurements: Sequence[Measurement], together: Sequence[Measurement]) -> list[str]:
-    """On what, how many images, which device, when: as far as provenance knows. Parts count together."""
+def _data(measurements: Sequence[Measurement], averaged: Sequence[Measurement]) -> list[str]:
+    """The data, the number of images, the device and the date, from provenance. Parts of the images are added up."""
     notes = [measurement.provenance for measurement in measurements]
-    sets = _distinct(data_set(measurement) for measurement in measurements)
-    images = _said([measurement.provenance for measurement in together], "images")
+    every = _distinct(data_set(measurement) for measurement in measurements)
+    sets = [name for name in every if not _DIGEST.match(name)] or every
+    images = _entries([measurement.provenance for measurement in averaged], "images")
     counts = sorted({int(n) for n in images if isinstance(n, (int, float))})
-    devices = _distinct(map(str, _said(notes, "device")))
-    days = sorted({str(time)[:10] for time in _said(notes, "time")})
+    devices = _distinct(map(str, _entries(notes, "device")))
+    days = sorted({str(time)[:10] for time in _entries(notes, "time")})
     parts = [f"on {_and(sets)}"] if sets else []
     if counts:
         parts.append(f"with {counts[0]}{f' to {counts[-1]}' if len(counts) > 1 else ''} images each")
     parts += [f"on {_and(devices)}"] if devices else []
     if days:
         parts.append(f"on {_day(days[0])}" if len(days) == 1 else f"from {_day(days[0])} to {_day(days[-1])}")
-    return [f"Measured {', '.join(parts)}."] if parts else ["Where and on what this was measured was not kept."]
+    return [f"Measured {', '.join(parts)}."] if parts else ["Data and device are not known."]
 
 
 def _key_numbers(sections: Sequence[Section]) -> list[str]:
@@ -197,51 +203,51 @@ def _key_numbers(sections: Sequence[Section]) -> list[str]:
     for section in sections:
         for measurement in section.averaged():
             table = numbers(measurement)
-            first = [(name, number) for name, number in table.items() if not tells_accuracy(section.kind, name)][:1]
+            first = [(name, number) for name, number in table.items() if not is_accuracy(section.kind, name)][:1]
             found += [(section.title, value_in_words(section.kind, name), number) for name, number in first]
     found.sort(key=lambda each: math.isnan(each[2].error))
     return [f"{_of(title, name)}: {with_interval(number)}." for title, name, number in found[: FINDINGS + 1]]
 
 
 def _count(differences: Sequence[Difference]) -> list[str]:
-    """How many were compared, and how many would stand out by chance."""
+    """The number of comparisons, and how many are expected to exceed the noise by chance."""
     known = [each for each in differences if not math.isnan(each.strength)]
     if not differences:
-        return ["No number was measured of both the baseline and another model: nothing is compared."]
+        return ["Nothing is compared: no number was measured for both the baseline and another model."]
     if not known:
-        return [f"{len(differences)} numbers were compared, and the noise of none is known."]
+        return [f"Numbers compared: {len(differences)}. Their noise is not known."]
     clear = sum(each.strength > 1 for each in known)
-    chance = f"about {max(1, round(0.05 * len(known)))} would by chance alone if nothing differed"
-    told = f"Of {len(known)} numbers compared whose noise is known, {clear} differ by more than it; {chance}."
+    chance = f"about {max(1, round(0.05 * len(known)))} would by chance if no model differed"
+    text = f"Numbers compared with known noise: {len(known)}, of which {clear} differ by more than the noise; {chance}."
     unknown = len(differences) - len(known)
-    told += f" The noise of {unknown} more is not known." if unknown else ""
-    return [f"{told} {_pairing(known)}"]
+    text += f" Numbers compared with unknown noise: {unknown}." if unknown else ""
+    return [f"{text} {_pairing(known)}"]
 
 
 def _pairing(known: Sequence[Difference]) -> str:
-    """How many differences are those of models on the same images."""
+    """How many differences are between models on the same images."""
     paired = sum(each.pairs > 0 for each in known)
     if not paired:
-        return "Models count as unpaired, which is cautious where they saw the same images."
+        return "Models are treated as independent, which is conservative if they were measured on the same images."
     which = "All" if paired == len(known) else f"{paired} of these"
-    return f"{which} are paired: both models on the same images, or the same parts of them."
+    return f"{which} are paired differences on the same images or the same parts of the images."
 
 
 def _noise(sections: Sequence[Section]) -> str:
-    """Where the noise comes from: repeats of one training or several, or the images alone."""
-    repeats = [found for section in sections for found in section.repeats.values()]
+    """The source of the noise: repeats, or the images only."""
+    repeats = [each for section in sections for each in section.repeats.values()]
     most = max(map(len, repeats))
     if most == 1:
-        return "One measurement of each: where intervals are given they are those of the images (normal, 95 %)."
-    again = [found for found in repeats if len(found) > 1]
-    parts = all(map(_parts, again))
+        return "One measurement per kind and model: 95 % intervals, where given, are over images (normal)."
+    repeated = [each for each in repeats if len(each) > 1]
+    parts = all(map(_parts, repeated))
     what = "parts of the images" if parts else "runs or seeds"
-    own = "an instrument's own interval over images (normal) stands where it is wider or the only one"
-    return f"Intervals at 95 % are Student's over up to {most} repeats ({what}); {own}."
+    own = "the instrument's interval over images (normal) is used if it is wider or the only one"
+    return f"95 % intervals are Student's over up to {most} repeats ({what}); {own}."
 
 
 def _parts(repeats: Sequence[Measurement]) -> bool:
-    """Whether repeats are of other images, and so tell nothing of another training."""
+    """Whether repeats are on different images: they do not show the variation between trainings."""
     return len({str(repeat.provenance.get("data")) for repeat in repeats}) == len(repeats)
 
 
@@ -250,7 +256,7 @@ def _different_data(sections: Sequence[Section]) -> list[str]:
         seen = {label: {str(m.provenance.get("data", "")) for m in each} for label, each in section.repeats.items()}
         if len({frozenset(each) for each in seen.values()}) > 1:
             return [
-                "Not all models saw the same images: differences between them are also differences between their data."
+                "Not all models were measured on the same images: differences between models include those of the data."
             ]
     return []
 
@@ -265,14 +271,14 @@ def _of(title: str, name: str) -> str:
     return f"{title[:1].upper()}{title[1:]}, {name}"
 
 
-def _said(notes: Sequence[Mapping[str, object]], key: str) -> list[object]:
-    """All that was noted under a key, lists of averaged repeats opened."""
+def _entries(notes: Sequence[Mapping[str, object]], key: str) -> list[object]:
+    """All entries with a key; lists of averaged repeats are flattened."""
     found = [note[key] for note in notes if note.get(key) not in (None, "")]
     return [each for item in found for each in (item if isinstance(item, list) else [item])]
 
 
 def _day(text: str) -> str:
-    """A date in words; what is no date stays.
+    """A date in words; other text is returned unchanged.
 
     >>> _day("2026-11-05"), _day("yesterday")
     ('5 November 2026', 'yesterday')

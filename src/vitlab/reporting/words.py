@@ -1,8 +1,8 @@
-"""What kinds of measurement and their values are called in sentences and tables; others by their own names."""
+"""Names of kinds and values in sentences and tables. Others are shown by their identifiers without underscores."""
 
 from __future__ import annotations
 
-#: Kinds that hold a name.
+#: Kinds that contain a proper name.
 KINDS = {
     "cifar_c": "CIFAR-C",
     "feature_fourier": "feature Fourier",
@@ -17,45 +17,48 @@ KINDS = {
     "representation_cka": "representation CKA",
 }
 
-#: Values that mean the same in every kind.
+#: Values with the same meaning in every kind.
 _ANYWHERE = {
-    "clean_accuracy": "accuracy on untouched images",
+    "clean_accuracy": "accuracy on clean images",
     "mean_accuracy": "mean accuracy over all conditions",
+    "ce": "mean of CE over the measured corruptions",
     "mce": "mean corruption error (mCE)",
+    "relative_ce": "mean of relative CE over the measured corruptions",
+    "relative_mce": "relative mean corruption error (relative mCE)",
 }
 
 _VALUES = {
-    "adversarial": {"accuracy": "mean accuracy under attack", "drop": "mean loss of accuracy"},
+    "adversarial": {"accuracy": "mean accuracy under attack", "drop": "mean drop of accuracy"},
     "attention_distance": {
         "distance": "mean distance over all pairs of tokens, deep half of the layers, image sides",
-        "attended": "how far a query looks, deep half of the layers, image sides",
+        "attended": "attended distance per query, deep half of the layers, image sides",
     },
     "attention_diversity": {
-        "head_similarity": "likeness of two heads, deep half of the layers",
-        "row_similarity": "likeness of rows to their mean, deep half of the layers",
+        "head_similarity": "similarity of two heads, deep half of the layers",
+        "row_similarity": "similarity of rows to their mean, deep half of the layers",
         "self_mass": "share of attention on the token itself, deep half of the layers",
-        "neighbourhood_mass": "share of attention on the 3×3 tokens around, deep half of the layers",
+        "neighbourhood_mass": "share of attention on the 3×3 tokens around the query, deep half of the layers",
     },
     "attention_entropy": {
-        "mean": "mean over the deep half of the layers, nats",
-        "class_row": "that of the class token, deep half of the layers, nats",
-        "normalised": "share of its bound, deep half of the layers",
+        "mean": "mean entropy, deep half of the layers, nats",
+        "class_row": "entropy of the class token, deep half of the layers, nats",
+        "normalised": "entropy relative to its bound, deep half of the layers",
     },
-    "attention_stability": {"overall": "likeness on clean and corrupted images"},
+    "attention_stability": {"overall": "similarity of attention on clean and corrupted images"},
     "calibration": {
         "ece": "expected calibration error (ECE)",
-        "signed_ece": "confidence above accuracy",
+        "signed_ece": "mean confidence minus accuracy",
         "nll": "negative log-likelihood, nats",
         "brier": "Brier score",
     },
-    "corruptions": {"drop": "mean loss of accuracy"},
+    "corruptions": {"drop": "mean drop of accuracy"},
     "feature_fourier": {
         "amplitude": "mean Δ log amplitude",
         "high": "Δ log amplitude at the highest frequency, after the last block",
-        "change": "change of Δ log amplitude a step",
+        "change": "mean change of Δ log amplitude per step",
     },
-    "feature_variance": {"variance": "mean over depth", "change": "mean change a step"},
-    "frequency_noise": {"accuracy": "mean accuracy under noise", "drop": "mean loss of accuracy"},
+    "feature_variance": {"variance": "mean variance over depth", "change": "mean change of variance per step"},
+    "frequency_noise": {"accuracy": "mean accuracy under noise", "drop": "mean drop of accuracy"},
     "hessian_spectrum": {
         "negative_proportion": "share of negative eigenvalues (NEP)",
         "positive_average": "mean positive eigenvalue (APE)",
@@ -71,15 +74,19 @@ _VALUES = {
         "l2": "mean ℓ2 term on the plane",
         "total": "mean NLL + ℓ2 on the plane",
     },
-    "occlusion": {"accuracy": "mean accuracy behind masks", "drop": "mean loss of accuracy"},
-    "representation_cka": {"cka": "mean over pairs of a shallow and a deep layer"},
-    "shape_texture": {"shape_accuracy": "decisions that name the shape", "texture_accuracy": "that name the texture"},
+    "occlusion": {"accuracy": "mean accuracy over masks", "drop": "mean drop of accuracy"},
+    "patch_shuffle": {"accuracy": "mean accuracy over grids", "drop": "mean drop of accuracy"},
+    "representation_cka": {"cka": "mean CKA over pairs of a shallow and a deep layer"},
+    "shape_texture": {
+        "shape_accuracy": "share of decisions by shape",
+        "texture_accuracy": "share of decisions by texture",
+    },
     "token_overfocus": {
         "top1": "share of attention on the most attended token, deep half of the layers",
         "top": "share of attention on the most attended tokens, deep half of the layers",
-        "gini": "Gini's coefficient of attention, deep half of the layers",
+        "gini": "Gini coefficient of attention, deep half of the layers",
         "top1_of_mean": "share on the most attended token, map averaged over heads, deep half of the layers",
-        "gini_of_mean": "Gini's coefficient, map averaged over heads, deep half of the layers",
+        "gini_of_mean": "Gini coefficient, map averaged over heads, deep half of the layers",
     },
     "training": {
         "top1": "top-1 accuracy after the last epoch, %",
@@ -91,7 +98,7 @@ _VALUES = {
 
 
 def kind_in_words(kind: str) -> str:
-    """A kind as it is called.
+    """The name of a kind.
 
     >>> kind_in_words("representation_cka"), kind_in_words("token_overfocus")
     ('representation CKA', 'token overfocus')
@@ -100,7 +107,7 @@ def kind_in_words(kind: str) -> str:
 
 
 def value_in_words(kind: str, name: str) -> str:
-    """A value of a kind as it is called.
+    """The name of a value of a kind.
 
     >>> value_in_words("calibration", "brier"), value_in_words("mine", "some_value")
     ('Brier score', 'some value')

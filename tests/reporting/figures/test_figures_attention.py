@@ -74,8 +74,8 @@ def test_each_head_is_a_dot() -> None:
         (looks.distance, 1, "nearer", "farther"),
         (looks.stability, 0, "less stable", "more stable"),
         (looks.diversity, 0, "more diverse", "less diverse"),
-        (looks.overfocus, 0, "less", "more"),
-        (looks.overfocus, 2, "less", "more"),
+        (looks.overfocus, 0, "lower", "higher"),
+        (looks.overfocus, 2, "lower", "higher"),
         (looks.softmax, 2, "lower", "higher"),
         (looks.maps, 1, "more", "fewer"),  # a higher level raises weights to a lower power: flatter rows
     ],
@@ -141,7 +141,7 @@ def test_the_band_is_that_of_all_heads_together_where_it_is_known() -> None:
     figure = draw(found.kind, [found])[0]
     (shade,) = [trace for trace in figure.plot.data if trace.fill == "toself"]
     np.testing.assert_allclose(shade.y, [3.1] * 4 + [0.7] * 4)
-    assert "of all heads together" in figure.plot.layout.yaxis.title.text and "15th to 85th" in shade.name
+    assert "over all heads" in figure.plot.layout.yaxis.title.text and "15th to 85th" in shade.name
     old = draw(found.kind, [looks.entropy("a")])[0]
     assert "mean over heads" in old.plot.layout.yaxis.title.text
 
@@ -158,9 +158,9 @@ def test_stability_by_layer_is_the_share_of_maps_over_heads() -> None:
 def test_stability_names_the_least_stable_layer() -> None:
     found = looks.stability("a")
     found.values["mean"][2] = 0.01
-    assert "layer 3 of a: a mean likeness of 0.010, noise not known there" in draw(found.kind, [found])[2].finding
+    assert "layer 3 of a: mean similarity 0.010, noise not known" in draw(found.kind, [found])[2].finding
     sure = with_value(found, mean_error=np.full((4, 3), 0.01))
-    assert "a mean likeness of 0.010 ± 0.02 there" in draw(found.kind, [sure])[2].finding
+    assert "mean similarity 0.010 ± 0.02" in draw(found.kind, [sure])[2].finding
 
 
 def test_matrices_of_heads_are_tiles() -> None:
@@ -176,7 +176,7 @@ def test_the_two_heads_most_alike_are_found() -> None:
     found = looks.diversity("a", depth=3, heads=4, level=0.2)
     found.values["head_pairs"][1, 1, 3] = found.values["head_pairs"][1, 3, 1] = 0.9
     said = draw(found.kind, [found])[1].finding
-    assert said == "The two heads most alike: 2 and 4 in layer 2 of a, similarity 0.900, noise not known"
+    assert said == "The two most similar heads: 2 and 4 in layer 2 of a, similarity 0.900, noise not known"
     doubt = {"head_pairs_error": np.full((3, 4, 4), 0.01)}
     dims = {**found.dims, "head_pairs_error": found.dims["head_pairs"]}
     sure = replace(found, values={**found.values, **doubt}, dims=dims, errors={"head_pairs": "head_pairs_error"})

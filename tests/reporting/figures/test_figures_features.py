@@ -72,17 +72,17 @@ def test_models_of_one_build_share_a_panel() -> None:
 @pytest.mark.parametrize("make", [looks.fourier, looks.variance])
 def test_what_msas_and_mlps_do_is_said_both_ways(make) -> None:
     down = draw(make().kind, [make("a", depth=4, level=0.5)])[0].finding
-    assert "MSA lowers it in 4 of 4 (mean -0.5), MLP raises it in 4 of 4 (mean +0.25)" in down
+    assert "MSA lowers it in 4 of 4 steps (mean -0.5), MLP raises it in 4 of 4 steps (mean +0.25)" in down
     up = draw(make().kind, [make("a", depth=4, level=-0.5)])[0].finding
-    assert "MSA raises it in 4 of 4 (mean +0.5), MLP lowers it in 4 of 4 (mean -0.25)" in up
+    assert "MSA raises it in 4 of 4 steps (mean +0.5), MLP lowers it in 4 of 4 steps (mean -0.25)" in up
 
 
 def test_counts_and_means_may_disagree_and_both_are_said() -> None:
     values = {"change": np.array([-1.0, 5.0, -1.0, np.nan])}
     axes = {"step": tuple(f"blocks.{i} MSA" for i in range(4))}
     found = Measurement("k", "a", values, {"change": ("step",)}, axes)
-    assert effects(found) == "MSA lowers it in 2 of 3 (mean +1)"
-    assert effects(found, brief=True) == "MSA +1 a step"
+    assert effects(found) == "MSA raises it in 1 and lowers it in 2 of 3 steps (mean +1)"
+    assert effects(found, brief=True) == "MSA +1 per step"
 
 
 def test_variance_over_many_magnitudes_has_a_logarithmic_axis() -> None:
@@ -158,10 +158,10 @@ def test_lesions_are_points_with_95_percent_bars_by_kind() -> None:
 def test_lesions_name_the_unit_missed_most() -> None:
     found = looks.lesion("a", level=0.5)
     accuracy, loss = draw(found.kind, [found])
-    assert accuracy.finding == "The unit whose removal costs most: MSA of block 1 in a (-50 ± 3.9 points, worst of 8)"
-    assert loss.finding == "The unit whose removal costs most: MSA of block 1 in a (+1 ± 0.2 nats, worst of 8)"
+    assert accuracy.finding == "The unit whose removal costs most: MSA of block 1 in a (-50 ± 3.9 points, largest of 8)"
+    assert loss.finding == "The unit whose removal costs most: MSA of block 1 in a (+1 ± 0.2 nats, largest of 8)"
     small = draw(found.kind, [looks.lesion("a", level=0.01)])[0].finding
-    assert "-1 ± 3.9 points, within the noise, worst of 8" in small
+    assert "-1 ± 3.9 points, within the noise, largest of 8" in small
     assert draw(found.kind, [looks.lesion("a", level=-0.5)])[0].finding.endswith(": none in a")
     found.values["change"][:] = np.nan
     assert draw(found.kind, [found])[0].finding.endswith(": not known in a")
@@ -185,7 +185,7 @@ def test_the_gradient_of_a_block_adds_up_as_squares_do() -> None:
     drawn = draw(found.kind, [found])[0]
     for seam, name in enumerate(("Front", "Mid", "End")):
         through, changed = (
-            lines(drawn, f"a: {part}, {name}")[0] for part in ("crosses a term", "changes with the term")
+            lines(drawn, f"a: {part}, {name}")[0] for part in ("passes a term", "changes with the term")
         )
         np.testing.assert_allclose(through.y, expected[seam])
         np.testing.assert_allclose(changed.y, np.full(3, 50))
@@ -196,7 +196,7 @@ def test_the_weight_reached_most_is_named() -> None:
     found = looks.reach("a", depth=3)
     found.values["through"][1, 2, 1] = 0.9 * found.values["total"][1, 2, 1]
     drawn = draw(found.kind, [found])[1]
-    assert drawn.finding.startswith("fc2.weight of block 3 is reached most") and "Mid of a has 90.0 %" in drawn.finding
+    assert drawn.finding.startswith("Largest part: fc2.weight of block 3, 90.0 %") and "at Mid of a" in drawn.finding
     middle = np.array(drawn.plot.data[1].z, dtype=float)
     assert middle[1, 2] == pytest.approx(90) and np.isnan(middle[1, 0])
 

@@ -280,17 +280,17 @@ def test_trajectory_in_degrees_down_to_the_origin() -> None:
     np.testing.assert_allclose(first["theta"], [0, 60, 60])
     assert first["r"] == [1.0, 0.5, 0.0]
     assert figure.plot.layout.polar.sector == (0, 180)
-    assert "(60 wider)" in figure.finding
-    assert "(60 narrower)" in draw("trajectory", [trajectory("b", 120.0), trajectory("a")])[0].finding
+    assert "(60 larger)" in figure.finding
+    assert "(60 smaller)" in draw("trajectory", [trajectory("b", 120.0), trajectory("a")])[0].finding
 
 
 def test_the_hessian_says_how_little_of_the_spectrum_it_is() -> None:
     spectrum, bars = draw("hessian_spectrum", [hessian_spectrum("a", [[-1.0, 2.0, 3.0]])])
-    assert spectrum.finding.startswith("Negative eigenvalues (NEP) of the 3 largest by size, 1 mini-batch: 33.3 %")
+    assert spectrum.finding.startswith("Negative eigenvalues (NEP) among the 3 largest by |λ|, 1 mini-batch: 33.3 %")
     assert bars.finding.endswith("1 mini-batch: 2.50, noise not known")
     assert [axis.title.text for axis in bars.plot.select_yaxes()] == ["NEP, %", "APE"]
     _, known = draw("hessian_spectrum", [hessian_spectrum("a")])
-    assert "of the 2 largest by size, 2 mini-batches" in known.finding
+    assert "among the 2 largest by |λ|, 2 mini-batches" in known.finding
     assert [axis.title.text for axis in known.plot.select_yaxes()] == ["NEP, % (bars: 95 %)", "APE (bars: 95 %)"]
 
 

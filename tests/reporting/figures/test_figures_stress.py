@@ -11,7 +11,9 @@ import pytest
 
 from vitlab.core.measurement import Measurement
 from vitlab.core.old_files import errors_by_name
+from vitlab.reporting.comparison import compare
 from vitlab.reporting.drawing import Figure, draw
+from vitlab.reporting.sections import sort
 
 TYPES = ("gaussian_noise", "fog", "jpeg_compression")
 AXES: dict[str, dict[str, tuple[Any, ...]]] = {
@@ -144,7 +146,7 @@ def test_without_a_baseline_bars_are_mean_errors() -> None:
     expected = [1 - one.values["accuracy"].mean(), *(1 - one.values["accuracy"].mean(1))]
     np.testing.assert_allclose(bar["y"], 100 * np.array(expected))
     worst = TYPES[int(one.values["accuracy"].mean(1).argmin())].replace("_", " ")
-    assert f"errs most under {worst}" in draw("corruptions", [one])[1].finding
+    assert f"a highest under {worst}" in draw("corruptions", [one])[1].finding
 
 
 def test_the_title_above_bars_of_ce_is_about_ce() -> None:
@@ -153,8 +155,8 @@ def test_the_title_above_bars_of_ce_is_about_ce() -> None:
     one = make("corruptions", "a", ce=ce, mce=np.asarray(np.nan), error=np.array([[0.9] * 5, [0.1] * 5, [0.5] * 5]))
     figure = draw("corruptions", [one])[1]
     np.testing.assert_allclose(traces(figure)[0]["y"][1:], 100 * ce)
-    assert figure.finding.startswith("CE, error relative to the baseline's: a errs most under fog (90.0")
-    assert "least under gaussian noise (20.0" in figure.finding
+    assert figure.finding.startswith("CE, error relative to the reference model: a highest under fog (90.0")
+    assert "lowest under gaussian noise (20.0" in figure.finding
 
 
 @pytest.mark.parametrize(
@@ -188,10 +190,26 @@ def test_models_with_other_corruptions_stand_on_the_same_rows() -> None:
     assert second["z"][0] == [None] * 5
 
 
+def test_means_over_other_corruptions_are_not_compared() -> None:
+    axes = {"corruption": ("fog", "snow"), "severity": (1,)}
+    dims = {"error": ("corruption", "severity"), "ce": ("corruption",), "mean_accuracy": (), "clean_accuracy": ()}
+    values = {"error": np.array([[0.2], [0.4]]), "ce": np.full(2, np.nan)}
+    values |= {"mean_accuracy": np.array(0.7), "clean_accuracy": np.array(0.9)}
+    both = Measurement("corruptions", "a", values, dims, axes)
+    fewer = {**values, "error": values["error"][:1], "ce": values["ce"][:1], "mean_accuracy": np.array(0.8)}
+    one = replace(both, subject="b", values=fewer, axes={**axes, "corruption": ("fog",)})
+    title = draw("corruptions", [both, one])[0].finding
+    assert "not comparable" in title and "a: 30.0 %" in title and "b: 20.0 %" in title and "lower" not in title
+    (section,) = sort([both, one], {"a": "a", "b": "b"})
+    assert [each.name for each in compare(section)] == ["clean_accuracy"]
+    (section,) = sort([both, replace(both, subject="b")], {"a": "a", "b": "b"})
+    assert "mean_accuracy" in [each.name for each in compare(section)]
+
+
 def test_curves_begin_with_the_untouched_images() -> None:
     shuffle, attack, hidden = (make(kind) for kind in ("patch_shuffle", "adversarial", "occlusion"))
     (curve,) = traces(draw("patch_shuffle", [shuffle])[0])
-    assert curve["x"] == ["untouched", "2 × 2", "8 × 8"]
+    assert curve["x"] == ["clean", "2 × 2", "8 × 8"]
     np.testing.assert_allclose(curve["y"], 100 * np.array([0.7, *shuffle.values["accuracy"][[1, 0]]]))
     np.testing.assert_allclose(curve["error_y"]["array"], 196 * np.array([0.002, 0.01, 0.01]))
     fgsm, pgd = traces(draw("adversarial", [attack])[0])
@@ -214,7 +232,7 @@ def test_findings_are_about_the_strongest_strain_that_all_share() -> None:
         {"accuracy": ("attack", "epsilon")},
         {"attack": ("cw",), "epsilon": (2.0,)},
     )
-    assert "do not compare" in draw("adversarial", [one, other])[0].finding
+    assert "not comparable" in draw("adversarial", [one, other])[0].finding
 
 
 def test_low_and_high_frequencies_are_told_apart() -> None:
@@ -249,7 +267,7 @@ def test_sets_keep_both_ways_of_counting() -> None:
 def test_a_part_of_a_set_is_said_to_be_one() -> None:
     one = make("imagenet_sketch")
     part = replace(one, subject="b", provenance={"partial": True})
-    assert draw("imagenet_sketch", [one, part])[0].finding.endswith("Only part of the set was there for b")
+    assert draw("imagenet_sketch", [one, part])[0].finding.endswith("Measured on part of the set for b")
 
 
 def test_flips_are_rates_where_the_reference_is_known() -> None:

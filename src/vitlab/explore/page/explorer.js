@@ -1,4 +1,4 @@
-// The live page: what the models see is chosen on the left, the view on the right asks the server for the rest.
+// The live page: the controls on the left select the input, the view on the right requests data from the server.
 "use strict";
 
 (async () => {
@@ -17,8 +17,8 @@
   }
 
   async function answer(response) {
-    const found = await response.json().catch(() => ({ error: `the server answered with ${response.status}` }));
-    if (!response.ok) throw new Error(found.error || `the server answered with ${response.status}`);
+    const found = await response.json().catch(() => ({ error: `the server returned status ${response.status}` }));
+    if (!response.ok) throw new Error(found.error || `the server returned status ${response.status}`);
     return found;
   }
 
@@ -32,7 +32,7 @@
   const [rows, columns] = start.grid;
   const source = {
     models: start.models,
-    conditions: ["clean", "as changed"],
+    conditions: ["clean", "changed"],
     grid: start.grid,
     view: (model, which) => ask("api/view", { model, ...condition(which) }),
     rows: (model, which, query) => ask("api/rows", { model, ...condition(which),
@@ -43,7 +43,7 @@
   const refresh = later(120, () => view.refresh(true));
   view.onpaint = refresh;
 
-  // Pictures
+  // Images
   function choose(name) {
     state.image = name;
     for (const button of by("pictures").children) button.setAttribute("aria-pressed", String(button.value === name));
@@ -51,14 +51,14 @@
   }
 
   function picture({ name, label }, number) {
-    const text = label ? `Picture ${number}: ${label}` : `Picture ${number}`;
+    const text = label ? `Image ${number}: ${label}` : `Image ${number}`;
     const image = make("img", { src: `api/pictures/${encodeURIComponent(name)}`, alt: "", loading: "lazy" });
-    return make("button", { type: "button", value: name, title: label || "yours", "aria-label": text, onclick: () => choose(name) }, image);
+    return make("button", { type: "button", value: name, title: label || "uploaded", "aria-label": text, onclick: () => choose(name) }, image);
   }
 
   async function upload(file) {
     try {
-      if (file.size > 10 * 1024 * 1024) throw new Error("this file has more than 10 MB; give a smaller one");
+      if (file.size > 10 * 1024 * 1024) throw new Error("the file is larger than 10 MB; choose a smaller one");
       const added = await answer(await fetch("api/pictures", { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: file }));
       by("pictures").prepend(picture(added, by("pictures").childElementCount + 1));
       fail("");

@@ -1,1 +1,1 @@
-"""Drawings of their own, one file an instrument, named like it: `draw(measurements) -> [figure, ...]`."""
+"""Drawings by kind: one module per instrument or stress test, with `draw(measurements)`, a list of figures."""

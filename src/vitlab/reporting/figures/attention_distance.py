@@ -1,4 +1,4 @@
-"""How far tokens attend, by depth: the paper's mean over pairs (CB Fig. 7b), and how far a query looks (ours)."""
+"""Attention distance by depth: the mean over pairs of CB Fig. 7b, and the attended distance per query (ours)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ _WORDS = ("nearer", "farther")
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """The distance of each model by layer, heads as dots, beside that of uniform attention."""
+    """The distance of each model by layer, heads as dots, and that of uniform attention."""
     pairs = curves(
         measurements, "distance", "mean of a<sub>ij</sub> ‖p<sub>i</sub> - p<sub>j</sub>‖₁, image sides", heads=False
     )
-    said = deep_half_finding(measurements, "distance", "Attention distance over all pairs", "sides", words=_WORDS)
-    figures = [Figure(said, "CB Fig. 7b", pairs)]
+    title = deep_half_finding(
+        measurements, "distance", "Attention distance over all pairs", "image sides", words=_WORDS
+    )
+    figures = [Figure(title, "CB Fig. 7b", pairs)]
     if any(known(measurement, "attended") for measurement in measurements):
-        looks = curves(measurements, "attended", "distance, image sides (dots: heads)")
-        bounds(looks, measurements, "uniform", "uniform attention")
-        said = deep_half_finding(measurements, "attended", "How far a query looks", "sides", words=_WORDS)
-        figures.append(Figure(said, "after CB Fig. 7b", looks))
+        plot = curves(measurements, "attended", "distance, image sides (dots: heads)")
+        bounds(plot, measurements, "uniform", "uniform attention")
+        title = deep_half_finding(measurements, "attended", "Attended distance per query", "image sides", words=_WORDS)
+        figures.append(Figure(title, "after CB Fig. 7b", plot))
     return figures

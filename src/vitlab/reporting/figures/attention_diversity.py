@@ -1,4 +1,4 @@
-"""How alike heads and rows of attention are, which heads are alike, and how local heads are (TAPADL Fig. 4)."""
+"""Similarity of attention heads and rows, pairs of heads, and locality of heads (TAPADL Fig. 4)."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import NORMAL
+from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import Figure
-from vitlab.reporting.findings import spread
-from vitlab.reporting.judging import told
+from vitlab.reporting.findings import interval
 from vitlab.reporting.layer_plots import curves, deep_half_finding, known
 from vitlab.reporting.mosaic import mosaic, tile
 from vitlab.reporting.panels import panels, short
 
 _PAPER = "TAPADL Fig. 4, Sec. 4.1.2"
-_MOST = 12  # layers whose matrices are shown beside each other
+_MOST = 12  # the maximum number of layers whose matrices are shown
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """Likeness of heads and of rows by layer; a matrix of heads for each layer; mass near the diagonal."""
+    """Similarity of heads and of rows by layer; a matrix of heads for each layer; mass near the diagonal."""
     figures = []
     if any(known(measurement, "head_similarity") for measurement in measurements):
         plot = curves(measurements, "head_similarity", "cosine similarity of two heads")
         words = ("more diverse", "less diverse")
-        said = deep_half_finding(measurements, "head_similarity", "Likeness of heads", words=words)
+        said = deep_half_finding(measurements, "head_similarity", "Similarity of heads", words=words)
         figures.append(Figure(said, _PAPER, plot))
     paired = [measurement for measurement in measurements if known(measurement, "head_pairs")]
     figures += [_pairs(paired)] if paired else []
     if any(known(measurement, "row_similarity") for measurement in measurements):
         plot = curves(measurements, "row_similarity", "cosine to the mean row (dots: heads)")
-        said = deep_half_finding(measurements, "row_similarity", "Likeness of rows to their mean")
+        said = deep_half_finding(measurements, "row_similarity", "Similarity of rows to their mean")
         figures.append(Figure(said, "TAPADL Eq. 2", plot))
     if any(known(measurement, "neighbourhood_mass") for measurement in measurements):
         figures.append(_local(measurements))
@@ -50,7 +50,7 @@ def _pairs(measurements: Sequence[Measurement]) -> Figure:
         for column, layer in enumerate(layers):
             if layer < len(pairs) and np.isfinite(pairs[layer]).any():
                 _matrix(plot, pairs[layer], row, column, f"{measurement.subject}, layer {layer + 1}")
-    return Figure(_most_alike(measurements), _PAPER, plot)
+    return Figure(_most_similar(measurements), _PAPER, plot)
 
 
 def _matrix(plot: object, pairs: np.ndarray, row: int, column: int, name: str) -> None:
@@ -59,7 +59,7 @@ def _matrix(plot: object, pairs: np.ndarray, row: int, column: int, name: str) -
     tile(plot, pairs[:heads, :heads], row, column, name, text)
 
 
-def _most_alike(measurements: Sequence[Measurement]) -> str:
+def _most_similar(measurements: Sequence[Measurement]) -> str:
     best = (-np.inf, 0, 0, 0, "", np.nan)
     for measurement in measurements:
         pairs = np.array(measurement.values["head_pairs"], dtype=float)
@@ -71,9 +71,9 @@ def _most_alike(measurements: Sequence[Measurement]) -> str:
             best = max(best, (float(pairs[layer, i, j]), layer, i, j, measurement.subject, half))
     value, layer, i, j, subject, half = best
     if not subject:
-        return "Each layer has one head, which is like no other"
+        return "Each layer has one head: there are no pairs of heads"
     where = f"{i + 1} and {j + 1} in layer {layer + 1} of {subject}"
-    return f"The two heads most alike: {where}, similarity {value:.3f}{spread(half)}"
+    return f"The two most similar heads: {where}, similarity {value:.3f}{interval(half)}"
 
 
 def _local(measurements: Sequence[Measurement]) -> Figure:
@@ -82,12 +82,12 @@ def _local(measurements: Sequence[Measurement]) -> Figure:
     for panel, name in enumerate(("self_mass", "neighbourhood_mass")):
         curves(measurements, name, "", plot=plot, panel=panel)
     plot.update_yaxes(rangemode="tozero")
-    what = "Heads that put more than half of their attention on the 3×3 tokens around"
-    return Figure(told(what, measurements, _near, "%"), "TAPADL Fig. 4", plot)
+    what = "Heads with more than half of their attention on the 3×3 tokens around the query"
+    return Figure(describe_number(what, measurements, _local_heads, "%"), "TAPADL Fig. 4", plot)
 
 
-def _near(measurement: Measurement) -> tuple[float, float]:
-    """The share of heads in percent."""
+def _local_heads(measurement: Measurement) -> tuple[float, float]:
+    """The share of heads with more than half of their attention in the 3×3 neighbourhood, in percent."""
     mass = np.asarray(measurement.values.get("neighbourhood_mass", np.nan), dtype=float)
     heads = int(np.isfinite(mass).sum())
     return (100 * float((mass > 0.5).sum()) / heads if heads else np.nan), np.nan

@@ -1,4 +1,4 @@
-"""Entropy by depth with its bound and both tails (CB Fig. 4), as a share of the bound, and of the class token (7a)."""
+"""Entropy by depth with its bound and percentiles (CB Fig. 4), relative to the bound, and of the class token (7a)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _POOLED = ("pooled_p15", "pooled_p85")
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """Entropy by layer under log N, between its 15th and 85th percentile; by head; and of the class token's row.
+    """Entropy by layer with its 15th and 85th percentile and log N; by head; and of the class token's row.
 
-    The band of CB Fig. 4 is that of all rows of a layer, of all heads together. Measurements of earlier versions hold
-    the percentiles of single heads only, and their mean over heads is narrower.
+    The band of CB Fig. 4 is over all rows and heads of a layer. Measurements of earlier versions have percentiles per
+    head only, whose mean over heads is narrower.
     """
     pooled = all(known(measurement, tail) for measurement in measurements for tail in _POOLED)
-    over = "of all heads together" if pooled else "mean over heads"
+    over = "over all heads" if pooled else "mean over heads"
     y = f"entropy, nats<br>(band: 15th to 85th percentile, {over})"
     plot = curves(measurements, "mean", y, heads=False, tails=_POOLED if pooled else ("p15", "p85"))
     bounds(plot, measurements, "bound", "log N, uniform attention")
     figures = [Figure(deep_half_finding(measurements, "mean", "Attention entropy", "nats"), "CB Fig. 4", plot)]
     for name, what, y, paper in (
-        ("normalised", "Entropy as a share of its bound", "entropy / log N (dots: heads)", "after CB Fig. 4"),
+        ("normalised", "Entropy relative to its bound", "entropy / log N (dots: heads)", "after CB Fig. 4"),
         ("class_row", "Entropy of the class token's attention", "entropy, nats (dots: heads)", "CB Fig. 7a"),
     ):
         if any(known(measurement, name) for measurement in measurements):

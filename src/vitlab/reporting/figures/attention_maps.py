@@ -14,13 +14,13 @@ from vitlab.reporting.mosaic import mosaic, tile
 from vitlab.reporting.panels import short, shrunk
 from vitlab.reporting.readings import mean
 
-_IMAGES, _HEADS, _QUERIES, _LAYERS, _SIDE = 3, 8, 3, 3, 49  # at most: a page has an end
-_BRIGHTEST = 98  # the percentile at which colours end: one hot token would leave the rest dark
+_IMAGES, _HEADS, _QUERIES, _LAYERS, _SIDE = 3, 8, 3, 3, 49  # maximum numbers that are drawn
+_BRIGHTEST = 98  # the percentile at the end of the colour scale: a single large weight would make all others dark
 
 
 @dataclass(frozen=True)
 class Maps:
-    """The maps of one layer of one model: (image, head, query, key), and how its keys lie."""
+    """The maps of one layer of one model, (image, head, query, key), and the layout of its keys."""
 
     subject: str
     layer: str
@@ -33,7 +33,7 @@ class Maps:
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """For each chosen layer: what the chosen tokens look at, and the whole maps where all tokens were asked for."""
+    """For each layer: rows of the selected queries as pictures, and whole maps if all queries were stored."""
     layers = [_layers(measurement) for measurement in measurements]
     figures = []
     for depth in range(min(_LAYERS, max(map(len, layers)))):
@@ -59,7 +59,7 @@ def _layers(measurement: Measurement) -> list[Maps]:
 
 
 def _pictures(found: Sequence[Maps]) -> Figure:
-    """Rows of attention, laid out on the grid of the image; a row of tiles for each model, image and query."""
+    """Rows of attention on the grid of the image; a row of tiles for each model, image and query."""
     rows: list[tuple[str, Maps, list[np.ndarray]]] = []
     for maps in found:
         for image in range(min(_IMAGES, len(maps.weights))):
@@ -67,12 +67,12 @@ def _pictures(found: Sequence[Maps]) -> Figure:
                 tiles = [row[maps.prefix :].reshape(maps.grid) for row in _heads(maps.weights[image, :, query])]
                 rows.append((f"{_name(maps, image)}, {_token(maps, query)}", maps, tiles))
     tokens = dict.fromkeys(_token(maps, query) for maps in found for query in _shown_queries(maps))
-    said = _finding(found, f"the {' and '.join(tokens)}", [_shown_queries(maps) for maps in found])
-    return Figure(said, "CB Fig. 10", _tiles(rows, f"head, {_named(found)}"))
+    title = _finding(found, f"the {' and '.join(tokens)}", [_shown_queries(maps) for maps in found])
+    return Figure(title, "CB Fig. 10", _tiles(rows, f"head, {_named(found)}"))
 
 
 def _whole(found: Sequence[Maps]) -> Figure:
-    """Whole maps, a query a row and a key a column, averaged down."""
+    """Whole maps, queries as rows and keys as columns, averaged over blocks."""
     rows = [
         (_name(maps, image), maps, [shrunk(head, _SIDE) for head in _heads(maps.weights[image])])
         for maps in found
@@ -97,7 +97,7 @@ def _tiles(rows: Sequence[tuple[str, Maps, list[np.ndarray]]], x: str) -> object
 
 
 def _heads(weights: np.ndarray) -> list[np.ndarray]:
-    """The mean over heads first, where there are several, then the heads."""
+    """The mean over heads, if there are several, then the heads."""
     several = [weights.mean(0)] if len(weights) > 1 else []
     return [*several, *weights[:_HEADS]]
 
@@ -108,7 +108,7 @@ def _head_names(maps: Maps) -> list[str]:
 
 
 def _shown_queries(maps: Maps) -> list[int]:
-    """Positions of the queries whose rows are drawn: all where few were chosen, else the class token's."""
+    """Positions of the queries whose rows are drawn: all if there are few, else the class token's."""
     if len(maps.queries) <= _QUERIES:
         return list(range(len(maps.queries)))
     return [maps.queries.index(0)] if maps.prefix and 0 in maps.queries else []
@@ -129,7 +129,7 @@ def _named(found: Sequence[Maps]) -> str:
 
 
 def _finding(found: Sequence[Maps], which: str, queries: Sequence[list[int]]) -> str:
-    """Over how many keys rows spread: exp of the entropy of rows that are made to sum to 1."""
+    """The effective number of keys: exp of the entropy of rows, normalised to sum to 1."""
     spreads = []
     for maps, shown in zip(found, queries, strict=True):
         rows = maps.weights[:, :, shown]
@@ -139,5 +139,5 @@ def _finding(found: Sequence[Maps], which: str, queries: Sequence[list[int]]) ->
         spreads.append(mean(np.exp(-(rows * logs).sum(-1))))
     names = [maps.subject for maps in found]
     words = ("fewer", "more")
-    what = f"Keys over which attention of {which} spreads in {_named(found)}, in effect"
+    what = f"Effective number of keys of {which} in {_named(found)}"
     return finding(what, spreads, names, words=words)

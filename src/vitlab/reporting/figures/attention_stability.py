@@ -1,4 +1,4 @@
-"""Likeness of attention on clean and corrupted images: its distribution over all heads, and layer by layer."""
+"""Similarity of attention on clean and corrupted images: the distribution over all heads, and by layer."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import NORMAL
+from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import Figure, band, empty_plot, heat_map, labels, line, plain
-from vitlab.reporting.findings import spread
-from vitlab.reporting.judging import told
+from vitlab.reporting.findings import interval
 from vitlab.reporting.layer_plots import curves, deep_half_finding, error_by_layer, known
-from vitlab.reporting.panels import panels, rounded
-from vitlab.reporting.percent import on_panel
+from vitlab.reporting.panels import on_panel, panels, rounded
 from vitlab.reporting.readings import mean, reading
 
 _PAPER = "TAPADL Figs. 1, 5"
@@ -26,7 +25,13 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     figures = [_overall(measurements)]
     if any(known(measurement, "mean") for measurement in measurements):
         plot = curves(measurements, "mean", "cosine similarity (dots: heads)")
-        figures.append(Figure(deep_half_finding(measurements, "mean", "Stability of attention"), _PAPER, plot))
+        figures.append(
+            Figure(
+                deep_half_finding(measurements, "mean", "Similarity of attention on clean and corrupted images"),
+                _PAPER,
+                plot,
+            )
+        )
     layered = [measurement for measurement in measurements if known(measurement, "histogram")]
     return [*figures, _by_layer(layered)] if layered else figures
 
@@ -48,7 +53,7 @@ def _overall(measurements: Sequence[Measurement]) -> Figure:
 def _finding(measurements: Sequence[Measurement]) -> str:
     corruption = str(measurements[0].settings.get("corruption") or "corruption").replace("_", " ")
     words = ("less stable", "more stable")
-    return told(f"Likeness of attention under {corruption}", measurements, reading("overall"), words=words)
+    return describe_number(f"Similarity of attention under {corruption}", measurements, reading("overall"), words=words)
 
 
 def _by_layer(measurements: Sequence[Measurement]) -> Figure:
@@ -68,15 +73,14 @@ def _by_layer(measurements: Sequence[Measurement]) -> Figure:
         heat_map(plot, rounded(table), x, y, panel=0, hovertemplate=hover, name=plain(measurement.subject), **look)
         plot.data[-1].update(**on_panel(panel), showscale=panel == 0)
     plot.update_xaxes(range=[_lowest(measurements, "histogram"), 1])
-    spreads = [_spread(measurement, table) for measurement, table in zip(measurements, tables, strict=True)]
-    least = min(spreads, key=lambda found: found[0])
-    there = f"a mean likeness of {least[0]:.3f}{spread(least[3])} there"
-    said = f"Attention is least stable in layer {least[1]} of {least[2]}: {there}"
-    return Figure(said, _PAPER, plot)
+    lows = [_least_stable(measurement, table) for measurement, table in zip(measurements, tables, strict=True)]
+    least = min(lows, key=lambda low: low[0])
+    value = f"mean similarity {least[0]:.3f}{interval(least[3])}"
+    return Figure(f"Attention is least stable in layer {least[1]} of {least[2]}: {value}", _PAPER, plot)
 
 
 def _lowest(measurements: Sequence[Measurement], name: str) -> float:
-    """The similarity below which no bin of any model holds a hundredth of a percent."""
+    """The similarity below which every bin of every model has less than a hundredth of a percent."""
     lows = [1.0]
     for measurement in (measurement for measurement in measurements if known(measurement, name)):
         centres = np.array(measurement.axes["similarity"], dtype=float)
@@ -86,15 +90,15 @@ def _lowest(measurements: Sequence[Measurement], name: str) -> float:
 
 
 def _shares(measurement: Measurement) -> np.ndarray:
-    """Shares of maps in percent, (layer, similarity): the mean over the heads that a layer has."""
+    """Shares of maps in percent, (layer, similarity): the mean over the heads of a layer."""
     histogram = np.asarray(measurement.values["histogram"], dtype=float)
     heads = np.isfinite(histogram).all(2).sum(1)[:, None]
     shares: np.ndarray = 100 * np.nansum(histogram, 1) / np.where(heads, heads, np.nan)
     return shares
 
 
-def _spread(measurement: Measurement, table: np.ndarray) -> tuple[float, int, str, float]:
-    """The lowest mean likeness of a layer, that layer, the model, and half the 95 % interval."""
+def _least_stable(measurement: Measurement, table: np.ndarray) -> tuple[float, int, str, float]:
+    """The lowest mean similarity of a layer, that layer, the model, and half the 95 % interval."""
     centres = np.array(labels(measurement, "histogram", 2), dtype=float)
     means = (table * centres).sum(1) / table.sum(1)
     if known(measurement, "mean"):

@@ -18,7 +18,7 @@ _TITLES = {
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """A panel for the ratio and one for each average: the paper does not say which sign its average has."""
+    """A panel for the ratio and one for each average: the paper does not specify the sign of its average."""
     names = [name for name in _TITLES if any(known(measurement, name) for measurement in measurements)]
     if not names:
         return []
@@ -26,14 +26,14 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     for panel, name in enumerate(names):
         curves(measurements, name, "", plot=plot, panel=panel)
     plot.update_yaxes(rangemode="tozero")
-    said = [
+    trends = [
         f"{m.subject}: {_trend(m, 'ratio', 'ratio')}, {_trend(m, 'mean_absolute', 'average |λ|')}" for m in measurements
     ]
-    return [Figure("With depth, in " + "; ".join(said), "CB Fig. 8", plot)]
+    return [Figure("With depth, in " + "; ".join(trends), "CB Fig. 8", plot)]
 
 
 def _trend(measurement: Measurement, name: str, what: str) -> str:
-    """How the lower half of the layers compares with the upper half."""
+    """The change from the first half of the layers to the second."""
     if not known(measurement, name):
         return f"{what} not known"
     layers = by_layer(measurement, name)

@@ -1,4 +1,4 @@
-"""Reliability diagram with ECE, as HDVW Fig. F.1a draws it, and how the confidences are spread."""
+"""Reliability diagram with ECE as in HDVW Fig. F.1a, and the distribution of confidence."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.core.statistics import proportion_interval
+from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import Figure, line, reference
-from vitlab.reporting.judging import told
-from vitlab.reporting.percent import on_panel, percent, unlike_panels
+from vitlab.reporting.panels import on_panel, panels_with_own_axes
+from vitlab.reporting.percent import percent
 from vitlab.reporting.readings import reading
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """Accuracy against confidence bin by bin, under the diagonal where overconfident, beside the share of images."""
-    titles = ["reliability", "spread of confidence"]
+    """Accuracy by confidence bin, below the diagonal if overconfident, and the share of images per bin."""
+    titles = ["reliability", "distribution of confidence"]
     below = ["confidence, % (mean of the bin)", "confidence, % (middle of the bin)"]
-    plot = unlike_panels(titles, below, ["accuracy, % (bars: 95 %, Wilson)", "share of images, %"])
-    reference(plot, [0, 100], [0, 100], "right as often as it says", row=1, col=1)
+    plot = panels_with_own_axes(titles, below, ["accuracy, % (bars: 95 %, Wilson)", "share of images, %"])
+    reference(plot, [0, 100], [0, 100], "perfect calibration", row=1, col=1)
     for index, measurement in enumerate(measurements):
         accuracy, confidence = percent(measurement, "bin_accuracy"), percent(measurement, "bin_confidence")
         full = np.isfinite(accuracy)
         line(plot, confidence[full].tolist(), accuracy[full], measurement.subject, index, legendgroup=str(index))
-        plot.data[-1].error_y = _whiskers(measurement, full)
-        middle, share = _spread(measurement)
+        plot.data[-1].error_y = _error_bars(measurement, full)
+        middle, share = _distribution(measurement)
         hidden = {"legendgroup": str(index), "showlegend": False, "line": {"shape": "hvh"}, "mode": "lines"}
         line(plot, middle.tolist(), share, measurement.subject, index, **{**hidden, **on_panel(1)})
     plot.update_xaxes(range=[-2, 102])
@@ -36,8 +37,8 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     return [Figure(_finding(measurements), "HDVW Fig. F.1a", plot)]
 
 
-def _whiskers(measurement: Measurement, full: np.ndarray) -> dict[str, Any]:
-    """Wilson's 95 % interval of each bin that holds images; few images leave the accuracy open, also at 0 and 100 %."""
+def _error_bars(measurement: Measurement, full: np.ndarray) -> dict[str, Any]:
+    """Wilson's 95 % interval of each bin that has images; it has a width at 0 and 100 % too."""
     counts = np.round(np.asarray(measurement.values["bin_count"], dtype=float)[full]).astype(int)
     shares = np.asarray(measurement.values["bin_accuracy"], dtype=float)[full]
     pairs = [
@@ -49,7 +50,7 @@ def _whiskers(measurement: Measurement, full: np.ndarray) -> dict[str, Any]:
     return {"type": "data", **{name: end.tolist() for name, end in ends.items()}, "thickness": 1}
 
 
-def _spread(measurement: Measurement) -> tuple[np.ndarray, np.ndarray]:
+def _distribution(measurement: Measurement) -> tuple[np.ndarray, np.ndarray]:
     """The middle of each bin and its share of the images, both in percent."""
     edges = np.asarray(measurement.values["edges"], dtype=float)
     counts = np.asarray(measurement.values["bin_count"], dtype=float)
@@ -57,13 +58,17 @@ def _spread(measurement: Measurement) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _finding(measurements: Sequence[Measurement]) -> str:
-    """ECE, and on which side each model errs."""
+    """ECE, and whether each model is over- or underconfident."""
     sides = [f"{measurement.subject} is {_side(measurement)}" for measurement in measurements]
-    return f"{told('ECE', measurements, reading('ece', 100), '%')}; {', '.join(sides)}"
+    return f"{describe_number('ECE', measurements, reading('ece', 100), '%')}; {', '.join(sides)}"
 
 
 def _side(measurement: Measurement) -> str:
     signed = float(percent(measurement, "signed_ece"))
     if not np.isfinite(signed) or abs(signed) < 0.05:
-        return "neither over- nor underconfident on average" if np.isfinite(signed) else "of unknown confidence"
+        return (
+            "neither over- nor underconfident on average"
+            if np.isfinite(signed)
+            else "not known to be over- or underconfident"
+        )
     return f"{'over' if signed > 0 else 'under'}confident by {abs(signed):.1f} points"

@@ -1,4 +1,4 @@
-"""Error on the published files, drawn as `corruptions` draws those made on the fly."""
+"""Error on the published files, with the drawing of `corruptions`."""
 
 from vitlab.reporting.figures.corruptions import draw
 

@@ -9,29 +9,21 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import NORMAL
-from vitlab.reporting.drawing import SEQUENTIAL, Figure, bars, empty_plot, plain
-from vitlab.reporting.findings import UNKNOWN, spread
-from vitlab.reporting.judging import told
-from vitlab.reporting.panels import panels
-from vitlab.reporting.percent import (
-    aligned,
-    from_zero,
-    on_panel,
-    only_bars_that_are_there,
-    percent,
-    percent_error,
-    union,
-)
+from vitlab.reporting.differences import describe_number, same_conditions
+from vitlab.reporting.drawing import SEQUENTIAL, Figure, bars, empty_plot, plain, remove_unused_bar_notes, start_at_zero
+from vitlab.reporting.findings import UNKNOWN, interval
+from vitlab.reporting.panels import on_panel, panels
+from vitlab.reporting.percent import aligned, percent, percent_error, union
 from vitlab.reporting.readings import reading
 
-_FULL = 50_000  # images of ImageNet-C, for measurements that do not say how many there are
+_FULL = 50_000  # images of ImageNet-C, for measurements that do not store the number
 
-#: Where the papers print what is drawn, by kind.
+#: The tables and figures of the papers, by kind.
 _PAPERS = {"cifar_c": "HDVW Fig. 12b", "imagenet_c": "TAPADL Tables 2 and 3; HDVW Fig. E.1"}
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """A table of errors for each model, then CE by corruption, or the mean error where no baseline was given."""
+    """A table of errors for each model, then CE by corruption, or the mean error without a baseline."""
     paper = _PAPERS.get(measurements[0].kind, "TAPADL Tables 2 and 3; HDVW Figs. 12b and E.1")
     return [
         Figure(_mean_finding(measurements), paper, _table(measurements)),
@@ -40,7 +32,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
 
 
 def _table(measurements: Sequence[Measurement]) -> Any:
-    """Errors in percent, a panel for each model, on one scale of colours from 0 to 100."""
+    """Errors in percent, one panel per model, on a common colour scale from 0 to 100."""
     import plotly.graph_objects as go
 
     axes = {"corruption": union(measurements, "corruption"), "severity": sorted(union(measurements, "severity"))}
@@ -66,55 +58,58 @@ def _by_corruption(measurements: Sequence[Measurement]) -> Any:
     for index, measurement in enumerate(measurements):
         names, heights, errors = _heights(measurement, against)
         bars(plot, names, heights, measurement.subject, index, error=errors)
-    from_zero(plot)
+    start_at_zero(plot)
     plot.update_xaxes(tickangle=-40)
-    return only_bars_that_are_there(plot)
+    return remove_unused_bar_notes(plot)
 
 
 def _heights(measurement: Measurement, against: bool) -> tuple[list[str], list[float], list[float]]:
-    """Names, percentages and standard errors of the bars: the mean over all first, then each corruption."""
+    """Names, percentages and standard errors of the bars: the mean, then each corruption."""
     names = [_words(name) for name in measurement.axes["corruption"]]
     if against:
         heights, errors = percent(measurement, "ce"), percent_error(measurement, "ce")
-        total, doubt = float(percent(measurement, "mce")), float(percent_error(measurement, "mce"))
-    else:  # the same images at each severity: the error of their mean is at most the mean of the errors
+        total, error = float(percent(measurement, "mce")), float(percent_error(measurement, "mce"))
+    else:  # the same images at each severity: the mean of the errors is an upper bound of the error of the mean
         heights, errors = percent(measurement, "error").mean(1), percent_error(measurement, "error").mean(1)
-        total, doubt = mean_error(measurement)
-    return ["mCE" if against else "mean", *names], [total, *heights.tolist()], [doubt, *errors.tolist()]
+        total, error = mean_error(measurement)
+    return ["mCE" if against else "mean", *names], [total, *heights.tolist()], [error, *errors.tolist()]
 
 
 def _mean_finding(measurements: Sequence[Measurement]) -> str:
-    said = told("Mean error over corruptions and severities", measurements, mean_error, "%")
-    return f"{said}{_shortfall(measurements)}"
+    title = "Mean error over corruptions and severities"
+    if all(same_conditions(measurements[0], other) for other in measurements[1:]):
+        return f"{describe_number(title, measurements, mean_error, '%')}{_subset(measurements)}"
+    single = [describe_number(each.subject, [each], mean_error, "%") for each in measurements]
+    return f"{title}, not comparable (different corruptions or severities): {', '.join(single)}{_subset(measurements)}"
 
 
-def _shortfall(measurements: Sequence[Measurement]) -> str:
-    """On how many images it was, where the benchmark has more."""
-    few = [found.provenance for found in measurements if found.provenance.get("partial")]
-    counts = {(about.get("images", 0), about.get("official_images", _FULL)) for about in few}
+def _subset(measurements: Sequence[Measurement]) -> str:
+    """The number of images, if the benchmark has more."""
+    partial = [each.provenance for each in measurements if each.provenance.get("partial")]
+    counts = {(about.get("images", 0), about.get("official_images", _FULL)) for about in partial}
     less = [f"{images:,} images, not the full {full:,}" for images, full in sorted(counts) if 0 < images < full]
     return f"; on {', and on '.join(less)}" if less else ""
 
 
 def _total_finding(measurements: Sequence[Measurement]) -> str:
-    """mCE where it is known, else which corruption is the hardest, in the unit of the bars."""
+    """mCE if known, else the corruptions with the highest and lowest error, in the unit of the bars."""
     against = _has_baseline(measurements)
     if against and any(np.isfinite(percent(measurement, "mce")) for measurement in measurements):
-        return told("mCE", measurements, reading("mce", 100), "%")
+        return describe_number("mCE", measurements, reading("mce", 100), "%")
     hardest = "; ".join(_hardest(measurement, against) for measurement in measurements)
-    return f"CE, error relative to the baseline's: {hardest}" if against else hardest
+    return f"{'CE, error relative to the reference model' if against else 'Mean error by corruption'}: {hardest}"
 
 
 def _hardest(measurement: Measurement, against: bool) -> str:
-    _, heights, doubts = _heights(measurement, against)
-    errors, halves = np.array(heights[1:], dtype=float), NORMAL * np.array(doubts[1:], dtype=float)
+    _, heights, standard_errors = _heights(measurement, against)
+    errors, halves = np.array(heights[1:], dtype=float), NORMAL * np.array(standard_errors[1:], dtype=float)
     if not np.isfinite(errors).any():
         return f"{measurement.subject}: errors not known"
     worst, best = (int(which(errors)) for which in (np.nanargmax, np.nanargmin))
     name, least = (_words(measurement.axes["corruption"][index]) for index in (worst, best))
     noise = "" if np.isfinite(halves[[worst, best]]).any() else f"; {UNKNOWN}"
-    most, fewest = (f"{errors[at]:.1f}{spread(halves[at], noisy=False)} %" for at in (worst, best))
-    return f"{measurement.subject} errs most under {name} ({most}), least under {least} ({fewest}){noise}"
+    most, fewest = (f"{errors[at]:.1f}{interval(halves[at], noisy=False)} %" for at in (worst, best))
+    return f"{measurement.subject} highest under {name} ({most}), lowest under {least} ({fewest}){noise}"
 
 
 def mean_error(measurement: Measurement) -> tuple[float, float]:
@@ -126,7 +121,7 @@ def mean_error(measurement: Measurement) -> tuple[float, float]:
 
 
 def _has_baseline(measurements: Sequence[Measurement]) -> bool:
-    """Whether CE is known for all models: bars of two kinds would not compare."""
+    """Whether CE is known for all models: bars of CE and of errors are not comparable."""
     return all(bool(np.isfinite(percent(measurement, "ce")).any()) for measurement in measurements)
 
 

@@ -1,4 +1,4 @@
-"""High frequencies of feature maps by depth, and the spectrum at every depth (HDVW Figs. 2a, 8, D.2)."""
+"""High-frequency amplitude of feature maps by depth, and the spectrum at every depth (HDVW Figs. 2a, 8, D.2)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from vitlab.core.measurement import Measurement
+from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import SEQUENTIAL, Figure, plain
-from vitlab.reporting.judging import told
-from vitlab.reporting.panels import panels, rounded
-from vitlab.reporting.percent import on_panel, tie
+from vitlab.reporting.panels import on_panel, panels, rounded, share_y_axis
 from vitlab.reporting.readings import reading
 from vitlab.reporting.residual_stream_plot import along_depth, effects, stream
 
@@ -18,20 +17,20 @@ from vitlab.reporting.residual_stream_plot import along_depth, effects, stream
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     """Δ log amplitude at the highest frequency before and after every step; and curves over all frequencies."""
     plot = along_depth(measurements, "high", "Δ log amplitude")
-    said = "; ".join(f"{m.subject}: {effects(m, brief=len(measurements) > 2)}" for m in measurements)
+    changes = "; ".join(f"{m.subject}: {effects(m, brief=len(measurements) > 2)}" for m in measurements)
     figures = [
-        Figure(f"High frequencies (Δ log amplitude at {_highest(measurements)}). {said}", "HDVW Figs. 8, D.2", plot)
+        Figure(f"High frequencies (Δ log amplitude at {_highest(measurements)}). {changes}", "HDVW Figs. 8, D.2", plot)
     ]
     whole = [m for m in measurements if "amplitude" in m.values and "frequency" in m.values]
     return [*figures, _spectra(whole)] if whole else figures
 
 
 def _highest(measurements: Sequence[Measurement]) -> str:
-    """The highest frequency of the first maps, which the released code calls 1.0π wherever it lies."""
+    """The highest frequency of the first maps, which the released code always calls 1.0π."""
     found = [np.ravel(np.asarray(m.values["frequency"], float)) for m in measurements if "frequency" in m.values]
     known = [float(frequency) for each in found for frequency in each if np.isfinite(frequency)]
     if found and not known:
-        return "a frequency that is not known"
+        return "an unknown frequency"
     top = max(known, default=1.0)
     return "1.0π" if top > 0.999 else f"{top:.2g}π, the paper's 1.0π"
 
@@ -47,9 +46,9 @@ def _spectra(measurements: Sequence[Measurement]) -> Figure:
     for panel, measurement in enumerate(measurements):
         _family(plot, measurement, panel)
     _depth_scale(plot)
-    tie(plot, range(len(measurements)))
+    share_y_axis(plot, range(len(measurements)))
     what = "Δ log amplitude at the highest frequency, after the last block"
-    return Figure(told(what, measurements, reading("high")), "HDVW Figs. 2a, D.2", plot)
+    return Figure(describe_number(what, measurements, reading("high")), "HDVW Figs. 2a, D.2", plot)
 
 
 def _family(plot: object, measurement: Measurement, panel: int) -> None:
@@ -76,7 +75,7 @@ def _family(plot: object, measurement: Measurement, panel: int) -> None:
 
 
 def _depth_scale(plot: object) -> None:
-    """The bar that says which colour is which depth."""
+    """Add the colour scale of depth."""
     import plotly.graph_objects as go
 
     bar = {"title": {"text": "depth", "side": "right"}, "tickvals": [0, 1], "ticktext": ["input", "output"]}

@@ -1,4 +1,4 @@
-"""Variance of feature map points by depth: which units average them (HDVW Figs. 9, D.1)."""
+"""Variance of feature map points by depth (HDVW Figs. 9, D.1)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure
 from vitlab.reporting.residual_stream_plot import along_depth, effects
 
-_WIDE = 50  # from this ratio of the largest variance to the smallest on, a linear axis would hide the small ones
+_WIDE = 50  # the ratio of the largest to the smallest variance above which the axis is logarithmic
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
@@ -20,5 +20,5 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     values = values[np.isfinite(values)]
     if values.size and values.min() > 0 and values.max() > _WIDE * values.min():
         plot.update_yaxes(type="log", exponentformat="power")
-    said = "; ".join(f"{m.subject}: {effects(m, brief=len(measurements) > 2)}" for m in measurements)
-    return [Figure(f"Variance of feature map points. {said}", "HDVW Figs. 9, D.1", plot)]
+    changes = "; ".join(f"{m.subject}: {effects(m, brief=len(measurements) > 2)}" for m in measurements)
+    return [Figure(f"Variance of feature map points. {changes}", "HDVW Figs. 9, D.1", plot)]

@@ -1,4 +1,4 @@
-"""Accuracy drop against the frequency of noise, as HDVW Fig. 2b draws it."""
+"""Drop of accuracy by frequency of noise, as in HDVW Fig. 2b."""
 
 from __future__ import annotations
 
@@ -8,34 +8,35 @@ from functools import partial
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.drawing import Figure, empty_plot, labels, line
-from vitlab.reporting.judging import told
-from vitlab.reporting.percent import at, only_bars_that_are_there, percent, percent_error
+from vitlab.reporting.differences import describe_number
+from vitlab.reporting.drawing import Figure, empty_plot, labels, line, remove_unused_bar_notes
+from vitlab.reporting.percent import at, percent, percent_error
 from vitlab.reporting.readings import reading
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """The drop of accuracy under noise of each band of frequencies, paired image by image."""
+    """The drop of accuracy under noise in each frequency band, paired by image."""
     plot = empty_plot("frequency of the noise, π", "drop of accuracy, points (bars: 95 %)")
     for index, measurement in enumerate(measurements):
         error = percent_error(measurement, "drop")
         line(plot, labels(measurement, "drop"), percent(measurement, "drop"), measurement.subject, index, error=error)
     plot.update_yaxes(hoverformat=".2f", zeroline=True, zerolinecolor="rgba(128,128,128,0.6)")
-    return [Figure(_finding(measurements), "HDVW Fig. 2b", only_bars_that_are_there(plot))]
+    return [Figure(_finding(measurements), "HDVW Fig. 2b", remove_unused_bar_notes(plot))]
 
 
 def _finding(measurements: Sequence[Measurement]) -> str:
-    """What high frequencies cost, and what low ones do: HDVW finds that the high ones hurt convolutions more."""
-    said = []
+    """The drop under high and under low frequencies; HDVW reports a larger drop of convolutions under high ones."""
+    parts = []
     for side, sign in (("above", 1), ("below", -1)):
-        lost = at("drop", partial(_side, sign=sign))
-        if any(np.isfinite(lost(measurement)[0]) for measurement in measurements):
-            said.append(told(f"noise {side} 0.5 π", measurements, lost, "points"))
-    had = told("accuracy without noise", measurements, reading("clean_accuracy", 100), "%")  # who has none loses none
-    return f"Accuracy lost to {'; '.join(said)}; {had}" if said else "Accuracy lost to noise: not known"
+        drop = at("drop", partial(_side, sign=sign))
+        if any(np.isfinite(drop(measurement)[0]) for measurement in measurements):
+            parts.append(describe_number(f"noise {side} 0.5 π", measurements, drop, "points"))
+    # the drop is at most the accuracy without noise
+    clean = describe_number("accuracy without noise", measurements, reading("clean_accuracy", 100), "%")
+    return f"Drop of accuracy under {'; '.join(parts)}; {clean}" if parts else "Drop of accuracy: not known"
 
 
 def _side(measurement: Measurement, sign: int) -> np.ndarray:
-    """Which frequencies lie on one side of 0.5 π."""
+    """A mask of the frequencies above (`sign` 1) or below (`sign` −1) 0.5 π."""
     side: np.ndarray = sign * (np.array(labels(measurement, "drop"), dtype=float) - 0.5) > 0
     return side

@@ -1,4 +1,4 @@
-"""How much of the gradient of weights crosses a broadcast term, by the term's place in the block (CB Sec. 4.1, B.6)."""
+"""The part of the weights' gradient that passes a broadcast term, by its place in the block (CB Sec. 4.1, B.6)."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, heat_map, labels, line, plain
-from vitlab.reporting.panels import panels, rounded
-from vitlab.reporting.percent import on_panel, tie
+from vitlab.reporting.panels import on_panel, panels, rounded, share_y_axis
 from vitlab.reporting.readings import mean
 
 _PAPER = "CB Sec. 4.1, Table 4b"
 _PLACES = {"mlp.in": "Front", "mlp.mid": "Mid", "mlp.out": "End"}
-_PARTS = {"through": "crosses a term", "changed": "changes with the term"}
+_PARTS = {"through": "passes a term", "changed": "changes with the term"}
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """The part of each block's gradient that crosses a term, for each place; and that of each weight."""
+    """The part of the gradient that passes a term, by place: of each block, and of each weight."""
     return [_by_block(measurements), _by_weight(measurements)]
 
 
 def ratio(measurement: Measurement, name: str, *, by_weight: bool = False) -> np.ndarray:
     """Norm of a part of the gradient over that of the whole, in percent: (seam, block), or (seam, block, weight).
 
-    Norms of the weights of a block add up as squares do; it may exceed 100 where parts cancel.
+    Norms of the weights of a block are combined as roots of sums of squares. The ratio exceeds 100 if parts cancel.
     """
     part, total = (np.asarray(measurement.values[key], dtype=float) for key in (name, "total"))
     if not by_weight:
@@ -48,18 +47,18 @@ def _by_block(measurements: Sequence[Measurement]) -> Figure:
         line(plot, [None], [np.nan], _place(seam), index, legendgroup=str(seam))  # the legend, once for all panels
     plot.update_yaxes(rangemode="tozero")
     for column in range(len(parts)):
-        tie(plot, range(column, len(titles), len(parts)))
+        share_y_axis(plot, range(column, len(titles), len(parts)))
     return Figure(_finding(measurements), _PAPER, plot)
 
 
 def _finding(measurements: Sequence[Measurement]) -> str:
-    said = []
+    parts = []
     for measurement in measurements:
         pairs = zip(measurement.axes["seam"], ratio(measurement, "through"), strict=True)
         shares = {_place(seam): mean(row) for seam, row in pairs}
         known = [f"{share:.1f} % at {place}" for place, share in shares.items() if np.isfinite(share)]
-        said.append(f"{', '.join(known) or 'not known'} in {measurement.subject}")
-    return "Part of the weights' gradient that crosses a broadcast term: " + "; ".join(said)
+        parts.append(f"{', '.join(known) or 'not known'} in {measurement.subject}")
+    return "Part of the weights' gradient that passes a broadcast term: " + "; ".join(parts)
 
 
 def _by_weight(measurements: Sequence[Measurement]) -> Figure:
@@ -98,12 +97,12 @@ def _largest(found: np.ndarray, names: Sequence[str], where: str) -> tuple[float
         return -np.inf, "No weight has a gradient"
     weight, block = divmod(int(np.nanargmax(found)), found.shape[1])
     value = float(found[weight, block])
-    part = f"the part that crosses terms at {where} has {value:.1f} % of its gradient's norm"
-    return value, f"{names[weight]} of block {block + 1} is reached most: {part}"
+    part = f"{value:.1f} % of its gradient's norm passes terms at {where}"
+    return value, f"Largest part: {names[weight]} of block {block + 1}, {part}"
 
 
 def _seams(measurements: Sequence[Measurement]) -> tuple[Any, ...]:
-    """The places of the model that has most of them."""
+    """The places of the model with the most places."""
     return max((measurement.axes["seam"] for measurement in measurements), key=lambda seams: len(seams))
 
 

@@ -1,4 +1,4 @@
-"""Hessian eigenvalues on both sides of zero, as HDVW Figs. 1c and 4 draw them, with NEP and APE."""
+"""Negative and positive Hessian eigenvalues as in HDVW Figs. 1c and 4, with NEP and APE."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import NORMAL
-from vitlab.reporting.drawing import Figure, bars, line
-from vitlab.reporting.judging import number, told
-from vitlab.reporting.percent import on_panel, only_bars_that_are_there, unlike_panels
+from vitlab.reporting.differences import describe_number, number
+from vitlab.reporting.drawing import Figure, bars, line, remove_unused_bar_notes
+from vitlab.reporting.panels import on_panel, panels_with_own_axes
 from vitlab.reporting.readings import reading
 
 #: NEP in percent and APE.
@@ -19,10 +19,10 @@ _NEP, _APE = reading("negative_proportion", 100), reading("positive_average")
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """The spectrum in two panels, one for each sign, then NEP beside APE."""
+    """The spectrum in two panels, one per sign, then NEP and APE."""
     of, convex, flat = _of(measurements), ("more convex", "less convex"), ("flatter", "sharper")
-    share = told(f"Negative eigenvalues (NEP) {of}", measurements, _NEP, "%", words=convex)
-    mean = told(f"Mean positive eigenvalue (APE) {of}", measurements, _APE, words=flat)
+    share = describe_number(f"Negative eigenvalues (NEP) {of}", measurements, _NEP, "%", words=convex)
+    mean = describe_number(f"Mean positive eigenvalue (APE) {of}", measurements, _APE, words=flat)
     return [
         Figure(share, "HDVW Figs. 1c and 4", _spectrum(measurements)),
         Figure(mean, "HDVW Figs. C.5 and C.6", _summary(measurements)),
@@ -30,21 +30,21 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
 
 
 def _of(measurements: Sequence[Measurement]) -> str:
-    """How little of the spectrum was looked at: the few eigenvalues of a mini-batch that are largest by size."""
+    """The measured part of the spectrum: the eigenvalues with the largest |λ| of each mini-batch."""
     shapes = [np.shape(measurement.values["eigenvalues"]) for measurement in measurements]
     batches, counts = (sorted({shape[side] for shape in shapes}) for side in (0, 1))
     few, many = (" to ".join(map(str, sorted({each[0], each[-1]}))) for each in (counts, batches))
-    return f"of the {few} largest by size, {many} mini-batch{'' if many == '1' else 'es'}"
+    return f"among the {few} largest by |λ|, {many} mini-batch{'' if many == '1' else 'es'}"
 
 
 def _spectrum(measurements: Sequence[Measurement]) -> Any:
-    """Outlines of histograms: the shares of a model's eigenvalues in bins that all models have in common.
+    """Outlines of histograms: the shares of a model's eigenvalues in bins common to all models.
 
-    The left panel of a model adds up to its NEP, both panels to 100 %. Eigenvalues span decades, so bins are equal on a
-    logarithmic axis, which shows |λ|; on the left it runs backwards and its numbers have a minus sign.
+    The left panel of a model sums to its NEP, both panels to 100 %. Eigenvalues span decades, so bins are equal on a
+    logarithmic axis of |λ|; the left axis is reversed and its labels have a minus sign.
     """
-    below, share = "eigenvalue λ, logarithmic", "share of all eigenvalues, % a bin"
-    plot = unlike_panels(["negative", "positive"], [below, below], [share, share])
+    below, share = "eigenvalue λ, logarithmic", "share of all eigenvalues, % per bin"
+    plot = panels_with_own_axes(["negative", "positive"], [below, below], [share, share])
     pools = [_pool(measurement) for measurement in measurements]
     bins = int(np.clip(np.sqrt(max(map(len, pools))), 8, 30))
     for panel, negative in enumerate((True, False)):
@@ -68,7 +68,7 @@ def _spectrum(measurements: Sequence[Measurement]) -> Any:
 
 
 def _edges(sizes: np.ndarray, bins: int) -> np.ndarray:
-    """Edges of bins that grow by one factor, over at most six decades; what is smaller counts in the first."""
+    """Geometric bin edges over at most six decades; smaller values count in the first bin."""
     high = float(sizes.max(initial=0.0)) or 1.0
     known = sizes[sizes > 1e-6 * high]
     low = float(known.min(initial=high))
@@ -76,7 +76,7 @@ def _edges(sizes: np.ndarray, bins: int) -> np.ndarray:
 
 
 def _ticks(edges: np.ndarray) -> list[float]:
-    """Powers of ten; 3 between them, or 2 and 5, where these are few; both edges where even these are fewer than 2."""
+    """Powers of ten, with 3, or 2 and 5, between them if they are few; both edges if fewer than two remain."""
     decades = np.log10(edges[-1] / edges[0])
     digits = (1,) if decades > 4 else (1, 3) if decades > 1.5 else (1, 2, 5)
     powers = range(int(np.floor(np.log10(edges[0]))), int(np.ceil(np.log10(edges[-1]))) + 1)
@@ -86,7 +86,7 @@ def _ticks(edges: np.ndarray) -> list[float]:
 
 
 def _outline(edges: np.ndarray, height: np.ndarray) -> tuple[list[float], list[float]]:
-    """Middles of the bins and heights, with an empty bin at either end so that the outline comes down."""
+    """Middles of the bins and heights, with an empty bin at both ends to close the outline."""
     factor = edges[1] / edges[0]
     middles = edges[:-1] * np.sqrt(factor)
     return [middles[0] / factor, *middles, middles[-1] * factor], [0.0, *height, 0.0]
@@ -94,13 +94,13 @@ def _outline(edges: np.ndarray, height: np.ndarray) -> tuple[list[float], list[f
 
 def _summary(measurements: Sequence[Measurement]) -> Any:
     titles = ["NEP, share of negative eigenvalues", "APE, mean of the positive ones"]
-    plot = unlike_panels(titles, ["", ""], ["NEP, % (bars: 95 %)", "APE (bars: 95 %)"])
+    plot = panels_with_own_axes(titles, ["", ""], ["NEP, % (bars: 95 %)", "APE (bars: 95 %)"])
     for index, measurement in enumerate(measurements):
         for panel, one in enumerate((number(measurement, _NEP), number(measurement, _APE))):
             group = {"legendgroup": str(index), "showlegend": panel == 0, **on_panel(panel)}
             bars(plot, [""], [one.value], measurement.subject, index, error=[one.half_width / NORMAL], **group)
     plot.update_yaxes(rangemode="tozero", hoverformat=".4g")
-    return only_bars_that_are_there(plot)
+    return remove_unused_bar_notes(plot)
 
 
 def _pool(measurement: Measurement) -> np.ndarray:

@@ -10,5 +10,5 @@ from vitlab.reporting.drawing import Figure
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """Accuracy of each model, counted both ways."""
+    """Accuracy of each model by both definitions."""
     return accuracy_bars(measurements, "ImageNet-A", "CB Table 8; TAPADL Table 2", TWO_HUNDRED)

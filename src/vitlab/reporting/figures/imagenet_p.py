@@ -1,4 +1,4 @@
-"""How often the answer flips along the videos of ImageNet-P, by perturbation, with mFR (TAPADL Table 2)."""
+"""Flip rate of predictions along the videos of ImageNet-P by perturbation, with mFR (TAPADL Table 2)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.drawing import Figure, bars, empty_plot, plain
-from vitlab.reporting.judging import told
-from vitlab.reporting.percent import from_zero, only_bars_that_are_there, percent, percent_error, union
+from vitlab.reporting.differences import describe_number
+from vitlab.reporting.drawing import Figure, bars, empty_plot, plain, remove_unused_bar_notes, start_at_zero
+from vitlab.reporting.percent import percent, percent_error, union
 from vitlab.reporting.readings import mean, reading
 
 Row = dict[str, tuple[float, float]]
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """Flip rates with mFR first; flip probabilities where the reference's are not known for all models."""
+    """mFR and flip rates; flip probabilities if flip rates are not known for all models."""
     against = all(bool(np.isfinite(percent(measurement, "flip_rate")).any()) for measurement in measurements)
     name = "flip_rate" if against else "flip_probability"
     y = "flip rate, % of reference" if against else "flip probability, %"
@@ -25,13 +25,13 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
         row = {**_total(measurement, against), **_row(measurement, name)}
         heights, errors = ([pair[part] for pair in row.values()] for part in (0, 1))
         bars(plot, [plain(each.replace("_", " ")) for each in row], heights, measurement.subject, index, error=errors)
-    from_zero(plot)
+    start_at_zero(plot)
     plot.update_xaxes(tickangle=-40)
-    return [Figure(_finding(measurements, name, against), "TAPADL Table 2", only_bars_that_are_there(plot))]
+    return [Figure(_finding(measurements, name, against), "TAPADL Table 2", remove_unused_bar_notes(plot))]
 
 
 def _row(measurement: Measurement, name: str) -> Row:
-    """By perturbation, a value and its standard error in percent."""
+    """A value and its standard error in percent, by perturbation."""
     pairs = zip(percent(measurement, name).tolist(), percent_error(measurement, name).tolist(), strict=True)
     return dict(zip(map(str, measurement.axes["perturbation"]), pairs, strict=True))
 
@@ -41,9 +41,9 @@ def _total(measurement: Measurement, against: bool) -> Row:
 
 
 def _finding(measurements: Sequence[Measurement], name: str, against: bool) -> str:
-    """mFR where it is known for any model, else the mean over the perturbations that all have."""
+    """mFR if known for any model, else the mean over the perturbations that all models have."""
     if against and any(np.isfinite(percent(measurement, "mfr")) for measurement in measurements):
-        return told("mFR", measurements, reading("mfr", 100), "%")
+        return describe_number("mFR", measurements, reading("mfr", 100), "%")
     rows = [_row(measurement, name) for measurement in measurements]
     shared = [
         each
@@ -51,6 +51,11 @@ def _finding(measurements: Sequence[Measurement], name: str, against: bool) -> s
         if all(np.isfinite(row.get(each, (np.nan,))[0]) for row in rows)
     ]
     if not shared:
-        return "No perturbation was measured for all models: they do not compare"
-    called = f"Mean {'flip rate' if against else 'flip probability'} over {len(shared)} of the 10 perturbations"
-    return told(called, measurements, lambda m: (mean([_row(m, name)[each][0] for each in shared]), np.nan), "%")
+        return "No perturbation was measured for all models: they are not comparable"
+    title = f"Mean {'flip rate' if against else 'flip probability'} over {len(shared)} of the 10 perturbations"
+
+    def read(measurement: Measurement) -> tuple[float, float]:
+        row = _row(measurement, name)
+        return mean([row[each][0] for each in shared]), np.nan
+
+    return describe_number(title, measurements, read, "%")

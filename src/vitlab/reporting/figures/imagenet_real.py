@@ -8,9 +8,9 @@ from vitlab.core.measurement import Measurement
 from vitlab.reporting.accuracy_bars import accuracy_bars
 from vitlab.reporting.drawing import Figure
 
-_WAYS = {"accuracy": "by the reassessed labels", "original_accuracy": "by ImageNet's own labels"}
+_DEFINITIONS = {"accuracy": "by the reassessed labels", "original_accuracy": "by ImageNet's own labels"}
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     """Accuracy of each model."""
-    return accuracy_bars(measurements, "ImageNet-ReaL", "CB Table 5", _WAYS)
+    return accuracy_bars(measurements, "ImageNet-ReaL", "CB Table 5", _DEFINITIONS)

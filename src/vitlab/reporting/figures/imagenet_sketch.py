@@ -8,9 +8,9 @@ from vitlab.core.measurement import Measurement
 from vitlab.reporting.accuracy_bars import accuracy_bars
 from vitlab.reporting.drawing import Figure
 
-_WAYS = {"accuracy": "drawings"}
+_DEFINITIONS = {"accuracy": "drawings"}
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     """Accuracy of each model."""
-    return accuracy_bars(measurements, "ImageNet-Sketch", "", _WAYS)
+    return accuracy_bars(measurements, "ImageNet-Sketch", "", _DEFINITIONS)

@@ -8,9 +8,9 @@ from vitlab.core.measurement import Measurement
 from vitlab.reporting.accuracy_bars import accuracy_bars
 from vitlab.reporting.drawing import Figure
 
-_WAYS = {"accuracy": "all"}
+_DEFINITIONS = {"accuracy": "all"}
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     """Accuracy of each model, by set."""
-    return accuracy_bars(measurements, "ImageNet-V2", "CB Table 5", _WAYS)
+    return accuracy_bars(measurements, "ImageNetV2", "CB Table 5", _DEFINITIONS)

@@ -1,4 +1,4 @@
-"""What a model loses without one of its units: bars by unit, coloured by MSA, MLP and Conv (HDVW Figs. 10b, D.4)."""
+"""Loss of accuracy without one unit: bars by unit, coloured by MSA, MLP and Conv (HDVW Figs. 10b, D.4)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import numpy as np
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import NORMAL
 from vitlab.reporting.drawing import GREY, Figure, bars, plain
-from vitlab.reporting.findings import spread, verdict
+from vitlab.reporting.findings import interval, verdict
 from vitlab.reporting.layer_plots import known
-from vitlab.reporting.panels import panels
-from vitlab.reporting.percent import on_panel, tie
+from vitlab.reporting.panels import on_panel, panels, share_y_axis
 from vitlab.reporting.readings import mean
 
 _PAPER = "HDVW Figs. 10b, D.4"
@@ -21,7 +20,7 @@ _PATTERNS = {"MSA": "", "MLP": "/", "Conv": "x"}  # for print in grey
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """Change of accuracy, then of the negative log-likelihood, without each unit; 95 % bars of paired differences."""
+    """Change of accuracy and of the negative log-likelihood without each unit; 95 % bars of paired differences."""
     figures = [_bars(measurements, "change", "Δ accuracy, points", 100.0)]
     with_loss = [measurement for measurement in measurements if known(measurement, "nll_change")]
     if with_loss:
@@ -41,12 +40,12 @@ def _bars(measurements: Sequence[Measurement], name: str, y: str, scale: float) 
             bars(plot, [None], [np.nan], kind, index, marker_pattern=_pattern(kind), legendgroup=kind)
     plot.update_layout(barmode="overlay")
     plot.update_yaxes(zeroline=True, zerolinecolor=GREY)
-    tie(plot, range(len(measurements)))
+    share_y_axis(plot, range(len(measurements)))
     return Figure(_finding(measurements, name, scale), _PAPER, plot)
 
 
 def _units(plot: Any, measurement: Measurement, name: str, scale: float, panel: int) -> None:
-    """A bar for each unit of a model, those of one kind in one colour."""
+    """A bar for each unit of a model, one colour per kind."""
     change, error = _changes(measurement, name, scale)
     units = [str(unit) for unit in measurement.axes["unit"]]
     for index, kind in enumerate(_PATTERNS):
@@ -55,19 +54,19 @@ def _units(plot: Any, measurement: Measurement, name: str, scale: float, panel: 
             look = {"marker_pattern": _pattern(kind), "width": 0.85, "legendgroup": kind, "showlegend": False}
             look |= {"customdata": [plain(units[i]) for i in own], **on_panel(panel)}
             look["hovertemplate"] = "without %{customdata}: %{y:+.3g}"
-            whiskers = None if error is None else error[own]
-            bars(plot, own, change[own], f"{measurement.subject}, {kind}", index, error=whiskers, **look)
+            error_bars = None if error is None else error[own]
+            bars(plot, own, change[own], f"{measurement.subject}, {kind}", index, error=error_bars, **look)
 
 
 def _changes(measurement: Measurement, name: str, scale: float) -> tuple[np.ndarray, np.ndarray | None]:
-    """A change of each unit and its standard error, where one is known."""
+    """The change of each unit and its standard error, if known."""
     error = measurement.errors.get(name, "")
-    whiskers = scale * np.asarray(measurement.values[error], dtype=float) if known(measurement, error) else None
-    return scale * np.asarray(measurement.values[name], dtype=float), whiskers
+    error_bars = scale * np.asarray(measurement.values[error], dtype=float) if known(measurement, error) else None
+    return scale * np.asarray(measurement.values[name], dtype=float), error_bars
 
 
 def _blocks(plot: Any, measurement: Measurement, panel: int) -> None:
-    """Numbers of blocks below their units, and a line where a stage begins."""
+    """Number the blocks below their units, and draw a line at the start of each stage."""
     axes = on_panel(panel)
     units = len(measurement.axes["unit"])
     block = np.asarray(measurement.values.get("block", np.arange(units)), dtype=float)
@@ -84,26 +83,28 @@ def _blocks(plot: Any, measurement: Measurement, panel: int) -> None:
 
 
 def _finding(measurements: Sequence[Measurement], name: str, scale: float) -> str:
-    """The unit that each model misses most, with its 95 % interval; the worst of many is rarely as bad as it looks."""
+    """The unit whose removal costs most, with its 95 % interval; the largest of many changes is biased upwards."""
     unit, worse = ("points", -1) if name == "change" else ("nats", 1)
-    said = []
+    parts = []
     for measurement in measurements:
         change, error = _changes(measurement, name, scale)
         if not np.isfinite(change).any() or np.nanmax(worse * change) <= 0:
             nothing = "none" if np.isfinite(change).any() else "not known"
-            said.append(f"{nothing} in {measurement.subject}")
+            parts.append(f"{nothing} in {measurement.subject}")
             continue
         worst = int(np.nanargmax(worse * change))
         half = NORMAL * float(error[worst]) if error is not None else float("nan")
-        judged = verdict(change[worst], half, 0.0)
-        noise = "" if judged.startswith("larger") else f", {judged}"
-        lost = f"{change[worst]:+.3g}{spread(half, noisy=False)} {unit}{noise}, worst of {np.isfinite(change).sum()}"
-        said.append(f"{_unit(measurement, worst)} in {measurement.subject} ({lost})")
-    return f"The unit whose removal costs most: {', '.join(said)}"
+        size = verdict(change[worst], half, 0.0)
+        noise = "" if size.startswith("larger") else f", {size}"
+        lost = (
+            f"{change[worst]:+.3g}{interval(half, noisy=False)} {unit}{noise}, largest of {np.isfinite(change).sum()}"
+        )
+        parts.append(f"{_unit(measurement, worst)} in {measurement.subject} ({lost})")
+    return f"The unit whose removal costs most: {', '.join(parts)}"
 
 
 def _unit(measurement: Measurement, place: int) -> str:
-    """A unit by the number that the axis gives its block."""
+    """The name of a unit with the number of its block on the axis."""
     name = str(measurement.axes["unit"][place])
     if "block" not in measurement.values:
         return name

@@ -1,4 +1,4 @@
-"""The loss on a plane through the weights: a surface to turn, its contours, and NLL alone (HDVW Figs. 1a and C.4a).
+"""The loss on a plane through the weights: a 3-D surface, its contours, and NLL alone (HDVW Figs. 1a and C.4a).
 
 Shape legend: G points along each side of the grid.
 """
@@ -11,20 +11,19 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
+from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import GREY, SEQUENTIAL, Figure, empty_plot, line, plain
-from vitlab.reporting.judging import told
 from vitlab.reporting.layer_plots import known
-from vitlab.reporting.panels import panels
-from vitlab.reporting.percent import on_panel, unlike_panels
+from vitlab.reporting.panels import on_panel, panels, panels_with_own_axes
 
 _PAPER = "HDVW Figs. 1a and C.4a"
-_MOST = 64  # points along a side that are drawn
+_MOST = 64  # the maximum number of drawn points along a side
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """Surfaces of NLL + ℓ2 and their contours, on one scale for all models; then cuts through NLL alone.
+    """Surfaces and contours of NLL + ℓ2 on one scale for all models; then slices of NLL alone.
 
-    Planes on which no loss is finite are left out.
+    Planes without a finite loss are skipped.
     """
     seen = [measurement for measurement in measurements if known(measurement, "total")]
     if not seen:
@@ -32,15 +31,15 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     return [
         Figure(_finding(measurements, "total", "NLL + ℓ2"), _PAPER, _surfaces(seen)),
         Figure(_share_finding(measurements), _PAPER, _contours(seen)),
-        Figure(_finding(measurements, "nll", "NLL alone"), "", _cuts(measurements)),
+        Figure(_finding(measurements, "nll", "NLL alone"), "", _slices(measurements)),
     ]
 
 
 def _surfaces(measurements: Sequence[Measurement]) -> Any:
-    """Each model's own loss, on height axes that all cover the same length: equal slopes look equal."""
+    """The loss of each model, on height axes of the same length: equal slopes look equal."""
     import plotly.graph_objects as go
 
-    plot = _stages([measurement.subject for measurement in measurements])
+    plot = _scenes([measurement.subject for measurement in measurements])
     span, step = _span(measurements), _step(measurements)
     for index, measurement in enumerate(measurements):
         alpha, beta, loss = _grid(measurement, "total")
@@ -59,8 +58,8 @@ def _surfaces(measurements: Sequence[Measurement]) -> Any:
     return plot
 
 
-def _stages(titles: Sequence[str]) -> Any:
-    """A 3-D scene for each title, two in a row."""
+def _scenes(titles: Sequence[str]) -> Any:
+    """A 3-D scene for each title, two per row."""
     from plotly.subplots import make_subplots
 
     columns = min(2, len(titles))
@@ -86,7 +85,7 @@ def _stages(titles: Sequence[str]) -> Any:
 
 
 def _contours(measurements: Sequence[Measurement]) -> Any:
-    """How far the loss rises above the model's own, from above."""
+    """Contours of the rise of the loss above that at the model's weights."""
     import plotly.graph_objects as go
 
     names = [measurement.subject for measurement in measurements]
@@ -103,33 +102,35 @@ def _contours(measurements: Sequence[Measurement]) -> Any:
         plot.layout[axes["xaxis"].replace("x", "xaxis")].constrain = "domain"
         square = {"scaleanchor": axes["xaxis"], "constrain": "domain"}  # both directions at one scale
         plot.layout[axes["yaxis"].replace("y", "yaxis")].update(square)
-    bar = {"title": {"text": "NLL + ℓ2 above the model's own, nats", "side": "right"}, "thickness": 14}
+    bar = {"title": {"text": "rise of NLL + ℓ2, nats", "side": "right"}, "thickness": 14}
     plot.update_layout(coloraxis={"colorscale": SEQUENTIAL, "cmin": 0, "cmax": span, "colorbar": bar})
     return plot
 
 
-def _cuts(measurements: Sequence[Measurement]) -> Any:
-    """NLL along either direction through the model's own weights: the bowl of the surfaces is mostly ℓ2."""
-    plot = unlike_panels(["along the first direction", "along the second direction"], ["α", "β"], ["NLL, nats"] * 2)
+def _slices(measurements: Sequence[Measurement]) -> Any:
+    """NLL along both directions through the model's weights: the curvature of the surfaces is mostly that of ℓ2."""
+    plot = panels_with_own_axes(
+        ["along the first direction", "along the second direction"], ["α", "β"], ["NLL, nats"] * 2
+    )
     for index, measurement in enumerate(measurements):
         alpha, beta, loss = _grid(measurement, "nll")
-        cuts = (alpha, loss[:, _middle(beta)]), (beta, loss[_middle(alpha)])
-        for panel, (x, y) in enumerate(cuts):
+        slices = (alpha, loss[:, _middle(beta)]), (beta, loss[_middle(alpha)])
+        for panel, (x, y) in enumerate(slices):
             group = {"legendgroup": str(index), "showlegend": panel == 0, **on_panel(panel)}
             line(plot, x.tolist(), y, measurement.subject, index, **group)
     plot.update_yaxes(hoverformat=".4g")
     return plot
 
 
-def _finding(measurements: Sequence[Measurement], name: str, called: str) -> str:
-    what = f"Mean rise of {called} from the model to the edge of the plane"
-    return told(what, measurements, lambda m: (_rise(m, name), np.nan), "nats", words=("flatter", "sharper"))
+def _finding(measurements: Sequence[Measurement], name: str, loss: str) -> str:
+    what = f"Mean rise of {loss} from the model to the edge of the plane"
+    return describe_number(what, measurements, lambda m: (_rise(m, name), np.nan), "nats", words=("flatter", "sharper"))
 
 
 def _share_finding(measurements: Sequence[Measurement]) -> str:
-    """How much of the bowl is the ℓ2 term's, which says nothing about the data."""
-    what = "Share of the rise to the edge of the plane that is the ℓ2 term's"
-    return told(what, measurements, lambda m: (_share(m), np.nan), "%")
+    """The share of the rise that is due to the ℓ2 term, which does not depend on the data."""
+    what = "Share of the ℓ2 term in the rise to the edge of the plane"
+    return describe_number(what, measurements, lambda m: (_share(m), np.nan), "%")
 
 
 def _share(measurement: Measurement) -> float:
@@ -138,7 +139,7 @@ def _share(measurement: Measurement) -> float:
 
 
 def _grid(measurement: Measurement, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """α, β and (α, β) losses, not finite as NaN, thinned to what is drawn; the model's own weights stay among them."""
+    """α, β and the losses (α, β) at the drawn points, NaN if not finite; the model's weights are among the points."""
     loss = np.asarray(measurement.values[name], dtype=float)
     alpha, beta = (np.array(measurement.axes[axis], dtype=float) for axis in measurement.dims[name])
     step = -(-len(alpha) // _MOST)
@@ -152,13 +153,13 @@ def _middle(steps: np.ndarray) -> int:
 
 
 def _own(measurement: Measurement, name: str) -> float:
-    """The loss at the model's own weights, or at the nearest point of a grid that leaves them out."""
+    """The loss at the model's weights, or at the nearest point of the grid."""
     alpha, beta = (np.array(measurement.axes[axis], dtype=float) for axis in measurement.dims[name])
     return float(np.asarray(measurement.values[name])[_middle(alpha), _middle(beta)])
 
 
 def _rise(measurement: Measurement, name: str) -> float:
-    """How far the mean over the border lies above the model's own loss."""
+    """The mean loss over the border minus the loss at the model's weights."""
     loss = np.asarray(measurement.values[name], dtype=float)
     border = np.concatenate([loss[0], loss[-1], loss[1:-1, 0], loss[1:-1, -1]])
     known = border[np.isfinite(border)]
@@ -166,20 +167,20 @@ def _rise(measurement: Measurement, name: str) -> float:
 
 
 def _span(measurements: Sequence[Measurement]) -> float:
-    """The widest range of NLL + ℓ2 on any of the planes."""
+    """The largest range of NLL + ℓ2 over the planes."""
     losses = [np.asarray(measurement.values["total"], dtype=float) for measurement in measurements]
     return max((float(np.ptp(loss[np.isfinite(loss)])) for loss in losses if np.isfinite(loss).any()), default=0) or 1.0
 
 
 def _step(measurements: Sequence[Measurement]) -> float:
-    """A round distance between contours, about a tenth of the range: 1, 2 or 5 times a power of ten."""
+    """The distance between contours, about a tenth of the range: 1, 2 or 5 times a power of ten."""
     rough = _span(measurements) / 10
     power = 10.0 ** np.floor(np.log10(rough))
     return float(power * next(digit for digit in (1, 2, 5, 10) if digit * power >= 0.99 * rough))
 
 
 def _lowest(measurements: Sequence[Measurement], step: float) -> float:
-    """The first contour: a whole number of steps, below the lowest point of any plane seen from its model."""
+    """The first contour: a multiple of `step` below the lowest rise of any plane."""
     depths = [np.asarray(m.values["total"], dtype=float) - _own(m, "total") for m in measurements]
     lowest = min((float(depth[np.isfinite(depth)].min()) for depth in depths if np.isfinite(depth).any()), default=0.0)
     return float(np.floor(lowest / step) * step)

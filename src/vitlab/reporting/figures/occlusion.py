@@ -5,56 +5,48 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.drawing import Figure, line
-from vitlab.reporting.judging import told
-from vitlab.reporting.percent import (
-    at,
-    from_untouched,
-    from_zero,
-    on_panel,
-    only_bars_that_are_there,
-    percent,
-    percent_error,
-    unlike_panels,
-)
+from vitlab.reporting.differences import describe_number
+from vitlab.reporting.drawing import Figure, line, remove_unused_bar_notes, start_at_zero
+from vitlab.reporting.panels import on_panel, panels_with_own_axes
+from vitlab.reporting.percent import at, from_clean, percent, percent_error
 
-_WAYS = {
+_MASKS = {
     "patches": ("patches dropped at random", "share of patches dropped"),
     "centre": ("centre hidden", "share of each side hidden"),
 }
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """A panel for each way of hiding, the untouched images at 0."""
-    ways = [way for way in _WAYS if any(_shares(measurement, way) for measurement in measurements)]
-    titles, below = zip(*(_WAYS[way] for way in ways), strict=True)
-    plot = unlike_panels(titles, below, ["accuracy, % (bars: 95 %)"] * len(ways))
-    for panel, way in enumerate(ways):
+    """A panel for each kind of mask; clean images are at 0."""
+    kinds = [kind for kind in _MASKS if any(_shares(measurement, kind) for measurement in measurements)]
+    titles, below = zip(*(_MASKS[kind] for kind in kinds), strict=True)
+    plot = panels_with_own_axes(titles, below, ["accuracy, % (bars: 95 %)"] * len(kinds))
+    for panel, kind in enumerate(kinds):
         for index, measurement in enumerate(measurements):
-            shares = _shares(measurement, way)
-            spots = list(shares.values())
-            y, error = (part(measurement, "accuracy")[spots] for part in (percent, percent_error))
-            x, y, error = from_untouched(measurement, list(shares), y, error)
+            shares = _shares(measurement, kind)
+            indices = list(shares.values())
+            y, error = (part(measurement, "accuracy")[indices] for part in (percent, percent_error))
+            x, y, error = from_clean(measurement, list(shares), y, error)
             group = {"legendgroup": str(index), "showlegend": panel == 0, "cliponaxis": False, **on_panel(panel)}
             line(plot, x, y, measurement.subject, index, error=error, **group)
-    from_zero(plot)
+    start_at_zero(plot)
     plot.update_xaxes(range=[-0.03, 1.03])
-    return [Figure(_finding(measurements), "CB Table 8 (centre)", only_bars_that_are_there(plot))]
+    return [Figure(_finding(measurements), "CB Table 8 (centre)", remove_unused_bar_notes(plot))]
 
 
-def _shares(measurement: Measurement, way: str) -> dict[float, int]:
-    """The share that each mask of one way hides, and where it stands in the measurement: `patches 0.3` hides 0.3."""
+def _shares(measurement: Measurement, kind: str) -> dict[float, int]:
+    """The hidden share of each mask of one kind and its index in the measurement: `patches 0.3` hides 0.3."""
     words = [str(mask).split() for mask in measurement.axes["mask"]]
-    return {float(share): place for place, (name, share) in enumerate(words) if name == way}
+    return {float(share): place for place, (name, share) in enumerate(words) if name == kind}
 
 
 def _finding(measurements: Sequence[Measurement]) -> str:
-    """Accuracy behind the first mask that all models share; the centre's comes first."""
+    """Accuracy with the first mask that all models have; masks of the centre come first."""
     first = measurements[0].axes["mask"]
     shared = [mask for mask in first if all(mask in measurement.axes["mask"] for measurement in measurements)]
     if not shared:
-        return "The models looked through different masks: their accuracies do not compare"
-    way, share = str(shared[0]).split()
-    hit = at("accuracy", lambda m: m.axes["mask"].index(shared[0]))
-    hidden = f"the middle {share} of each side hidden" if way == "centre" else f"{share} of the patches dropped"
-    return told(f"Accuracy with {hidden}", measurements, hit, "%")
+        return "The models were measured with different masks: their accuracies are not comparable"
+    kind, share = str(shared[0]).split()
+    accuracy = at("accuracy", lambda m: m.axes["mask"].index(shared[0]))
+    hidden = f"the central {share} of each side hidden" if kind == "centre" else f"{share} of the patches dropped"
+    return describe_number(f"Accuracy with {hidden}", measurements, accuracy, "%")

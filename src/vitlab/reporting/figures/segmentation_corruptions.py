@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.drawing import Figure, bars, empty_plot, plain
-from vitlab.reporting.judging import told
-from vitlab.reporting.percent import from_zero, only_bars_that_are_there, percent
+from vitlab.reporting.differences import describe_number
+from vitlab.reporting.drawing import Figure, bars, empty_plot, plain, remove_unused_bar_notes, start_at_zero
+from vitlab.reporting.percent import percent
 from vitlab.reporting.readings import reading
 
 _PAPERS = {"context_broadcasting": "CB Table 9", "cityscapes_c": "TAPADL Table 4", "by_condition": "TAPADL Table 4"}
-_MOST = 20  # bars of a model; more conditions than that are shown by corruption
+_MOST = 20  # the maximum number of bars per model; more conditions are averaged by corruption
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """Bars by condition, or by corruption where strengths are many; a second figure by group where there are groups."""
+    """Bars by condition, or by corruption if there are many; a second figure by group if there are groups."""
     paper = _PAPERS.get(str(measurements[0].settings.get("suite")), "CB Table 9; TAPADL Table 4")
     plot = _bars(measurements, [_by_condition(measurement) for measurement in measurements])
     figures = [Figure(_finding(measurements), paper, plot)]
@@ -33,15 +33,15 @@ def _bars(measurements: Sequence[Measurement], rows: Sequence[dict[str, tuple[fl
     plot = empty_plot("", "mIoU, % (bars: 95 % over runs)")
     for index, (measurement, row) in enumerate(zip(measurements, rows, strict=True)):
         heights, halves = ([pair[part] for pair in row.values()] for part in (0, 1))
-        errors = np.array(halves) / 1.96  # the stroke takes standard errors
+        errors = np.array(halves) / 1.96  # `bars` takes standard errors
         bars(plot, [_words(name) for name in row], heights, measurement.subject, index, error=errors)
-    from_zero(plot)
+    start_at_zero(plot)
     plot.update_xaxes(tickangle=-40 if max(map(len, rows)) > 8 else 0)
-    return only_bars_that_are_there(plot)
+    return remove_unused_bar_notes(plot)
 
 
 def _by_condition(measurement: Measurement) -> dict[str, tuple[float, float]]:
-    """mIoU in percent and half its 95 % interval, the images as they are first."""
+    """mIoU in percent and half its 95 % interval; clean images first."""
     first = {"clean": (float(percent(measurement, "clean_miou")), np.nan)} if "clean_miou" in measurement.values else {}
     few = len(measurement.axes.get("condition", ())) <= _MOST or "corruption_miou" not in measurement.values
     axis, name = ("condition", "miou") if few else ("corruption", "corruption_miou")
@@ -57,7 +57,7 @@ def _named(measurement: Measurement, axis: str, name: str) -> dict[str, tuple[fl
 
 
 def _half(measurement: Measurement, name: str) -> np.ndarray:
-    """Half the 95 % interval in percent, of the runs or of repeats; NaN where it is not known, as for a single run."""
+    """Half the 95 % interval over runs or repeats in percent; NaN if unknown, as for a single run."""
     interval = percent(measurement, f"{name}_interval")
     half = np.where(np.isfinite(interval), interval, 1.96 * percent(measurement, measurement.errors.get(name, "")))
     return np.asarray(half)
@@ -65,24 +65,24 @@ def _half(measurement: Measurement, name: str) -> np.ndarray:
 
 def _finding(measurements: Sequence[Measurement]) -> str:
     name = next((n for n in ("mean_miou", "clean_miou") if any(n in m.values for m in measurements)), "mean_miou")
-    called = "Mean mIoU under corruptions" if name == "mean_miou" else "mIoU of the images as they are"
+    title = "Mean mIoU under corruptions" if name == "mean_miou" else "mIoU on clean images"
     if all(measurement.settings.get("suite") == "by_condition" for measurement in measurements):
-        called = "Mean mIoU over the conditions"
-    return told(called, measurements, reading(name, 100), "%")
+        title = "Mean mIoU over the conditions"
+    return describe_number(title, measurements, reading(name, 100), "%")
 
 
 def _group_finding(measurements: Sequence[Measurement]) -> str:
-    """The group that costs each model the most."""
-    said = []
+    """The group of corruptions with the lowest mIoU of each model."""
+    parts = []
     for measurement in measurements:
         row = {name: pair[0] for name, pair in _named(measurement, "group", "group_miou").items() if pair[0] == pair[0]}
         worst = min(row, key=lambda name: row[name], default="")
-        said.append(
+        parts.append(
             f"{_words(worst)} for {measurement.subject} ({row[worst]:.1f} %)"
             if row
-            else f"none known for {measurement.subject}"
+            else f"not known for {measurement.subject}"
         )
-    return f"The group of corruptions with the lowest mIoU: {', '.join(said)}"
+    return f"The group of corruptions with the lowest mIoU: {', '.join(parts)}"
 
 
 def _words(name: str) -> str:

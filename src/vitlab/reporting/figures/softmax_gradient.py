@@ -1,4 +1,4 @@
-"""Softmax is steepest where attention is uniform: the closed form (CB Fig. 5), and the models' own rows."""
+"""The Jacobian of softmax is largest at uniform attention: the closed form (CB Fig. 5), and rows of the models."""
 
 from __future__ import annotations
 
@@ -7,31 +7,30 @@ from collections.abc import Sequence
 import numpy as np
 
 from vitlab.core.measurement import Measurement
+from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import Figure, empty_plot, heat_map, labels, line, reference
-from vitlab.reporting.judging import told
 from vitlab.reporting.layer_plots import bounds, curves, deep_half_finding, known
-from vitlab.reporting.panels import panels, rounded
-from vitlab.reporting.percent import on_panel
+from vitlab.reporting.panels import on_panel, panels, rounded
 from vitlab.reporting.readings import mean, reading
 
 _PAPER = "CB Fig. 5"
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """The norm over the plane of two inputs; against the entropy of rows; and by layer."""
+    """The norm over the plane of two inputs; by entropy of rows; and by layer."""
     figures = [_plane(measurement) for measurement in measurements[:1] if known(measurement, "plane_norm")]
     if any(known(measurement, "by_entropy") for measurement in measurements):
         figures.append(_by_entropy(measurements))
     if any(known(measurement, "mean") for measurement in measurements):
         plot = curves(measurements, "mean", "nuclear norm, λ = 1 (dots: heads)")
         bounds(plot, measurements, "bound", "1 - 1/N, uniform attention")
-        said = deep_half_finding(measurements, "mean", "Steepness of softmax at the models' attention")
-        figures.append(Figure(said, "CB Sec. 3.1", plot))
+        title = deep_half_finding(measurements, "mean", "Norm of the softmax Jacobian at the models' attention")
+        figures.append(Figure(title, "CB Sec. 3.1", plot))
     return figures
 
 
 def _plane(measurement: Measurement) -> Figure:
-    """Both closed forms; every other point will do for the eye."""
+    """Both closed forms, at no more than 64 points along a side."""
     plot = panels(
         ["first output of softmax", "nuclear norm of its Jacobian"], "x₂", "x₁", columns=2, height=320, legend=False
     )
@@ -47,8 +46,8 @@ def _plane(measurement: Measurement) -> Figure:
     equal, far = mean(norm.diagonal()), mean((norm[0, -1], norm[-1, 0]))
     apart = abs(x[-1] - x[0])
     where = f"{equal:.3g} where they are equal, {far:.2g} where they differ by {apart:.3g}"
-    said = f"Softmax of two numbers: the norm of its Jacobian is {where}"
-    return Figure(said, _PAPER, plot)
+    title = f"Softmax of two numbers: the norm of its Jacobian is {where}"
+    return Figure(title, _PAPER, plot)
 
 
 def _by_entropy(measurements: Sequence[Measurement]) -> Figure:
@@ -63,5 +62,5 @@ def _by_entropy(measurements: Sequence[Measurement]) -> Figure:
         dense = np.asarray(longest.values["curve_entropy"], dtype=float)
         reference(plot, (dense / dense.max()).tolist(), longest.values["curve_norm"], "one key and N - 1 equal ones")
     plot.update_layout(xaxis_range=[0, 1.02], yaxis_rangemode="tozero", hovermode="closest")
-    what = "Correlation of a row's entropy with the steepness of softmax there"
-    return Figure(told(what, measurements, reading("correlation")), "CB Sec. 3.1", plot)
+    what = "Correlation of a row's entropy with the norm of the softmax Jacobian"
+    return Figure(describe_number(what, measurements, reading("correlation")), "CB Sec. 3.1", plot)

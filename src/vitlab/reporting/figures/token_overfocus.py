@@ -1,4 +1,4 @@
-"""How much attention few tokens receive, by depth (TAPADL Fig. 1, Sec. 3.1)."""
+"""Concentration of attention on few tokens by depth (TAPADL Fig. 1, Sec. 3.1)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import numpy as np
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, reference
 from vitlab.reporting.layer_plots import curves, deep_half_finding, known
-from vitlab.reporting.panels import panels
-from vitlab.reporting.percent import tie
+from vitlab.reporting.panels import panels, share_y_axis
 
 _PAPER = "TAPADL Fig. 1, Sec. 3.1"
-_WORDS = ("less", "more")
+_WORDS = ("lower", "higher")
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """What the most attended share of the tokens takes; what the most attended token takes; and Gini's coefficient."""
+    """The share of attention on the most attended tokens, on the most attended token, and the Gini coefficient."""
     figures = []
     tops = [_first_share(measurement) for measurement in measurements]
     if any(known(top, "top") for top in tops):
@@ -25,12 +24,12 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     figures.append(
         _pair(measurements, "top1", "share of all attention", "Share of attention on the most attended token")
     )
-    figures.append(_pair(measurements, "gini", "Gini's coefficient", "Gini's coefficient of attention"))
+    figures.append(_pair(measurements, "gini", "Gini coefficient", "Gini coefficient of attention"))
     return figures
 
 
 def _first_share(measurement: Measurement) -> Measurement:
-    """`top` (share, layer, head) at its first share alone, and that share as `uniform` (layer)."""
+    """`top` (share, layer, head) at its first share only, and that share as `uniform` (layer)."""
     error = measurement.errors.get("top", "")
     values = {name: np.asarray(measurement.values[name])[0] for name in ("top", error) if name in measurement.values}
     if "top" in values and measurement.axes.get("share"):
@@ -47,15 +46,15 @@ def _top(measurements: Sequence[Measurement], tops: Sequence[Measurement]) -> Fi
     deepest = max(len(top.values.get("uniform", ())) for top in tops)
     if deepest:
         reference(plot, list(range(1, deepest + 1)), np.full(deepest, share), "uniform attention")
-    said = deep_half_finding(measurements, "top", f"Share of attention on {tokens}", words=_WORDS)
-    return Figure(said, _PAPER, plot)
+    title = deep_half_finding(measurements, "top", f"Share of attention on {tokens}", words=_WORDS)
+    return Figure(title, _PAPER, plot)
 
 
 def _pair(measurements: Sequence[Measurement], name: str, y: str, what: str) -> Figure:
-    """A value of each head, and of the map averaged over heads, which the paper draws."""
+    """A value of each head, and of the map averaged over heads as in the paper."""
     plot = panels(["each head (dots) and their mean", "the map averaged over heads"], "layer", y, columns=2)
     for panel, value in enumerate((name, f"{name}_of_mean")):
         plot = curves(measurements, value, y, plot=plot, panel=panel)
     plot.update_yaxes(rangemode="tozero")
-    tie(plot, (0, 1))
+    share_y_axis(plot, (0, 1))
     return Figure(deep_half_finding(measurements, name, what, words=_WORDS), _PAPER, plot)

@@ -1,4 +1,4 @@
-"""The way of the weights in polar coordinates, as HDVW Fig. 1b drew it before its authors withdrew it."""
+"""The trajectory of the weights in polar coordinates, as in HDVW Fig. 1b, which its authors withdrew."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from vitlab.core.measurement import Measurement
+from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import GREY, Figure, colour, dash, empty_plot, labels, marker, plain
-from vitlab.reporting.judging import told
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """From the first snapshot at r = 1 to the last weights at the origin, a point for each snapshot."""
+    """One point per snapshot, from the first at r = 1 to the final weights at the origin."""
     import plotly.graph_objects as go
 
     plot = empty_plot("", "", height=480)
@@ -28,7 +28,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     faint = {"gridcolor": "rgba(128,128,128,0.3)", "linecolor": GREY}
     plot.update_layout(
         hovermode="closest",
-        legend_y=1.1,  # clear of the 90° above the axis
+        legend_y=1.1,  # above the label of 90°
         margin={"l": 40, "r": 40, "t": 88, "b": 72},
         polar={
             "bgcolor": "rgba(0,0,0,0)",
@@ -46,7 +46,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
 
 
 def _polar(measurement: Measurement) -> tuple[list[float], list[float]]:
-    """r, and θ in degrees; the origin has no angle and is given the one before, so that the line reaches it."""
+    """r, and θ in degrees; the origin has no angle and gets the previous one, so that the line ends there."""
     radius = np.asarray(measurement.values["radius"], dtype=float)
     angle = np.degrees(np.asarray(measurement.values["angle"], dtype=float))
     before = 0.0
@@ -56,11 +56,11 @@ def _polar(measurement: Measurement) -> tuple[list[float], list[float]]:
 
 
 def _finding(measurements: Sequence[Measurement]) -> str:
-    what, words = "Widest angle to the way the training set out on", ("narrower", "wider")
-    said = told(what, measurements, lambda m: (_widest(m), np.nan), "°", words=words)
-    return f"{said}. Two coordinates say little about a way through millions: draw no conclusion from a smooth curve"
+    what, words = "Largest angle to the initial direction", ("smaller", "larger")
+    sentence = describe_number(what, measurements, lambda m: (_largest(m), np.nan), "°", words=words)
+    return f"{sentence}. Two coordinates describe little of a trajectory in millions of dimensions"
 
 
-def _widest(measurement: Measurement) -> float:
+def _largest(measurement: Measurement) -> float:
     angles = np.degrees(np.asarray(measurement.values["angle"], dtype=float))
     return float(np.nanmax(angles)) if np.isfinite(angles).any() else float("nan")

@@ -1,16 +1,16 @@
-// A view of attention: panels side by side, each a model under a condition, with its picture, its predictions, and a
-// table of layers: where each head looks from the chosen patch, the entropy, and what the layer would already predict.
+// The attention view: panels side by side, each for a model and a condition, with the image, the predictions, and a
+// table of layers: attention maps of each head for the selected query, their entropy, and the logit lens.
 //
-// The explorer and reports share it. It is told where to get things by a source:
-//   models: names; conditions: names; grid: [rows, columns] of the places to look from
+// The explorer and reports use it. A source provides the data:
+//   models: names; conditions: names; grid: [rows, columns] of the selectable patches
 //   view(model, condition)        -> {label, picture, predictions, layers}
 //   rows(model, condition, query) -> for each layer {maps, peaks, prefix, entropy} or {why}; maps are bytes (head, cell)
-// A query is {row, column} or {prefix}. All text goes in as text, never as markup.
+// A query is {row, column} or {prefix}. All strings are inserted as text, never as markup.
 "use strict";
 
-// A report may hold several views, each with a copy of this file: the first one counts.
+// A report may have several views, each with a copy of this file: the first one is used.
 var AttentionView = AttentionView || (() => {
-  // Viridis at nine places: readable without colour vision and in grey.
+  // Viridis at ten points: readable without colour vision and in grey.
   const STOPS = [[68, 1, 84], [72, 40, 120], [62, 74, 137], [49, 104, 142], [38, 130, 142], [31, 158, 137],
     [53, 183, 121], [110, 206, 88], [181, 222, 43], [253, 231, 37]];
   const COLOURS = Array.from({ length: 256 }, (_, i) => {
@@ -36,7 +36,7 @@ var AttentionView = AttentionView || (() => {
   const percent = (share) => (share >= 0.9995 ? "100 %" : `${(100 * share).toFixed(1)} %`);
   const mean = (numbers) => numbers.reduce((sum, value) => sum + value, 0) / Math.max(1, numbers.length);
 
-  // One map as a small canvas, a pixel for each key; `gain` stretches its bytes to the common scale.
+  // Draw one map as a small canvas, one pixel per key; `gain` scales its bytes to the common scale.
   function paintMap(canvas, values, [rows, columns], gain, alpha) {
     canvas.width = columns;
     canvas.height = rows;
@@ -70,13 +70,13 @@ var AttentionView = AttentionView || (() => {
   class Panel {
     constructor(view, number, model, condition) {
       Object.assign(this, { view, number, model, condition, found: null, rows: null, picture: null });
-      this.canvas = make("canvas", { class: "av-picture", tabindex: 0, role: "application", "aria-roledescription": "patch chooser" });
+      this.canvas = make("canvas", { class: "av-picture", tabindex: 0, role: "application", "aria-roledescription": "patch selection" });
       this.predictions = make("ol", { class: "av-predictions", "aria-label": "Most probable classes" });
       this.truth = make("p", { class: "av-truth" });
       this.body = make("tbody");
       const columns = [make("th", { scope: "col", text: "layer" }), make("th", { scope: "col", text: "heads" }),
-        make("th", { scope: "col", text: "entropy", title: "of the rows from this token, in nats, mean over heads" }),
-        make("th", { scope: "col", text: "would predict", title: "logit lens: the model's own last norm and head on this layer's output" })];
+        make("th", { scope: "col", text: "entropy", title: "entropy of the attention of this query in nats, mean over heads" }),
+        make("th", { scope: "col", text: "logit lens", title: "the model's last norm and head applied to the output of this layer" })];
       const table = make("table", { class: "av-layers" }, make("thead", {}, make("tr", {}, ...columns)), this.body);
       const top = make("div", { class: "av-top" }, this.canvas, make("div", {}, this.truth, this.predictions));
       this.notes = make("div", { class: "av-notes" });
@@ -125,7 +125,7 @@ var AttentionView = AttentionView || (() => {
 
     drawPredictions() {
       const { label, predictions } = this.found;
-      this.truth.textContent = label ? `labelled ${label}` : "";
+      this.truth.textContent = label ? `label: ${label}` : "";
       this.predictions.replaceChildren(...predictions.map(({ name, probability }) => {
         const bar = make("span", { class: "av-bar" });
         bar.style.width = `${100 * probability}%`;
@@ -155,14 +155,14 @@ var AttentionView = AttentionView || (() => {
       this.drawNotes();
     }
 
-    // What is not there is said in words, once for all layers that share the reason.
+    // The reasons for missing entries, once for all layers with the same reason.
     drawNotes() {
       const { layers } = this.found, notes = new Map();
       layers.forEach((layer, i) => {
         if (!layer.lens) notes.set(layer.why_no_lens, [...(notes.get(layer.why_no_lens) || []), i + 1]);
       });
       const lines = [...notes].map(([why, at]) => `No prediction from layer${at.length > 1 ? "s" : ""} ${at.join(", ")}: ${why}.`);
-      if (layers.some((layer) => layer.heads && layer.kind.includes("window"))) lines.push("Layers with windows look nowhere outside the window of the patch.");
+      if (layers.some((layer) => layer.heads && layer.kind.includes("window"))) lines.push("In layers with windows, attention outside the window of the patch is zero.");
       this.notes.replaceChildren(...lines.map((text) => make("p", { text })));
     }
 
@@ -198,8 +198,8 @@ var AttentionView = AttentionView || (() => {
       const here = mean(row.entropy), bar = make("span", { class: "av-bar" });
       bar.style.width = `${layer.bound ? Math.min(100, (100 * here) / layer.bound) : 0}%`;
       cell.entropy.replaceChildren(make("span", { class: "av-number", text: here.toFixed(2) }), make("span", { class: "av-track" }, bar));
-      cell.entropy.title = `${here.toFixed(3)} of at most ${layer.bound.toFixed(3)} nats from this token; `
-        + `${mean(layer.entropy).toFixed(3)} from all tokens of the picture`;
+      cell.entropy.title = `${here.toFixed(3)} of at most ${layer.bound.toFixed(3)} nats for this query; `
+        + `${mean(layer.entropy).toFixed(3)} for all queries of the image`;
     }
 
     drawPicture() {
@@ -265,11 +265,11 @@ var AttentionView = AttentionView || (() => {
 
     where() {
       const { query, source } = this, [rows, columns] = source.grid;
-      if (query.prefix !== undefined) return query.prefix ? `Looking from prefix token ${query.prefix + 1}` : "Looking from the class token";
-      return `Looking from the patch in row ${query.row + 1} of ${rows}, column ${query.column + 1} of ${columns}`;
+      if (query.prefix !== undefined) return query.prefix ? `Query: prefix token ${query.prefix + 1}` : "Query: class token";
+      return `Query: patch in row ${query.row + 1} of ${rows}, column ${query.column + 1} of ${columns}`;
     }
 
-    // Load what is needed and draw it. While something loads, the last wish waits and replaces earlier ones.
+    // Load the data and draw it. Requests made during loading are merged into one that follows.
     async refresh(all) {
       this.wanted = Boolean(all) || this.wanted === true;
       if (this.working) return;
@@ -371,7 +371,7 @@ var AttentionView = AttentionView || (() => {
     }
   }
 
-  // What a report holds: everything is there already.
+  // The source of a report: all data is in the page.
   class Stored {
     constructor(data) {
       this.data = data;
@@ -390,7 +390,7 @@ var AttentionView = AttentionView || (() => {
         if (!layer.stored) return { why: layer.why };
         const { stored } = layer, size = layer.grid[0] * layer.grid[1], places = stored.peaks[0].length;
         const lattice = places > layer.queries;
-        if (query.prefix === undefined && !lattice) return { why: "here only the class token looks" };
+        if (query.prefix === undefined && !lattice) return { why: "only the class token is a query in this layer" };
         if (query.prefix !== undefined && query.prefix >= layer.queries) return { why: "this token is not in this layer" };
         const at = query.prefix !== undefined ? query.prefix : layer.queries + query.row * this.grid[1] + query.column;
         if (typeof stored.maps === "string") stored.maps = bytes(stored.maps);

@@ -1,5 +1,5 @@
 "use strict";
-// A figure as a table: one row for each point of each trace, with its panel and what its axes say.
+// A figure as CSV: one row per point of each trace, with its panel and the titles of its axes.
 
 function read(text) {
   const shown = String(text).replace(/<br>/g, " ").replace(/<sub>/g, "_").replace(/<\/?[a-z]+>/g, "");
@@ -14,11 +14,11 @@ function cell(value) {
   if (missing(value)) return "";
   if (typeof value === "number") return String(value);
   const text = read(value);
-  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text; // a spreadsheet would run it as a formula
+  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text; // a spreadsheet would evaluate it as a formula
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-// Where a trace stands: the title above its panel, and the titles of the panel's own axes.
+// The place of a trace: the title of its panel and the titles of the panel's axes.
 
 function panelOf(layout, across = [0, 1], up = [0, 1]) {
   const near = (one, other) => Math.abs(one - other) < 1e-4;
@@ -29,7 +29,7 @@ function panelOf(layout, across = [0, 1], up = [0, 1]) {
 
 function axisTitle(layout, letter, own) {
   const all = Object.keys(layout).filter((key) => key.startsWith(`${letter}axis`));
-  const titles = [own, ...all].map((key) => layout[key]?.title?.text); // panels side by side may share that of one
+  const titles = [own, ...all].map((key) => layout[key]?.title?.text); // panels may share the title of one
   return titles.find((title) => title !== undefined);
 }
 
@@ -50,7 +50,7 @@ function placeOf(trace, layout) {
   return { panel, "x axis": axisTitle(layout, "x", x), "y axis": axisTitle(layout, "y", y), "z axis": colours };
 }
 
-// What a point says besides its coordinates is called as its hover text calls it: `head %{customdata[1]}`.
+// Other data of a point is named as in its hover text: `head %{customdata[1]}`.
 
 function notesOf(trace, field, said) {
   if (missing(said)) return {};
@@ -58,7 +58,7 @@ function notesOf(trace, field, said) {
   return Object.fromEntries([said].flat().map((each, k) => [names[k] ? names[k][1] : "point", each]));
 }
 
-function cellsOf(trace, place) { // of a matrix; tiles of a mosaic have no coordinates but rows and columns
+function cellsOf(trace, place) { // of a matrix; tiles of a mosaic have rows and columns instead of coordinates
   const at = (list, i, j) => (Array.isArray(list[j]) ? list[j][i] : list[i]);
   return trace.z.flatMap((row, j) => row.map((z, i) => ({
     ...place,
@@ -69,7 +69,7 @@ function cellsOf(trace, place) { // of a matrix; tiles of a mosaic have no coord
   })));
 }
 
-function bandOf(trace, place) { // there along the upper edge and back along the lower; without a name it is ornament
+function bandOf(trace, place) { // forward along the upper edge, back along the lower; bands without a name are not data
   const length = trace.name ? trace.x.length / 2 : 0;
   return Array.from({ length }, (_, i) => ({ ...place, x: trace.x[i], low: trace.y[2 * length - 1 - i], high: trace.y[i] }));
 }
@@ -81,19 +81,19 @@ function dotsOf(trace, place) {
     const x = xs ? xs[i] : i;
     const text = Array.isArray(trace.text) && trace.text[i] !== x ? trace.text[i] : null;
     const notes = { ...notesOf(trace, "customdata", trace.customdata?.[i]), ...notesOf(trace, "text", text) };
-    const { [place["x axis"]]: unmoved = x, ...others } = notes; // dots are moved aside so that all are seen
+    const { [place["x axis"]]: unmoved = x, ...others } = notes; // dots are shifted so that they do not overlap
     const [[left, right], [below, above]] = [ends(trace.error_x, i), ends(trace.error_y, i)];
     const errors = { "x error -": left, "x error +": right, "error -": below, "error +": above };
     return { ...place, x: unmoved, y, z: trace.z?.[i], ...errors, ...others };
   });
-  return dots.filter(({ x, y }) => !missing(x) || !missing(y)); // entries of the legend only
+  return dots.filter(({ x, y }) => !missing(x) || !missing(y)); // traces for the legend only
 }
 
 function pointsOf(trace, index, layout) {
   const place = { series: trace.name || `series ${index + 1}`, ...placeOf(trace, layout) };
   if (Array.isArray(trace.z) && Array.isArray(trace.z[0])) return cellsOf(trace, place);
   if (trace.fill === "toself") return bandOf(trace, place);
-  const mirrored = layout[(trace.xaxis || "x").replace("x", "xaxis")]?.tickprefix === "−"; // sizes on a logarithmic axis
+  const mirrored = layout[(trace.xaxis || "x").replace("x", "xaxis")]?.tickprefix === "−"; // absolute values on a logarithmic axis
   return dotsOf(trace, place).map((dot) => (mirrored ? { ...dot, x: -dot.x } : dot));
 }
 

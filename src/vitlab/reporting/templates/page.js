@@ -1,5 +1,5 @@
 "use strict";
-// Figures are drawn when they come near the window, and take their colours from the page.
+// Figures are drawn when they are near the viewport, with the colours of the page.
 
 const places = [...document.querySelectorAll(".plot")];
 const root = document.documentElement;
@@ -8,7 +8,7 @@ const white = { ink: "#1b1f24", paper: "#ffffff" };
 function figureOf(place) {
   const figure = JSON.parse(document.getElementById(`${place.id}-data`).textContent);
   for (const bars of figure.data.flatMap((trace) => [trace.error_x, trace.error_y])) {
-    if (bars && bars.array) bars.array = bars.array.map((half) => half ?? NaN); // null would be drawn as an error of 0
+    if (bars && bars.array) bars.array = bars.array.map((half) => half ?? NaN); // plotly draws null as an error of 0
   }
   return figure;
 }
@@ -60,14 +60,14 @@ const near = new IntersectionObserver(
 );
 places.forEach((place) => near.observe(place));
 
-// Keys: left and right go from point to point, with its values, or turn what is spatial; Escape resets.
+// Keys: left and right move between points and show their values, or rotate a 3-D plot; Escape resets.
 
 const spoken = document.createElement("p");
 spoken.className = "spoken";
 spoken.setAttribute("aria-live", "polite");
 document.body.append(spoken);
 
-function along(trace, letter, i, layout) { // where a cell of a matrix stands; categories are numbered
+function along(trace, letter, i, layout) { // the coordinate of a cell of a matrix; categories are numbered
   const list = trace[letter];
   const axis = layout[(trace[`${letter}axis`] || letter).replace(letter, `${letter}axis`)];
   if (!list) return (trace[`${letter}0`] ?? 0) + i * (trace[`d${letter}`] ?? 1);
@@ -90,19 +90,19 @@ function stepsOf(place) {
   });
 }
 
-function walk(place, by) {
+function moveBetweenPoints(place, by) {
   const steps = stepsOf(place);
   if (!steps.length) return;
   const from = Number(place.dataset.step ?? (by > 0 ? -1 : 0));
   place.dataset.step = (from + by + steps.length) % steps.length;
   const { subplot, ...point } = steps[place.dataset.step];
   Plotly.Fx.hover(place, [point], subplot);
-  setTimeout(() => { // plotly shows it a moment later where keys come fast
+  setTimeout(() => { // plotly delays the hover label if keys are pressed fast
     spoken.textContent = [...place.querySelectorAll(".hoverlayer text")].map((text) => text.textContent).join(" ");
   }, 100);
 }
 
-function turn(place, by) {
+function rotate(place, by) {
   const [cos, sin] = [Math.cos(by * Math.PI / 12), Math.sin(by * Math.PI / 12)];
   const turned = scenesOf(place.layout).map((key) => {
     const { x, y, z } = place.layout[key].camera?.eye ?? { x: 1.25, y: 1.25, z: 1.25 };
@@ -117,11 +117,11 @@ places.forEach((place) => place.addEventListener("keydown", (event) => {
   event.preventDefault();
   draw(place);
   if (!by) restore(place);
-  else if (scenesOf(place.layout).length) turn(place, by);
-  else walk(place, by);
+  else if (scenesOf(place.layout).length) rotate(place, by);
+  else moveBetweenPoints(place, by);
 }));
 
-// Theme: as the system says, light, dark.
+// Theme: that of the system, light, dark.
 
 const themes = ["auto", "light", "dark"];
 const button = document.getElementById("theme");
@@ -133,7 +133,7 @@ if (button) button.addEventListener("click", () => {
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => recolour());
 
-// Print: all figures, in dark ink, as wide as the sheet.
+// Print: all figures in the light theme, with the width of the sheet.
 
 const sheet = 680; // A4 between margins of 15 mm
 let before = "auto";
@@ -148,7 +148,7 @@ addEventListener("afterprint", () => {
   recolour({ width: null, autosize: true });
 });
 
-// Image: a vector drawing for white paper, with the finding as its title.
+// SVG: on a white background, with the finding as the title.
 
 function wrapped(text, width) {
   const lines = [""];
@@ -162,7 +162,7 @@ function wrapped(text, width) {
 
 async function svg(place) {
   const { data, layout } = figureOf(place);
-  for (const key of place.dataset.drawn ? scenesOf(layout) : []) layout[key].camera = place.layout[key].camera; // as turned
+  for (const key of place.dataset.drawn ? scenesOf(layout) : []) layout[key].camera = place.layout[key].camera; // keeps the current rotation
   const width = Math.max(640, place.clientWidth);
   const title = wrapped(document.getElementById(`${place.id}-title`).textContent, width / 9);
   const room = 22 * title.length + 16;

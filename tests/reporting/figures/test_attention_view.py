@@ -14,7 +14,7 @@ import pytest
 from browser import browser_page, chromium, until  # noqa: F401 (fixtures)
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.attention_view import render
+from vitlab.reporting.figures.attention_view import draw
 
 HOSTILE = "</script><script>document.title='run'</script><img src=x onerror=\"document.title='run'\">"
 
@@ -57,6 +57,11 @@ def view(subject: str = "plain", lattice: int = 3, seed: int = 0) -> Measurement
     return Measurement("attention_view", subject, values, dims, {"layer": names}, {"lattice": lattice})
 
 
+def render(measurements: list[Measurement]) -> str:
+    (fragment,) = draw(measurements)
+    return fragment.html
+
+
 def data(fragment: str) -> dict[str, Any]:
     return json.loads(re.search(r'<script type="application/json"[^>]*>(.*?)</script>', fragment, re.S)[1])
 
@@ -80,7 +85,7 @@ def test_hostile_strings_stay_data() -> None:
 
 
 def test_views_with_other_lattices_are_refused() -> None:
-    with pytest.raises(VitlabError, match=r"not \[3, 7\]"):
+    with pytest.raises(VitlabError, match=r"invalid lattice=\[3, 7\]"):
         render([view(), view(lattice=7)])
 
 
@@ -100,7 +105,7 @@ def test_clicking_without_a_server(browser_page: Any, tmp_path: Path) -> None:  
     until(page, "document.querySelector('.av-status').textContent.includes('row 1 of 3, column 3 of 3')")
     there = page.locator(titles).first.get_attribute("title")
     assert there.startswith(f"{found.values['entropy of first'][0, :, 1 + 2].mean():.3f} of at most 2.197") != here
-    assert page.locator(".av-why").nth(2).text_content() == "here only the class token looks"
+    assert page.locator(".av-why").nth(2).text_content() == "only the class token is a query in this layer"
     page.get_by_role("button", name="class token").first.click()
     until(page, "document.querySelector('.av-status').textContent.includes('class token')")
     assert not page.locator(".av-why").nth(2).text_content()
@@ -120,5 +125,5 @@ def test_what_is_not_finite_is_left_out_with_a_word() -> None:
     broken, whole = (image["layers"][0] for image in shown["models"][0]["images"])
     assert "not finite" in broken["why"] and broken["heads"] == 0 and whole["heads"] == 2
     assert [len(image["predictions"]) for image in shown["models"][0]["images"]] == [2, 0]
-    assert "Predictions that are not finite are left out: plain." in fragment
-    assert "not finite are left out" not in render([view()])
+    assert "Predictions that are not finite are omitted: plain." in fragment
+    assert "not finite are omitted" not in render([view()])

@@ -1,4 +1,4 @@
-"""The explorer's view inside a report: measurements of `attention_view` as a fragment of HTML, without a server."""
+"""The explorer's attention view inside a report: HTML that works without a server."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ import numpy as np
 
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
+from vitlab.reporting.drawing import Fragment
 
-#: Said where a layer cannot be shown.
-NOT_FINITE = "its attention holds numbers that are not finite"
+#: The reason shown for a layer with numbers that are not finite.
+NOT_FINITE = "its attention has values that are not finite"
 
-_NUMBERS = count(1)  # several views may stand on one page
+_NUMBERS = count(1)  # a page may have several views
 
 
-def render(measurements: Sequence[Measurement]) -> str:
-    """A fragment to put into a page as it is: style, place, data and script, every string of the data escaped.
+def draw(measurements: Sequence[Measurement]) -> list[Fragment]:
+    """One fragment with style, data and script; every string of the data is escaped.
 
-    The script is `templates/attention_view.js` to the letter, so that a page can allow it by its hash.
+    The script is `templates/attention_view.js`, unchanged, so that the content security policy of a page can allow it
+    by its hash. The fragment has about a megabyte for two images of a DeiT-Ti.
 
     Args:
-        measurements: of kind `attention_view`, one for each model, with the same lattice; two are shown side by side.
-
-    Returns:
-        HTML, about a megabyte for two images of a DeiT-Ti.
+        measurements: of kind `attention_view`, one per model, with the same lattice; two are shown side by side.
     """
     lattices = {int(measurement.settings["lattice"]) for measurement in measurements}
     if len(lattices) != 1:
-        raise VitlabError(f"views are compared patch by patch: measure all with one lattice, not {sorted(lattices)}")
+        raise VitlabError(
+            f"invalid lattice={sorted(lattices)}; expected one lattice for all models; measure all with the same one"
+        )
     lattice = lattices.pop()
     name = f"attention-view-{next(_NUMBERS)}"
     data: dict[str, Any] = {
@@ -43,27 +44,29 @@ def render(measurements: Sequence[Measurement]) -> str:
     }
     style, script = (_template(f"attention_view.{kind}") for kind in ("css", "js"))
     unknown = [model["name"] for model in data["models"] if not all(each["predictions"] for each in model["images"])]
-    note = f"<p>Predictions that are not finite are left out: {escape(', '.join(unknown))}.</p>\n" if unknown else ""
-    return (
+    note = f"<p>Predictions that are not finite are omitted: {escape(', '.join(unknown))}.</p>\n" if unknown else ""
+    html = (
         f"<style>{style}</style>\n"
         f"{note}"
         f'<div data-attention-view="{name}"></div>\n'
         f'<script type="application/json" id="{name}">{_escaped(data)}</script>\n'
         f"<script>{script}</script>\n"
     )
+    return [Fragment(html)]
 
 
-def _model(found: Measurement, lattice: int) -> dict[str, Any]:
-    layers = list(found.axes["layer"])
-    images = range(len(found.values["pictures"]))
+def _model(measurement: Measurement, lattice: int) -> dict[str, Any]:
+    layers = list(measurement.axes["layer"])
+    images = range(len(measurement.values["pictures"]))
     return {
-        "name": found.subject,
+        "name": measurement.subject,
         "images": [
             {
-                "label": str(found.values["label"][image]) or None,
-                "picture": _picture(found.values["pictures"][image]),
-                "predictions": _ranked(found.values["class"][image], found.values["probability"][image]) or [],
-                "layers": [_layer(found, image, index, name, lattice) for index, name in enumerate(layers)],
+                "label": str(measurement.values["label"][image]) or None,
+                "picture": _picture(measurement.values["pictures"][image]),
+                "predictions": _ranked(measurement.values["class"][image], measurement.values["probability"][image])
+                or [],
+                "layers": [_layer(measurement, image, index, name, lattice) for index, name in enumerate(layers)],
             }
             for image in images
         ],
@@ -81,8 +84,8 @@ def _ranked(names: np.ndarray, probabilities: np.ndarray) -> list[dict[str, Any]
     return [{"name": name, "probability": round(probability, 6)} for name, probability in pairs]
 
 
-def _layer(found: Measurement, image: int, index: int, name: str, lattice: int) -> dict[str, Any]:
-    values = found.values
+def _layer(measurement: Measurement, image: int, index: int, name: str, lattice: int) -> dict[str, Any]:
+    values = measurement.values
     about: dict[str, Any] = {
         "name": name,
         "kind": str(values["kind"][index]),
@@ -93,7 +96,7 @@ def _layer(found: Measurement, image: int, index: int, name: str, lattice: int) 
     }
     if f"maps of {name}" not in values:
         return about
-    if not _finite(found, name, image, index):
+    if not _finite(measurement, name, image, index):
         return about | {"why": NOT_FINITE}
     maps, entropy = (values[f"{what} of {name}"][image] for what in ("maps", "entropy"))
     heads, queries, _ = maps.shape
@@ -110,10 +113,10 @@ def _layer(found: Measurement, image: int, index: int, name: str, lattice: int) 
     }
 
 
-def _finite(found: Measurement, name: str, image: int, index: int) -> bool:
-    """Whether all numbers of a layer are: JSON knows no others, and half a map would mislead."""
-    numbers = [found.values[f"{what} of {name}"][image] for what in ("peak", "prefix", "entropy")]
-    return all(bool(np.isfinite(each).all()) for each in (*numbers, found.values["bound"][index]))
+def _finite(measurement: Measurement, name: str, image: int, index: int) -> bool:
+    """Whether all numbers of a layer are finite: JSON has no others, and an incomplete map is misleading."""
+    numbers = [measurement.values[f"{what} of {name}"][image] for what in ("peak", "prefix", "entropy")]
+    return all(bool(np.isfinite(each).all()) for each in (*numbers, measurement.values["bound"][index]))
 
 
 def _rounded(values: np.ndarray) -> list[Any]:
@@ -126,7 +129,7 @@ def _base64(values: np.ndarray) -> str:
 
 
 def _escaped(data: dict[str, Any]) -> str:
-    """JSON that can stand inside a script element, whatever strings it holds."""
+    """JSON that is safe inside a script element."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
