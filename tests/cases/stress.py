@@ -1,4 +1,4 @@
-"""A tiny classifier of scenes, and scenes as it eats them, for the stress tests."""
+"""A tiny classifier of scenes, and scenes in its input format, for the stress tests."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_fingerprints_tell_generators_indices_labels_and_classes_apart() -> None
     assert counted()[0].fingerprint == images.fingerprint == images.subset(range(40)).fingerprint
 
 
-def test_drawing_reports_to_the_ledger() -> None:
+def test_drawing_reports_progress() -> None:
     told: list[tuple] = []
     counter = Counter()
 
