@@ -227,7 +227,7 @@ def test_weights_of_hubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         ("vitlab/deit_tiny_patch16_224", "no model 'deit_tiny_patch16_224' in vitlab"),
         ("torchvision/vit_b_61", "no model 'vit_b_61' in torchvision; similar names: vit_b_16"),
         ("tim/vit_tiny_patch16_224", "no model source 'tim' (did you mean 'timm'?)"),
-        ("vit_tiny_patch16_224", "invalid model expression .*; expected source/name"),
+        ("vit_tiny_patch16_224", "; expected source/name"),
         ("timm/vit_tiny_patch16_224(depth=2", "cannot read"),
         ("timm/vit_tiny_patch16_224(depth=two)", "is not a literal"),
         ("timm/vit_tiny_patch16_224(depth=__import__('os').getpid())", "is not a literal"),

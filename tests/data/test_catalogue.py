@@ -164,7 +164,7 @@ def test_without_a_root_the_error_says_how_to_give_one_and_shows_the_tree(name):
         ("cifar100(labels=[1])", r"cifar100\(labels=\[1\]\): expected 'fine' or 'coarse'"),
         ("cifar100(root='/')", "no setting of cifar100 'root'"),
         ("cifar100(__import__('os'))", "key=value"),
-        ("cifar100(fraction=open('x'))", "no literal"),
+        ("cifar100(fraction=open('x'))", "not a literal"),
         ("cifar100(", "cannot read"),
         ("cifar100c", "requires corruption"),
         ("folder", "requires path"),
@@ -174,7 +174,7 @@ def test_without_a_root_the_error_says_how_to_give_one_and_shows_the_tree(name):
         ("scenes(train=0)", "expected an integer from 1 to 10,000,000"),
         ("imagenet", "6 of the 1,000"),
         ("x" * 5000, "5000 characters"),
-        (3, "not int"),
+        (3, "got int"),
     ],
 )
 def test_mistakes_are_plain_errors(root, expression, message):

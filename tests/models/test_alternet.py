@@ -141,7 +141,7 @@ def test_heads_and_windows_of_the_stages() -> None:
     ("settings", "message"),
     [
         ({"plan": (2, 1)}, "expected at most every second block"),
-        ({"plan": (1,)}, "one number for each stage"),
+        ({"plan": (1,)}, "numbers, one for each stage"),
         ({"base": "vgg"}, "there are: preact, resnet, resnext"),
         ({"base": "resnext", "bottleneck": False}, "bottlenecks only"),
     ],

@@ -117,5 +117,5 @@ def test_settings() -> None:
     assert model(torch.randn(2, 1, 32, 32)).shape == (2, 3)
     with pytest.raises(ValueError, match="got patch_drop_rate"):
         tiny(patch_drop_rate=0.5)
-    with pytest.raises(ValueError, match="no attention mask"):
+    with pytest.raises(ValueError, match="not support attention masks"):
         model(torch.randn(2, 1, 32, 32), is_causal=True)

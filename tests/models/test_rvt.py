@@ -204,7 +204,7 @@ def test_checkpointed_gradients_are_the_same() -> None:
 
 
 def test_mistakes_are_named() -> None:
-    with pytest.raises(vitlab.VitlabError, match="the model has 3 blocks"):
+    with pytest.raises(vitlab.VitlabError, match="expected 0 to 3, the number of blocks"):
         tiny("conv", masked_blocks=4)
     with pytest.raises(vitlab.VitlabError, match="global_pool='max'"):
         tiny("conv").reset_classifier(3, "max")

@@ -190,7 +190,7 @@ def test_quick_is_small():
         ("vitlab.stress_tests.frequency_noise", ["0.15", "pixel", "normalised inputs"]),
         ("vitlab.stress_tests.adversarial", ["CB", "ε"]),
         ("vitlab.losses.attention_diversification", ["class token", "DeiT"]),
-        ("vitlab.recipes.robust_token_attention", ["class token's row", "DeiT-B", "augmented copy"]),
+        ("vitlab.recipes.robust_token_attention", ["row and column of the class token", "DeiT-B", "augmented copy"]),
     ],
 )
 def test_what_nobody_published_is_said_to_be_our_choice(module, words):

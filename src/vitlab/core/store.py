@@ -90,7 +90,7 @@ def _open_tensors(path: str | Path, framework: str) -> Iterator[Any]:
             yield file
     except (SafetensorError, ValueError) as error:
         raise VitlabError(
-            f"{path} is not a safetensors file ({error}); pickled checkpoints are not supported, convert it first"
+            f"{path} is not a safetensors file ({error}); pickled checkpoints are not read, convert it first"
         ) from error
 
 
