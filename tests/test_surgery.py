@@ -340,7 +340,7 @@ MISTAKES = [
     ({"part": "ContextBroadcast(tokens=(0, 5.5))"}, "expected (start, stop)"),
     ({"part": "ContextBroadcast(at='mlp.out')", "at": "mlp.in"}, "given twice"),
     ({"part": "__import__('os').system('true')"}, "cannot read"),
-    ({"part": "ContextBroadcast(tokens=__import__('os'))"}, "no literal"),
+    ({"part": "ContextBroadcast(tokens=__import__('os'))"}, "not a literal"),
     ({"part": 3}, "invalid part of type int"),
     ({"part": nn.Linear(3, 3)}, "no default seam"),
 ]

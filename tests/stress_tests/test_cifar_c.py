@@ -147,7 +147,7 @@ def test_files_that_are_not_right(tmp_path) -> None:
         stress(ten, names="snow")
     with pytest.raises(vitlab.VitlabError, match="labels from 0 to 9"):
         stress(ten, Colours(100, size=32))
-    with pytest.raises(vitlab.VitlabError, match="another data set"):
+    with pytest.raises(vitlab.VitlabError, match="same data set"):
         stress(hundred)
     np.save(ten / "fog.npy", np.zeros((3, 32, 32, 3), dtype=np.uint8))
     with pytest.raises(vitlab.VitlabError, match=r"fog.npy is uint8 of shape \(3, 32, 32, 3\) beside 20 labels"):

@@ -183,7 +183,7 @@ def test_video_files_without_a_decoder(tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "cv2", None)
     (tmp_path / "snow" / IDS[3]).mkdir(parents=True)
     (tmp_path / "snow" / IDS[3] / "a.mp4").write_bytes(b"")
-    with pytest.raises(vitlab.VitlabError, match=r"pip install 'vitlab\[video\]'; or unpack .* frames"):
+    with pytest.raises(vitlab.VitlabError, match=r"pip install 'vitlab\[video\]'; or convert .* frames"):
         stress(tmp_path, names="snow")
 
 

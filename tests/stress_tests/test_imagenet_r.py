@@ -36,5 +36,5 @@ def test_both_forms_of_the_argmax(tmp_path) -> None:
 
 def test_imagenet_a_is_not_taken_for_it(tmp_path) -> None:
     fill(tmp_path, {name: [label] for name, label in list(labels_200("a").items())[:20]})
-    with pytest.raises(vitlab.VitlabError, match=r"no class of this set.*\n  ROOT/imagenet-r/n01443537"):
+    with pytest.raises(vitlab.VitlabError, match=r"not a class of this set.*\n  ROOT/imagenet-r/n01443537"):
         vitlab.stress("imagenet_r", Colours(), tmp_path, processes=0)
