@@ -95,7 +95,7 @@ def test_curvlinops() -> None:
     model, batches = transformer().eval(), data(16, 1)
     with sdpa_kernel(SDPBackend.MATH):
         operator = curvlinops.HessianLinearOperator(model, nn.CrossEntropyLoss(), list(model.parameters()), batches)
-        start = np.random.default_rng(0).standard_normal(operator.shape[1]).astype(np.float32)  # else a new one each run
+        start = np.random.default_rng(0).standard_normal(operator.shape[1]).astype(np.float32)
         values = eigsh(operator.to_scipy(), k=5, which="LM", v0=start, return_eigenvectors=False)
     found = measure("hessian_spectrum", model, batches, l2="none").values["eigenvalues"][0]
     np.testing.assert_allclose(sorted(found), sorted(values), rtol=1e-3)

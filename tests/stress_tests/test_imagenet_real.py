@@ -69,7 +69,7 @@ def test_a_file_of_labels_beside_the_images(tmp_path) -> None:
 def test_names_say_which_image_it_is(tmp_path) -> None:
     write(tmp_path)
     paint(tmp_path / wordnet_ids()[0] / "cat.jpg", 0)
-    with pytest.raises(vitlab.VitlabError, match=r"cat.jpg does not have the name of a validation image.*\n  ROOT/val/"):
+    with pytest.raises(vitlab.VitlabError, match=r"cat.jpg does not have the name of a validation.*\n  ROOT/val/"):
         stress(tmp_path)
     empty = tmp_path / "empty"
     empty.mkdir()
