@@ -150,7 +150,7 @@ def test_files_that_are_not_right(tmp_path) -> None:
     with pytest.raises(vitlab.VitlabError, match="same data set"):
         stress(hundred)
     np.save(ten / "fog.npy", np.zeros((3, 32, 32, 3), dtype=np.uint8))
-    with pytest.raises(vitlab.VitlabError, match=r"fog.npy is uint8 of shape \(3, 32, 32, 3\) beside 20 labels"):
+    with pytest.raises(vitlab.VitlabError, match=r"fog.npy is uint8 of shape \(3, 32, 32, 3\) with 20 labels"):
         stress(ten)
     np.save(ten / "fog.npy", np.array([print], dtype=object), allow_pickle=True)
     with pytest.raises(vitlab.VitlabError, match="cannot read the array"):
