@@ -22,7 +22,7 @@ from typing import Any
 
 import timing
 
-MODEL = "timm/deit_tiny_patch16_224"
+MODEL = "timm/deit_tiny_patch16_224(num_classes=25)"  # as many outputs as scenes have classes
 COMMANDS = {
     "measure": ["measure", MODEL, "--with", "attention_entropy", "--data", "scenes"],
     "stress": ["stress", MODEL, "--with", "occlusion", "--data", "scenes"],
