@@ -20,7 +20,7 @@ from vitlab.data.augment import normalise
 from vitlab.data.device_copy import per_channel
 from vitlab.data.images import UNLABELLED, ImageArray, ImageSet, drop_broken
 
-__all__ = ["ImageStream", "worker_count"]
+__all__ = ["ImageStream", "TransformedImages", "worker_count"]
 
 #: Decoded pixels of at most this many bytes are cached for the next pass (3,500 images of 224 × 224).
 _CACHE_BYTES = 512 * 2**20
@@ -103,7 +103,7 @@ class ImageStream:
         return torch.tensor(self.outputs, dtype=torch.int64)[labels]
 
     def _decoded(self) -> Iterator[tuple[Tensor, Tensor]]:
-        transformed = _Transformed(self.images, self.transform)
+        transformed = TransformedImages(self.images, self.transform)
         mine = list(self._mine)
         plan = [mine[start : start + self.batch_size] for start in range(0, len(mine), self.batch_size)]
         in_memory = isinstance(self.images, ImageArray)
@@ -130,7 +130,9 @@ def worker_count(requested: int, few: bool = False) -> int:
 
 
 @dataclass(frozen=True)
-class _Transformed(Dataset[tuple[Tensor, int]]):
+class TransformedImages(Dataset[tuple[Tensor, int]]):
+    """An image set under a transform, as a data set for a torch DataLoader."""
+
     images: Any
     transform: Callable[[Image.Image], Tensor]
 

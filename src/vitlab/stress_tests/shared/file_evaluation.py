@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -22,6 +21,7 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.provenance import provenance
 from vitlab.core.step_cache import step
 from vitlab.data.images import IGNORED, ImageFiles, ImageSet
+from vitlab.data.streaming import TransformedImages
 from vitlab.eval_mode import eval_mode
 from vitlab.preprocessing import Preprocessing, preprocessing_of
 from vitlab.preprocessing.description import check_names
@@ -213,24 +213,13 @@ def iterate(setup: ClassifierSetup, images: Dataset[Any], batch_size: int | None
     yield from DataLoader(images, batch_size, num_workers=processes, pin_memory=pinned, generator=own)
 
 
-@dataclass(frozen=True)
-class _Transformed(Dataset[tuple[Tensor, int]]):
-    images: ImageSet
-    transform: Callable[[Image.Image], Tensor]
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, i: int) -> tuple[Tensor, int]:
-        image, label = self.images[i]
-        return self.transform(image), label
-
-
 def _predictions(setup: ClassifierSetup, images: ImageSet, predict: Predict) -> np.ndarray:
     """Returns predictions (m, n), NaN for unreadable images."""
     parts = []
     with eval_mode(setup.model):
-        for pixels, labels in iterate(setup, _Transformed(images, setup.preprocessing.transform()), setup.batch_size):
+        for pixels, labels in iterate(
+            setup, TransformedImages(images, setup.preprocessing.transform()), setup.batch_size
+        ):
             readable = labels != IGNORED
             logits = torch.zeros(0, setup.classes)
             if bool(readable.any()):
