@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -15,6 +17,8 @@ from torch.nn.parallel import DistributedDataParallel
 from vitlab.core.errors import VitlabError
 from vitlab.core.process import is_distributed
 from vitlab.training.device import choose_device
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,16 @@ def any_rank(value: bool, world: World) -> bool:
     if world.size == 1:
         return value
     return bool(sum_over_ranks(torch.tensor(float(value), device=world.device), world))
+
+
+def main_first(function: Callable[[], Result], world: World) -> Result:
+    """Call a function on rank 0, and when it has returned, on all other ranks (collective)."""
+    if not world.is_main:
+        any_rank(False, world)  # a barrier
+        return function()
+    result = function()
+    any_rank(False, world)
+    return result
 
 
 def wrap(model: nn.Module, world: World, sharded: bool) -> nn.Module:

@@ -26,7 +26,7 @@ from vitlab.core.store import Run, write_tensors
 from vitlab.fitted import by_kind, parts
 from vitlab.identity import weights_digest
 from vitlab.training.bar import training_bar
-from vitlab.training.distributed import World, any_rank, full_tensor, sum_over_ranks, wrap
+from vitlab.training.distributed import World, any_rank, full_tensor, main_first, sum_over_ranks, wrap
 from vitlab.training.optimizer import learning_rate, set_learning_rate
 from vitlab.training.state import Position, make_state
 from vitlab.training.step import Batch, Loss, Step, capture, make_step
@@ -98,7 +98,7 @@ def train(
         if world.is_main:
             run.claim(dataclasses.asdict(requested))  # after the checks: a recipe that cannot run creates no folder
         progress = Position(total=torch.zeros((), dtype=torch.float64, device=world.device))
-        resumed_from = run.newest_checkpoint()
+        resumed_from = main_first(run.newest_checkpoint, world)  # rank 0 renames damaged ones
         if resumed_from is not None:
             progress = state.load(*resumed_from)
         if world.is_main:
