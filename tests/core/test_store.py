@@ -179,6 +179,18 @@ def test_another_process_may_set_a_damaged_checkpoint_aside_first(
         assert newest(run) == 1
 
 
+def test_settings_that_a_stored_recipe_lacks_have_their_defaults(tmp_path: Path) -> None:
+    stored = {"epochs": 3, "optimizer": {"lr": 0.1}}
+    Run(tmp_path / "run").claim(stored)
+    defaults = {"epochs": 1, "task": "a", "optimizer": {"lr": 1.0, "power": 2.0}}
+    now = {"epochs": 3, "task": "a", "optimizer": {"lr": 0.1, "power": 2.0}}
+    Run(tmp_path / "run").claim(now, defaults)
+    with pytest.raises(VitlabError, match="differ in optimizer"):
+        Run(tmp_path / "run").claim({**now, "optimizer": {"lr": 0.1, "power": 3.0}}, defaults)
+    with pytest.raises(VitlabError, match="differ in task"):
+        Run(tmp_path / "run").claim({**now, "task": "b"}, defaults)
+
+
 def test_a_folder_belongs_to_one_recipe(tmp_path: Path) -> None:
     run = Run(tmp_path / "new" / "run")
     recipe = {"epochs": 3, "size": (32, 32), "optimizer": {"lr": 0.1, "clip": 0.0}}

@@ -224,14 +224,14 @@ def train(
 
     chosen = change(plugins.recipe(recipe), set_ or [])
     with _importing(quiet):
-        from vitlab.tasks import classification
+        from vitlab.tasks import train_task
         from vitlab.training.events import tensorboard_log
 
     log = tensorboard_log(out) if tensorboard else None
     show = sys.stderr.isatty() and not quiet
     compile_on_cpu = any(text.partition("=")[0].strip() == "compile" for text in set_ or [])
     options: dict[str, Any] = {"root": root, "device": device, "show": show, "log": log}
-    row = classification.run(chosen, out, compile_on_cpu=compile_on_cpu, **options)
+    row = train_task(chosen, out, compile_on_cpu=compile_on_cpu, **options)
     if not is_main_process():
         return
     if as_json:

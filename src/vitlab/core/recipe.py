@@ -42,11 +42,16 @@ class Augment:
 
 @dataclass(frozen=True)
 class Optimizer:
-    """AdamW or SGD with warm-up and cosine decay of the learning rate, updated every step.
+    """AdamW or SGD with warm-up and decay of the learning rate, updated every step.
 
     Args:
         lr: learning rate at the batch size of the recipe.
         warmup_epochs: epochs of linear warm-up from `warmup_lr`; included in the epochs of the recipe.
+        schedule: decay after the warm-up: `cosine`, `poly` ((1 − t)^power) or `step` (× 0.1 after each milestone).
+        power: exponent of the `poly` schedule.
+        milestones: epochs of the `step` schedule.
+        layer_decay: factor of the learning rate from each block to the one before it; 1 for none.
+        head_lr: factor of the learning rate of all parameters outside the backbone.
         clip: maximum gradient norm; 0 for no clipping.
         sam: radius ρ of sharpness-aware minimisation; 0 for none.
     """
@@ -59,6 +64,11 @@ class Optimizer:
     warmup_epochs: float = 5
     warmup_lr: float = 1e-6
     min_lr: float = 1e-5
+    schedule: Literal["cosine", "poly", "step"] = "cosine"
+    power: float = 1.0
+    milestones: tuple[int, ...] = ()
+    layer_decay: float = 1.0
+    head_lr: float = 1.0
     clip: float = 0.0
     sam: float = 0.0
 
@@ -87,14 +97,55 @@ class Objective:
 
 
 @dataclass(frozen=True)
+class Segmentation:
+    """Settings of semantic segmentation.
+
+    Args:
+        scale: range of the random scale of training images, before a random crop of the recipe's `image_size`.
+        jitter: strength of the random change of brightness, contrast and saturation; 0 for none.
+        ignore: the label of pixels that neither loss nor metric count.
+        auxiliary_weight: weight of the auxiliary head's loss, if the model has one.
+        inference: `whole` images, or a `slide`: overlapping windows of the recipe's `image_size`.
+        stride: distance of the windows, in pixels.
+    """
+
+    scale: tuple[float, float] = (0.5, 2.0)
+    jitter: float = 0.25
+    ignore: int = 255
+    auxiliary_weight: float = 0.4
+    inference: Literal["whole", "slide"] = "whole"
+    stride: tuple[int, int] = (341, 341)
+
+
+@dataclass(frozen=True)
+class Detection:
+    """Settings of object detection and instance segmentation.
+
+    Args:
+        sides: lengths of the shorter side of training images, one chosen at random for each batch; empty for the
+            recipe's `image_size`.
+        longest: largest length of the longer side.
+        score: smallest score of a prediction that the metric counts.
+        predictions: largest number of predictions per image.
+    """
+
+    sides: tuple[int, ...] = ()
+    longest: int = 1333
+    score: float = 0.05
+    predictions: int = 100
+
+
+@dataclass(frozen=True)
 class Recipe:
     """A training run.
 
     Args:
         model: a model expression, including settings such as the drop path rate.
         data: a data expression such as `scenes`, `cifar100` or `imagenet(fraction=0.1)`.
+        task: what the model is trained for.
         image_size: height and width of the model's input.
         epochs: number of epochs.
+        steps_per_epoch: number of batches of an epoch; 0 for one pass over the training images.
         batch_size: images per step, over all processes and accumulation steps.
         ema: decay of the exponential moving average of the weights; 0 for none.
         precision: `float32`, or autocast in `bfloat16` or `float16`.
@@ -111,12 +162,16 @@ class Recipe:
 
     model: str
     data: str
+    task: Literal["classification", "segmentation", "detection", "vqa"] = "classification"
     image_size: tuple[int, int] = (224, 224)
     epochs: int = 300
+    steps_per_epoch: int = 0
     batch_size: int = 1024
     augment: Augment = field(default_factory=Augment)
     optimizer: Optimizer = field(default_factory=Optimizer)
     objective: Objective = field(default_factory=Objective)
+    segmentation: Segmentation = field(default_factory=Segmentation)
+    detection: Detection = field(default_factory=Detection)
     ema: float = 0.0
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     compile: bool = False

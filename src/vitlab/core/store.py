@@ -119,13 +119,18 @@ class Run:
                     file.unlink(missing_ok=True)
             yield
 
-    def claim(self, recipe: Mapping[str, Any]) -> None:
-        """Create the folder for a recipe; an existing folder must have been created with the same recipe."""
+    def claim(self, recipe: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> None:
+        """Create the folder for a recipe; an existing folder must have been created with the same recipe.
+
+        Args:
+            recipe: the settings of the run.
+            defaults: values of settings that a recipe stored by an earlier version does not have.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "recipe.json"
         wanted = json.loads(json.dumps(recipe))
         if path.exists():
-            stored = _read_json(path)
+            stored = _completed(_read_json(path), json.loads(json.dumps(defaults or {})))
             if stored != wanted:
                 changed = [key for key in {**stored, **wanted} if stored.get(key) != wanted.get(key)]
                 raise VitlabError(
@@ -224,6 +229,12 @@ def _read_json(path: Path) -> dict[str, Any]:
         return _mapping(json.loads(path.read_text(encoding="utf-8")))
     except ValueError as error:
         raise VitlabError(f"{path} is damaged ({error}); remove it, or give another folder") from error
+
+
+def _completed(stored: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns stored settings, and the defaults of those that are not stored, in all groups."""
+    groups = {key: _completed(stored[key], defaults[key]) for key in stored if isinstance(defaults.get(key), dict)}
+    return {**defaults, **stored, **groups}
 
 
 def _mapping(data: Any) -> dict[str, Any]:

@@ -96,7 +96,8 @@ def train(
 
     with run.locked() if world.is_main else nullcontext():
         if world.is_main:
-            run.claim(dataclasses.asdict(requested))  # after the checks: a recipe that cannot run creates no folder
+            defaults = dataclasses.asdict(Recipe(requested.model, requested.data))
+            run.claim(dataclasses.asdict(requested), defaults)  # after the checks: no folder for an invalid recipe
         progress = Position(total=torch.zeros((), dtype=torch.float64, device=world.device))
         resumed_from = main_first(run.newest_checkpoint, world)  # rank 0 renames damaged ones
         if resumed_from is not None:
