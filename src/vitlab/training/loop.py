@@ -256,7 +256,7 @@ def _mean_loss(progress: Position, world: World) -> float:
     """The mean training loss of an epoch over all ranks (collective)."""
     sums = torch.stack([progress.total, torch.full_like(progress.total, progress.count)])
     total, count = sum_over_ranks(sums, world).tolist()
-    return float(total) / max(1.0, count)
+    return float(total / max(1.0, count))
 
 
 def _check_finite(progress: Position, run: Run) -> None:
