@@ -18,6 +18,7 @@ from vitlab.adapters.wrappers import guard_hooks, unwrap
 from vitlab.core.anatomy import Anatomy, Block, Seam
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.interventions.heads import changed_heads
+from vitlab.interventions.hooks import hooked
 from vitlab.interventions.places import SHORT, Change, changed, seam_of
 from vitlab.interventions.units import removed, units
 from vitlab.recording.tokens import to_tokens
@@ -303,10 +304,6 @@ def _skip(
             )
         return inputs[0]
 
-    module = model.get_submodule(start.path)
-    if start.side == "in":
-        handle = module.register_forward_pre_hook(read, prepend=True)
-    else:
-        handle = module.register_forward_hook(read)
-    stack.callback(handle.remove)
+    side: Literal["in", "out"] = "in" if start.side == "in" else "out"
+    stack.enter_context(hooked(model, start.path, read, side, prepend=side == "in"))
     stack.enter_context(changed(model, end, _at_tokens(new, tokens, block.name)))

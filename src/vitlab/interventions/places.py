@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from vitlab.core.anatomy import Anatomy, Block, Seam
 from vitlab.core.errors import VitlabError
+from vitlab.interventions.hooks import hooked
 from vitlab.recording.tokens import from_tokens, to_tokens
 
 #: Receives the activations and returns new ones, or None to leave them unchanged.
@@ -43,14 +44,8 @@ def changed(model: nn.Module, seam: Seam, change: Change) -> Iterator[None]:
         seam: the place.
         change: maps tokens (B, N, D) to tokens of the same shape.
     """
-    module = model.get_submodule(seam.path)
-    hook = _hook(seam, change)
-    register = module.register_forward_pre_hook if seam.side == "in" else module.register_forward_hook
-    handle = register(hook)
-    try:
+    with hooked(model, seam.path, _hook(seam, change), "in" if seam.side == "in" else "out"):
         yield
-    finally:
-        handle.remove()
 
 
 def _hook(seam: Seam, change: Change) -> Callable[..., Any]:
