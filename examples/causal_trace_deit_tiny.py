@@ -1,6 +1,7 @@
 """Where the robustness of DeiT-Ti is lost: causal traces under three corruptions on images of ImageNet.
 
     VITLAB_DATA=DATA python examples/causal_trace_deit_tiny.py [--images 32] [--device cuda] [--out runs/causal_trace]
+    python examples/causal_trace_deit_tiny.py --smoke    # a tiny untrained model on drawn images, seconds
 
 DATA holds `imagenet-val-1000` and `deit_tiny_patch16_224.safetensors`. Measurements that exist are not made again.
 """
@@ -14,6 +15,7 @@ from pathlib import Path
 import vitlab
 from vitlab.runner import measure
 
+SMOKE = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3, num_classes=25)"
 CORRUPTIONS = ("gaussian_noise", "defocus_blur", "fog")
 
 
@@ -25,9 +27,14 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=7)
     parser.add_argument("--device")
     parser.add_argument("--out", type=Path, default=Path("runs/causal_trace"))
+    parser.add_argument("--smoke", action="store_true")
     given = parser.parse_args()
-    weights = Path(os.environ["VITLAB_DATA"]) / "deit_tiny_patch16_224.safetensors"
-    model = f"timm/deit_tiny_patch16_224(weights={str(weights)!r})"
+    model, data = SMOKE, "scenes(test=64)"
+    if given.smoke:
+        given.images, given.cells = 2, 2
+    else:
+        weights = Path(os.environ["VITLAB_DATA"]) / "deit_tiny_patch16_224.safetensors"
+        model, data = f"timm/deit_tiny_patch16_224(weights={str(weights)!r})", "imagenet"
     paths: list[Path] = []
     for corruption in CORRUPTIONS:
         settings = f"corruption={corruption!r}, severity={given.severity}, cells={given.cells}, images={given.images}"
@@ -35,10 +42,10 @@ def main() -> None:
             [model],
             [f"causal_trace({settings})"],
             given.out,
-            data="imagenet",
+            data=data,
             images=given.images,
             device=given.device,
-            called=["DeiT-Ti"],
+            called=["DeiT-Ti" if not given.smoke else "tiny ViT"],
         )
     measurements = [vitlab.Measurement.load(path) for path in paths]
     for each in measurements:
