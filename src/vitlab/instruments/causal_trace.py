@@ -30,6 +30,7 @@ from vitlab.core.batches import reiterable
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
+from vitlab.core.statistics import standard_error
 from vitlab.core.step_cache import step
 from vitlab.eval_mode import eval_mode
 from vitlab.instruments.shared.corrupted_pairs import clean_and_corrupted, corruption_function, normalisation
@@ -228,11 +229,11 @@ def _summary(effects: Sequence[Mapping[str, np.ndarray]]) -> tuple[dict[str, np.
         for index, layer in enumerate(layers):
             if layer is not None:
                 where: Any = (index, *(slice(size) for size in layer.shape[1:]))
-                mean[where], error[where] = layer.mean(0), _standard_error(layer)
+                mean[where], error[where] = layer.mean(0), standard_error(layer)
         values |= {key: mean, f"{key}_error": error}
         dims |= {key: ("layer", *axes), f"{key}_error": ("layer", *axes)}
     total = effects[0]["clean"] - effects[0]["corrupted"]
-    values |= {"total_effect": np.array(total.mean()), "total_effect_error": np.array(_standard_error(total))}
+    values |= {"total_effect": np.array(total.mean()), "total_effect_error": np.array(standard_error(total))}
     values |= {f"{key}_probability": np.array(effects[0][key].mean()) for key in ("clean", "corrupted")}
     return values, {key: dims.get(key, ()) for key in values}
 
@@ -240,11 +241,3 @@ def _summary(effects: Sequence[Mapping[str, np.ndarray]]) -> tuple[dict[str, np.
 def _like(values: np.ndarray, array: np.ndarray) -> np.ndarray:
     """(n,) -> (n, 1, …), to be subtracted from an array (n, …)."""
     return values.reshape(-1, *[1] * (array.ndim - 1))
-
-
-def _standard_error(values: np.ndarray) -> np.ndarray:
-    """Standard error of the mean over the first axis; NaN for one image."""
-    if len(values) < 2:
-        return np.full(values.shape[1:], np.nan)
-    error: np.ndarray = values.std(0, ddof=1) / np.sqrt(len(values))
-    return error

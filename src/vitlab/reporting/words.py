@@ -52,6 +52,14 @@ _VALUES = {
         "brier": "Brier score",
     },
     "corruptions": {"drop": "mean drop of accuracy"},
+    "attention_rollout": {
+        "entropy": "entropy of attention rollout, nats",
+        "prefix_share": "share of the prefix tokens",
+    },
+    "gradient_attention": {
+        "entropy": "entropy of gradient-weighted attention, nats",
+        "prefix_share": "share of the prefix tokens",
+    },
     "causal_trace": {
         "total_effect": "effect of the corruption on the probability of the clean prediction",
         "tokens": "mean effect of a cell of tokens",
