@@ -20,7 +20,7 @@ ROWS = [
     {"__main__"},
     {"cli"},
     {"demo", "explore", "experiments", "runner", "model_sizes"},
-    {"tasks", "measured_model"},
+    {"tasks", "measured_model", "monitoring"},
     {"training", "instruments", "stress_tests"},
     {"zoo", "inputs"},
     {"preprocessing"},

@@ -215,6 +215,7 @@ def train(
     root: Root = None,
     device: Device = None,
     tensorboard: Annotated[bool, typer.Option(help="Also write TensorBoard events into the run folder.")] = False,
+    wandb: Annotated[str | None, typer.Option(help="Also log to this project of Weights & Biases.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -225,9 +226,11 @@ def train(
     chosen = change(plugins.recipe(recipe), set_ or [])
     with _importing(quiet):
         from vitlab.tasks import train_task
-        from vitlab.training.events import tensorboard_log
+        from vitlab.training.events import tensorboard_log, wandb_log
 
-    log = tensorboard_log(out) if tensorboard else None
+    if tensorboard and wandb:
+        raise VitlabError("--tensorboard and --wandb were given; expected one of them")
+    log = tensorboard_log(out) if tensorboard else wandb_log(out, wandb) if wandb else None
     show = sys.stderr.isatty() and not quiet
     compile_on_cpu = any(text.partition("=")[0].strip() == "compile" for text in set_ or [])
     options: dict[str, Any] = {"root": root, "device": device, "show": show, "log": log}
