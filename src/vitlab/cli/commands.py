@@ -195,6 +195,10 @@ def _run_all(
             typer.echo(path)
     if as_json:
         _print_json([listing.measured(path) for path in paths])
+    elif not quiet:
+        from vitlab.cli.tables import show_numbers
+
+        show_numbers(paths)
 
 
 @app.command()
@@ -241,6 +245,18 @@ def train(
         _print_json(row)
     else:
         typer.echo("  ".join(f"{key} {value:.4g}" for key, value in row.items()))
+
+
+@app.command()
+def show(
+    runs: Annotated[list[Path], typer.Argument(help="Measurements, or folders that contain them.")],
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Print the key numbers of stored measurements, with differences between models."""
+    from vitlab.cli.tables import show_numbers
+
+    show_numbers(runs, as_json=as_json)
 
 
 @app.command()
