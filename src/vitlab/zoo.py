@@ -180,7 +180,7 @@ def _assembly(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
     text = settings.pop("backbone", None)
     if not isinstance(text, str):
         raise VitlabError(
-            f"vitlab/{name} needs a backbone; write vitlab/{name}(backbone='timm/vit_tiny_patch16_224(pretrained=True)')"
+            f"vitlab/{name} needs a backbone; write vitlab/{name}(backbone='timm/vit_tiny_patch16_224', …)"
         )
     build = getattr(importlib.import_module(plugins.assemblies()[name]), name)
     check_settings(f"vitlab/{name}", build, settings, skip=1)

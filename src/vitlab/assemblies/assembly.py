@@ -60,11 +60,9 @@ class Assembly(nn.Module):
             backbone.get_submodule(tap.place.path).register_forward_hook(tap.keep)
         guard_hooks()
         self._freeze_unused(inner)
-        known = declared(backbone) or {}
-        fields: dict[str, Any] = {
-            name: known[name] for name in ("mean", "std", "interpolation", "source") if name in known
-        }
-        declare(self, **{**fields, "size": self.img_size})
+        known: dict[str, Any] = declared(backbone) or {}
+        kept = {name: known[name] for name in ("mean", "std", "interpolation", "source") if name in known}
+        declare(self, size=self.img_size, **kept)
 
     def backbone_size(self, size: tuple[int, int]) -> tuple[int, int]:
         """The image size after padding: each side rounded up to a multiple of the backbone's stride."""
@@ -98,11 +96,11 @@ class Assembly(nn.Module):
                 parameter.requires_grad_(False)
 
 
-def pair(size: Any) -> tuple[int, int]:
-    """(height, width) from a setting: two numbers, or one for both."""
+def pair(size: Any, name: str = "size") -> tuple[int, int]:
+    """(height, width) from a setting of that name: two numbers, or one for both."""
     sides = (size, size) if isinstance(size, int) else tuple(size) if isinstance(size, (tuple, list)) else ()
     if len(sides) != 2 or not all(isinstance(side, int) and side > 0 for side in sides):
-        raise VitlabError(f"invalid size={size!r}; expected (height, width) in pixels")
+        raise VitlabError(f"invalid {name}={size!r}; expected (height, width) in pixels")
     return sides[0], sides[1]
 
 

@@ -28,8 +28,9 @@ class SegFormer(Segmenter):
         dropout: float,
         size: tuple[int, int] | None,
         taps: Sequence[int] | None,
+        stride: tuple[int, int] | None,
     ) -> None:
-        super().__init__(backbone, classes, size, taps)
+        super().__init__(backbone, classes, size, taps, stride)
         hierarchical = len(set(self.strides)) > 1
         self.neck = Neck(self.channels, self.strides, [round(each) for each in self.strides]) if hierarchical else None
         self.projections = nn.ModuleList(nn.Conv2d(each, width, 1) for each in self.channels)
@@ -55,6 +56,7 @@ def segformer(
     dropout: float = 0.1,
     size: tuple[int, int] | None = None,
     taps: Sequence[int] | None = None,
+    stride: tuple[int, int] | None = None,
 ) -> SegFormer:
     """The all-MLP decoder of SegFormer: each map is projected to `width` channels, resized to the finest and fused.
 
@@ -65,5 +67,6 @@ def segformer(
         dropout: of whole channels, before the classifier.
         size: (H, W) of the images; default the backbone's own.
         taps: indices of the four blocks to read; default see `vitlab.assemblies.taps`.
+        stride: distance of the windows for images of other sizes; None to resize these images.
     """
-    return SegFormer(backbone, classes, width, dropout, size, taps)
+    return SegFormer(backbone, classes, width, dropout, size, taps, stride)

@@ -72,8 +72,9 @@ class UperNet(Segmenter):
         dropout: float,
         size: tuple[int, int] | None,
         taps: Sequence[int] | None,
+        stride: tuple[int, int] | None,
     ) -> None:
-        super().__init__(backbone, classes, size, taps)
+        super().__init__(backbone, classes, size, taps, stride)
         self.neck = Neck(self.channels, self.strides)
         self.decoder = nn.Sequential(FeaturePyramid(self.channels, width), nn.Dropout2d(dropout))
         self.classifier = nn.Conv2d(width, classes, 1)
@@ -100,6 +101,7 @@ def upernet(
     dropout: float = 0.1,
     size: tuple[int, int] | None = None,
     taps: Sequence[int] | None = None,
+    stride: tuple[int, int] | None = None,
 ) -> UperNet:
     """UperNet over a backbone.
 
@@ -111,5 +113,6 @@ def upernet(
         dropout: of whole channels, before the classifiers.
         size: (H, W) of the images; default the backbone's own.
         taps: indices of the four blocks to read; default see `vitlab.assemblies.taps`.
+        stride: distance of the windows for images of other sizes; None to resize these images.
     """
-    return UperNet(backbone, classes, width, auxiliary_width, dropout, size, taps)
+    return UperNet(backbone, classes, width, auxiliary_width, dropout, size, taps, stride)
