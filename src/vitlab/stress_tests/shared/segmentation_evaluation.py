@@ -78,7 +78,7 @@ def counter(
                 pixels = to_pixels(given.to(device), mean, std, test_name)
                 if perturbation is not None:
                     pixels = perturbation(pixels, range(seen, seen + len(given))).clamp(0, 1)
-                logits = _logits(inner, pixels, mean, std, test_name)
+                logits = logits_of(inner, pixels, mean, std, test_name)
                 confusion += sum(
                     _compare(each, mask, ignore, test_name) for each, mask in zip(logits, masks, strict=True)
                 )
@@ -104,7 +104,7 @@ def check_masks(masks: Any, images: Tensor, test_name: str) -> None:
         )
 
 
-def _logits(model: nn.Module, pixels: Tensor, mean: Sequence[float], std: Sequence[float], test_name: str) -> Tensor:
+def logits_of(model: nn.Module, pixels: Tensor, mean: Sequence[float], std: Sequence[float], test_name: str) -> Tensor:
     """Returns float32 logits (B, K, h', w') of pixels, after the model's normalisation."""
     shift, scale = (torch.tensor(each, device=pixels.device).view(-1, 1, 1) for each in (mean, std))
     dtype = next((parameter.dtype for parameter in model.parameters()), pixels.dtype)
