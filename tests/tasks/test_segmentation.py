@@ -17,6 +17,7 @@ from vitlab.core.measurement import Measurement
 from vitlab.core.recipe import Augment, Objective, Optimizer, Recipe, Segmentation, change
 from vitlab.data.segmentation_sets import CITYSCAPES_IDS, open_pairs
 from vitlab.preprocessing import Preprocessing
+from vitlab.reporting import read
 from vitlab.runner import measure, stress
 from vitlab.tasks import train_task
 from vitlab.tasks.segmentation import MeanIoU, add_to_confusion, make_loss, pixel_cross_entropy, with_settings
@@ -49,7 +50,7 @@ def random_case(classes: int = 4) -> tuple[Tensor, Tensor]:
 def test_cross_entropy_is_the_mean_over_counted_pixels() -> None:
     logits, labels = random_case()
     values = [
-        -torch.log_softmax(logits[b, :, y, x], 0)[labels[b, y, x]]
+        -torch.log_softmax(logits[b, :, y, x], 0)[int(labels[b, y, x])]
         for b in range(2)
         for y in range(5)
         for x in range(7)
@@ -146,7 +147,7 @@ def test_a_run_can_be_measured_stressed_and_reported(tmp_path: Path) -> None:
     assert Measurement.load(file).values
     with pytest.raises(VitlabError, match="a label for each pixel"):
         list(measure([text], ["calibration"], tmp_path / "out", images=2, device="cpu", show=False))
-    page = vitlab.report([tmp_path / "out", tmp_path / "run"], tmp_path / "report.html")
+    page = vitlab.report(read([tmp_path / "out", tmp_path / "run"]), tmp_path / "report.html")
     assert "data:image/png" in page.read_text(encoding="utf-8")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vitlab.core.expressions import ModelExpression
 from vitlab.core.recipe import Augment, Objective, Optimizer, Recipe, Segmentation
-from vitlab.recipes._parts import choose, parts
+from vitlab.recipes._parts import choose, model, parts
 
 __all__ = ["ade20k_upernet", "camvid_upernet", "cityscapes_segformer", "quick_segmentation"]
 
@@ -104,7 +104,7 @@ def cityscapes_segformer(part: str = "", diversification: float = 0.0, backbone:
 def camvid_upernet(
     part: str = "",
     diversification: float = 0.0,
-    backbone: str = "timm/deit_tiny_patch16_224(pretrained=True)",
+    weights: str = "",
     epochs: int = 60,
     width: int = 256,
 ) -> Recipe:
@@ -114,15 +114,17 @@ def camvid_upernet(
     Hardware: one GPU.
     Runtime: minutes (estimated).
     Expected: not measured here yet.
-    Command: vitlab train "camvid_upernet(backbone=\\"timm/deit_tiny_patch16_224(weights='FILE')\\")" --root DATA
+    Command: vitlab train "camvid_upernet(weights='deit_tiny_patch16_224.safetensors')" --root DATA
 
     Args:
         part: short name of a part, as in `deit_imagenet`.
         diversification: weight λ of ADL; 0 for none.
-        backbone: a model expression; timm's weights are downloaded.
+        weights: a file with ImageNet weights of DeiT-Ti; by default timm's are downloaded.
         epochs: number of epochs.
         width: channels of the decoder.
     """
+    source = {"weights": weights} if weights else {"pretrained": True}
+    backbone = model("timm", "deit_tiny_patch16_224", source)
     return Recipe(
         model=assembled("upernet", backbone, {"width": width, "auxiliary_width": width // 2}, part),
         data="camvid",

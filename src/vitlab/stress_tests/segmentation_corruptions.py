@@ -19,7 +19,7 @@ from vitlab.core.provenance import provenance
 from vitlab.core.statistics import class_accuracy, intersection_over_union, mean_interval
 from vitlab.core.step_cache import step
 from vitlab.stress_tests.shared.segmentation_evaluation import Counter, counter
-from vitlab.stress_tests.shared.segmentation_examples import examples
+from vitlab.stress_tests.shared.segmentation_examples import joined
 from vitlab.stress_tests.shared.segmentation_suites import Condition, cityscapes_c, context_broadcasting
 
 CARD = Card(
@@ -133,14 +133,14 @@ def measure(
     settings: dict[str, Any] = {"suite": suite, "severities": severities, "runs": runs, "seed": seed, "ignore": ignore}
     settings |= {"classes": classes, "photons": photons, "images": images, "pictures": pictures}
     sets = batches if isinstance(batches, Mapping) else {"clean": batches}
-    counters = {name: counter(model, each, _NAME, ignore=ignore, images=images) for name, each in sets.items()}
+    share = -(-pictures // max(1, len(sets)))
+    options: dict[str, Any] = {"ignore": ignore, "images": images, "pictures": share}
+    counters = {name: counter(model, each, _NAME, **options) for name, each in sets.items()}
     if suite == "by_condition":
         outcome = _by_condition(counters)
     else:
         outcome = _under_conditions(_conditions(suite, severities, photons), counters["clean"], runs, seed)
-    values, labels, seen = outcome
-    values |= examples(model, sets.values(), pictures, _NAME) if pictures else {}
-    return _finish(model, list(sets.values()), values, labels, seen, settings)
+    return _finish(model, list(sets.values()), *outcome, settings)
 
 
 def _conditions(suite: Suite, severities: Sequence[int] | None, photons: int) -> list[Condition]:
@@ -154,7 +154,7 @@ def _under_conditions(conditions: Sequence[Condition], count: Counter, runs: int
     repeats = [runs if condition.random else 1 for condition in conditions]
     steps = 1 + sum(repeats)
     clean = step("clean", steps, partial(count, None))
-    values = {f"clean_{name}": value for name, value in scores(clean["confusion"]).items()}
+    values = {f"clean_{name}": value for name, value in scores(clean["confusion"]).items()} | joined([clean])
     if not conditions:
         return values, {}, int(clean["images"])
     by_condition: list[list[Values]] = []
@@ -211,6 +211,7 @@ def _by_condition(counters: Mapping[str, Counter]) -> Result:
         raise VitlabError("by_condition needs at least one condition; expected batches as {'fog': batches, …}")
     tables = [step(name, len(counters), partial(count, None)) for name, count in counters.items()]
     values = _over_runs([[scores(table["confusion"])] for table in tables])
+    values |= joined(tables)
     values["mean_miou"] = np.asarray(values["miou"].mean())
     values["pooled_miou"] = scores(np.sum([table["confusion"] for table in tables], axis=0))["miou"]
     return values, {"condition": tuple(counters)}, sum(int(table["images"]) for table in tables)

@@ -243,7 +243,7 @@ class MeanIoU:
         if not pixels:
             raise VitlabError(f"all pixels of the {round(images_seen)} test images are ignored; expected labels")
         return {
-            "loss": loss / pixels,
+            "loss": loss / float(pixels),
             "miou": 100 * float(np.nanmean(intersection_over_union(counts))),
             "pixel_accuracy": 100 * float(np.trace(counts) / pixels),
             "test_images": images_seen,

@@ -1,67 +1,63 @@
 """A few images with their label maps and predictions, for pictures in reports.
 
-Shape legend: S examples, B batch, K classes, h w pixels.
+Shape legend: S examples, h w pixels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-import torch
-from torch import nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from vitlab.adapters.wrappers import unwrap
-from vitlab.eval_mode import eval_mode
-from vitlab.stress_tests.shared.pixel_evaluation import normalisation, to_pixels, validated_batches
-from vitlab.stress_tests.shared.segmentation_evaluation import logits_of, segment
+NAMES = ("example_image", "example_truth", "example_prediction")
 
+_EVERY = 4  # every fourth image is shown: neighbouring frames of a video look alike
 _LONGEST = 160  # pixels of the longer side of a stored picture
 
 
-def examples(model: nn.Module, sets: Iterable[Iterable[Any]], count: int, test_name: str) -> dict[str, np.ndarray]:
-    """Returns pictures of the first image of some batches, without a perturbation.
+class Examples:
+    """Collects pictures of the images 0, 4, 8, …, all of the size of the first.
 
     Args:
-        model: the segmentation model.
-        sets: batches of (images, masks); the examples are distributed over them.
-        count: S, the largest number of examples.
-        test_name: the name of the stress test, for errors.
-
-    Returns:
-        `example_image` (S, h, w, 3) uint8, `example_truth` and `example_prediction` (S, h, w) uint8, all of one size;
-        empty if `count` is 0.
+        count: S, the largest number of pictures.
     """
-    sets = list(sets)
-    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-    inner = unwrap(model)
-    device = next((parameter.device for parameter in inner.parameters()), torch.device("cpu"))
-    size: tuple[int, int] | None = None
-    for number, batches in enumerate(sets):
-        share = count // len(sets) + (number < count % len(sets))
-        mean, std = normalisation(inner, batches, test_name)
-        with eval_mode(inner):
-            for place, (given, masks) in enumerate(validated_batches(batches, test_name, None, least=1)):
-                if place == share:
-                    break
-                size = size or _size(given.shape[-2], given.shape[-1])
-                pixels = to_pixels(given[:1].to(device), mean, std, test_name)
-                label_map = segment(logits_of(inner, pixels, mean, std, test_name)[0], tuple(masks.shape[1:]))
-                image = F.interpolate(pixels, size, mode="bilinear", antialias=True)[0].permute(1, 2, 0)
-                picture = (255 * image.clamp(0, 1)).round().byte().cpu().numpy()
-                found.append((picture, _small(masks[0], size), _small(label_map, size)))
-    names = ("example_image", "example_truth", "example_prediction")
-    return {name: np.stack(each) for name, each in zip(names, zip(*found, strict=True), strict=True)} if found else {}
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._size: tuple[int, int] | None = None
+        self._found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+
+    def wants(self, index: int) -> bool:
+        """Whether the image of this index is shown."""
+        return index % _EVERY == 0 and len(self._found) < self.count
+
+    def add(self, pixels: Tensor, truth: Tensor, prediction: Tensor) -> None:
+        """Add an image, pixels (3, h, w) in [0, 1], with its label maps."""
+        self._size = self._size or _small_size(pixels.shape[-2], pixels.shape[-1])
+        image = F.interpolate(pixels[None].float(), self._size, mode="bilinear", antialias=True)[0].permute(1, 2, 0)
+        picture = (255 * image.clamp(0, 1)).round().byte().cpu().numpy()
+        self._found.append((picture, _small(truth, self._size), _small(prediction, self._size)))
+
+    def values(self) -> dict[str, np.ndarray]:
+        """`example_image` (S, h, w, 3), `example_truth`, `example_prediction` (S, h, w), uint8; {} without examples."""
+        return {name: np.stack(each) for name, each in zip(NAMES, zip(*self._found, strict=True), strict=False)}
 
 
-def _size(height: int, width: int) -> tuple[int, int]:
+def joined(tables: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The examples of several sets that have the size of the first."""
+    shown = [table for table in tables if NAMES[0] in table]
+    same = [table for table in shown if table[NAMES[0]].shape[1:] == shown[0][NAMES[0]].shape[1:]]
+    return {name: np.concatenate([table[name] for table in same]) for name in NAMES} if same else {}
+
+
+def _small_size(height: int, width: int) -> tuple[int, int]:
     factor = min(1.0, _LONGEST / max(height, width))
     return max(1, round(height * factor)), max(1, round(width * factor))
 
 
-def _small(labels: torch.Tensor, size: tuple[int, int]) -> np.ndarray:
+def _small(labels: Tensor, size: tuple[int, int]) -> np.ndarray:
     """The labels at the nearest pixels; labels above 255 are stored as 255."""
     resized = F.interpolate(labels[None, None].float(), size, mode="nearest-exact")[0, 0]
     return resized.clamp(0, 255).byte().cpu().numpy()
