@@ -111,18 +111,13 @@ def test_flips_occur_with_their_probability() -> None:
     assert torch.equal(plain.masks.flip(3), mirrored.masks)
 
 
-@pytest.mark.parametrize("steps", [0, 4])
-def test_the_length_of_an_epoch(steps: int) -> None:
-    """With given steps, two epochs of 4 batches of 2 read the 6 images in full passes."""
-    source = feed(
-        steps=steps, train=open_detection("scenes(train=6, test=1)", image_size=16).to_train_on(), flip=0.0, sides=(16,)
-    )
-    assert len(source) == (steps or 3)
-    images = [image for epoch in range(3) for batch in source.epoch(epoch) for image in batch.images]
-    digests = [hash(image.numpy().tobytes()) for image in images]
-    assert len(digests) == 3 * len(source) * 2
-    for start in range(0, len(digests), 6):
-        assert len(set(digests[start : start + 6])) == 6
+def test_an_epoch_is_one_pass() -> None:
+    data = open_detection("scenes(train=7, test=1)", image_size=16).to_train_on()
+    source = feed(train=data, flip=0.0, sides=(16,))
+    assert len(source) == 3
+    for epoch in range(2):
+        images = [image for batch in source.epoch(epoch) for image in batch.images]
+        assert len({image.numpy().tobytes() for image in images}) == 6
 
 
 def test_test_images_come_in_order_with_the_originals() -> None:

@@ -9,24 +9,26 @@ Shape legend: B batch, H W pixels of a padded image, n predictions, M side of a 
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torchvision.models.detection.anchor_utils import AnchorGenerator
 from torchvision.models.detection.faster_rcnn import FastRCNNPredictor, TwoMLPHead
 from torchvision.models.detection.image_list import ImageList
 from torchvision.models.detection.mask_rcnn import MaskRCNNHeads, MaskRCNNPredictor
-from torchvision.models.detection.roi_heads import RoIHeads, paste_masks_in_image
+from torchvision.models.detection.roi_heads import RoIHeads
 from torchvision.models.detection.rpn import RegionProposalNetwork, RPNHead
 from torchvision.ops import FeaturePyramidNetwork, MultiScaleRoIAlign
 from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
 from torchvision.ops.poolers import initLevelMapper
+
 from vitlab.assemblies.assembly import Assembly
 from vitlab.assemblies.neck import SCALES, Neck
-
 from vitlab.core.errors import VitlabError
 
 __all__ = ["mask_rcnn"]
@@ -152,8 +154,25 @@ def in_image(prediction: Mapping[str, Tensor], resized: Sequence[int], original:
     height, width = (int(side) for side in original)
     boxes = prediction["boxes"]
     boxes = boxes * boxes.new_tensor([width / int(resized[1]), height / int(resized[0])] * 2)
-    masks: Tensor = paste_masks_in_image(prediction["masks"], boxes, (height, width))
-    return {**prediction, "boxes": boxes, "masks": masks[:, 0] >= 0.5}
+    masks = torch.zeros(len(boxes), height, width, dtype=torch.bool, device=boxes.device)
+    for mask, whole, box in zip(prediction["masks"], masks, boxes.tolist(), strict=True):
+        x, columns = _inside(box[0], box[2], width, boxes.device)
+        y, rows = _inside(box[1], box[3], height, boxes.device)
+        if len(x) and len(y):
+            grid = torch.stack(torch.meshgrid(x, y, indexing="xy"), dim=-1)
+            values = F.grid_sample(mask[None], grid[None], padding_mode="border", align_corners=False)
+            whole[rows, columns] = values[0, 0] >= 0.5
+    return {**prediction, "boxes": boxes, "masks": masks}
+
+
+def _inside(low: float, high: float, length: int, device: torch.device) -> tuple[Tensor, slice]:
+    """Returns the pixels whose centres are inside a box, along one axis: positions from −1 to 1, and a slice.
+
+    torchvision's `paste_masks_in_image` makes masks a pixel wider than their boxes, which matters in small images.
+    """
+    first, last = max(0, math.ceil(low - 0.5)), min(length, math.floor(high - 0.5) + 1)
+    centres = torch.arange(first, max(first, last), device=device) + 0.5
+    return 2 * (centres - low) / max(high - low, 1e-6) - 1, slice(first, max(first, last))
 
 
 def _proposer(width: int, anchor: int, proposals: int) -> RegionProposalNetwork:

@@ -136,9 +136,7 @@ def labelled_paths(root: str | Path, split: str, conditions: Sequence[str] = CON
     """Paths of the images of some conditions with their label maps, which have training labels."""
     images_at, masks_at = (_first_folder(Path(root).expanduser(), *names) for names in _FOLDERS)
     return [
-        pair
-        for condition in conditions
-        for pair in _pairs(images_at / condition / split, masks_at / condition / split)
+        pair for condition in conditions for pair in _pairs(images_at / condition / split, masks_at / condition / split)
     ]
 
 

@@ -40,7 +40,6 @@ class DetectionFeed:
         mean, std: normalisation constants per channel.
         flip: probability of a horizontal flip.
         batch_size: B, over all processes.
-        steps: batches of an epoch; 0 for one pass over the images, without an incomplete last batch.
         seed: of the run.
         rank, world: rank of this process and number of processes.
         device: device of the batches.
@@ -54,7 +53,6 @@ class DetectionFeed:
     std: Channels
     flip: float = 0.5
     batch_size: int = 16
-    steps: int = 0
     seed: int = 0
     rank: int = 0
     world: int = 1
@@ -69,11 +67,11 @@ class DetectionFeed:
             )
 
     def __len__(self) -> int:
-        """Returns the number of batches in an epoch."""
-        return self.steps or len(self.train) // self.batch_size
+        """Returns the number of full batches in an epoch."""
+        return len(self.train) // self.batch_size
 
     def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[DetectionBatch]:
-        """Yields the batches of an epoch from `start_batch` on."""
+        """Yields the batches of an epoch from `start_batch` on; an incomplete last batch is dropped."""
         plan = [self._rows(epoch, batch) for batch in range(start_batch, len(self))]
         processes = worker_count(self.processes, few=len(plan) * self.batch_size < _FEW_IMAGES)
         on_cuda = self.device.type == "cuda"
@@ -93,15 +91,8 @@ class DetectionFeed:
         """Returns (position in the epoch, index of the image, side) of each image of this process in a batch."""
         chosen = int(host_random("side", self.seed, epoch, batch).integers(len(self.sides)))
         places = range(batch * self.batch_size + self.rank, (batch + 1) * self.batch_size, self.world)
-        return [(place, self._index(epoch, place), self.sides[chosen]) for place in places]
-
-    def _index(self, epoch: int, place: int) -> int:
-        """Returns the image at a position; with a given number of steps an epoch starts where the last one ended."""
-        count = len(self.train)
-        if not self.steps:
-            return _order(count, epoch, self.seed)[place]
-        over, rest = divmod(epoch * self.steps * self.batch_size + place, count)
-        return _order(count, over, self.seed)[rest]
+        order = _order(len(self.train), epoch, self.seed)
+        return [(place, order[place], self.sides[chosen]) for place in places]
 
 
 @dataclass(frozen=True)

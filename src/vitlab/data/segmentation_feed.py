@@ -98,9 +98,7 @@ class PairFeed:
             self._orders[number] = epoch_order(len(self.pairs), number, self.seed).tolist()
         return self._orders[number]
 
-    def _crops(
-        self, plan: list[list[tuple[int, int]]], epoch: int
-    ) -> Iterator[tuple[list[View], Tensor, Tensor]]:
+    def _crops(self, plan: list[list[tuple[int, int]]], epoch: int) -> Iterator[tuple[list[View], Tensor, Tensor]]:
         cropped = _Cropped(self.pairs, self.size, self.settings, self.flip, self.seed, epoch)
         if self._resident is not None:
             images, labels = self._resident
@@ -237,6 +235,4 @@ def _collate(items: list[Any]) -> Any:
     failed = next((item for item in items if isinstance(item, VitlabError)), None)
     if failed is not None:
         return failed
-    return tuple(
-        torch.cat(each) if isinstance(each[0], Tensor) else list(each) for each in zip(*items, strict=True)
-    )
+    return tuple(torch.cat(each) if isinstance(each[0], Tensor) else list(each) for each in zip(*items, strict=True))

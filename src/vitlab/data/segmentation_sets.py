@@ -96,9 +96,7 @@ class _Location:
 
     def data(self, train: Any, test: Any, classes: Sequence[str]) -> PairData:
         """A data set of real images."""
-        return PairData(
-            self.expression, train, test, tuple(classes), IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
-        )
+        return PairData(self.expression, train, test, tuple(classes), IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD)
 
 
 def _scenes(
@@ -153,7 +151,9 @@ def _cityscapes(location: _Location) -> PairData:
     table = tuple((value, ids.get(value, IGNORE)) for value in (*range(34), 255))
     splits = [
         PairFiles(
-            renamed(folder / "leftImg8bit" / split, folder / "gtFine" / split, "_leftImg8bit.png", "_gtFine_labelIds.png"),
+            renamed(
+                folder / "leftImg8bit" / split, folder / "gtFine" / split, "_leftImg8bit.png", "_gtFine_labelIds.png"
+            ),
             19,
             table,
         )

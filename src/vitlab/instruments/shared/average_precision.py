@@ -1,8 +1,8 @@
 """Average precision of detections, by faster-coco-eval.
 
-A prediction is correct at a threshold t if its intersection over union with an object of its class is at least t, and no
-prediction of a higher score has that object. AP is the mean precision at the recalls 0, 0.01, …, 1, over classes, and
-over the thresholds 0.5, 0.55, …, 0.95 (COCO; Lin et al. 2014). Crowds count neither way.
+A prediction is correct at a threshold t if its intersection over union with an object of its class is at least t, and
+no prediction of a higher score has that object. AP is the mean precision at the recalls 0, 0.01, …, 1, over classes,
+and over the thresholds 0.5, 0.55, …, 0.95 (COCO; Lin et al. 2014). Crowds count neither way.
 
 Shape legend: T thresholds, R recalls, C classes, n predictions.
 """
