@@ -68,3 +68,35 @@ def test_evaluation_has_no_auxiliary_output() -> None:
     assert set(model(images)) == {"out", "aux"}
     assert model.eval()(images).shape == (2, 3, 32, 32)
     assert upernet(vitlab.load(VIT), classes=3, width=8, auxiliary_width=0)(images).shape == (2, 3, 32, 32)
+
+
+# -- images of other sizes ---------------------------------------------------------------------------------------------
+
+
+def test_whole_images_of_another_size_are_resized() -> None:
+    model = upernet(vitlab.load(VIT), classes=3, width=8).eval()
+    images = torch.randn(1, 3, 40, 56)
+    small = F.interpolate(images, (32, 32), mode="bilinear", align_corners=False)
+    expected = F.interpolate(model(small), (40, 56), mode="bilinear", align_corners=False)
+    torch.testing.assert_close(model(images), expected)
+
+
+def test_sliding_windows_average_the_logits_of_all_windows() -> None:
+    """Against a loop over the pixels: the mean over the windows that contain a pixel."""
+    model = upernet(vitlab.load(VIT), classes=3, width=8, stride=(16, 20)).eval()
+    images = torch.randn(1, 3, 48, 60)
+    starts = [(top, left) for top in (0, 16) for left in (0, 20, 28)]
+    windows = {(top, left): model(images[..., top : top + 32, left : left + 32])[0] for top, left in starts}
+    found = model(images)[0]
+    for y, x in [(0, 0), (20, 25), (47, 59), (31, 30), (16, 20)]:
+        own = [
+            logits[:, y - top, x - left]
+            for (top, left), logits in windows.items()
+            if top <= y < top + 32 and left <= x < left + 32
+        ]
+        torch.testing.assert_close(found[:, y, x], torch.stack(own).mean(0))
+
+
+def test_images_smaller_than_a_window_are_enlarged() -> None:
+    model = upernet(vitlab.load(VIT), classes=3, width=8, stride=(16, 16)).eval()
+    assert model(torch.randn(1, 3, 20, 40)).shape == (1, 3, 20, 40)

@@ -44,7 +44,6 @@ class PairFeed:
         mean, std: normalisation, for pixels in [0, 1].
         flip: probability of a horizontal flip.
         batch_size: B, over all processes.
-        steps: batches of an epoch; 0 for one pass over the set.
         seed: of the run.
         rank, world: rank of this process and number of processes.
         device: device of the batches.
@@ -58,7 +57,6 @@ class PairFeed:
     std: Channels
     flip: float = 0.5
     batch_size: int = 16
-    steps: int = 0
     seed: int = 0
     rank: int = 0
     world: int = 1
@@ -66,37 +64,22 @@ class PairFeed:
     processes: int = -1
 
     def __len__(self) -> int:
-        """Returns the number of batches in an epoch."""
-        return self.steps or len(self.pairs) // self.batch_size
+        """Returns the number of full batches in an epoch."""
+        return len(self.pairs) // self.batch_size
 
     def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Yields the batches of an epoch from `start_batch` on."""
+        order = epoch_order(len(self.pairs), epoch, self.seed).tolist()
         plan = [
             [
-                (position, index)
-                for position, index in enumerate(self._indices(epoch, batch), batch * self.batch_size)
-                if position % self.world == self.rank
+                (position, order[position])
+                for position in range(batch * self.batch_size + self.rank, (batch + 1) * self.batch_size, self.world)
             ]
             for batch in range(start_batch, len(self))
         ]
         mean, std = per_channel(self.mean, self.device), per_channel(self.std, self.device)
         for views, pixels, labels in self._crops(plan, epoch):
             yield (jittered(pixels / 255, views) - mean) / std, labels
-
-    def _indices(self, epoch: int, batch: int) -> list[int]:
-        """The images of a batch: with `steps` set, passes over the set follow each other regardless of epochs."""
-        if not self.steps:
-            start = batch * self.batch_size
-            return self._order(epoch)[start : start + self.batch_size]
-        first = (epoch * self.steps + batch) * self.batch_size
-        count = len(self.pairs)
-        return [self._order(number // count)[number % count] for number in range(first, first + self.batch_size)]
-
-    def _order(self, number: int) -> list[int]:
-        if number not in self._orders:
-            self._orders.clear()
-            self._orders[number] = epoch_order(len(self.pairs), number, self.seed).tolist()
-        return self._orders[number]
 
     def _crops(self, plan: list[list[tuple[int, int]]], epoch: int) -> Iterator[tuple[list[View], Tensor, Tensor]]:
         cropped = _Cropped(self.pairs, self.size, self.settings, self.flip, self.seed, epoch)
@@ -122,10 +105,6 @@ class PairFeed:
         if len({tuple(pixels.shape) for pixels, _ in read}) > 1:
             return None
         return tuple(torch.cat(each).to(self.device) for each in zip(*read, strict=True))  # type: ignore[return-value]
-
-    @cached_property
-    def _orders(self) -> dict[int, list[int]]:
-        return {}
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Data sets of images with label maps, by expression: `camvid`, `ade20k`, `cityscapes`, `acdc`, `scenes`, `pairs(…)`."""
+"""Data sets of images with label maps, by expression: `camvid`, `ade20k`, `cityscapes`, `acdc`, `scenes`, `pairs`."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ __all__ = ["CITYSCAPES_IDS", "check_pairs", "open_pairs", "pair_sets"]
 
 #: Label id of each of Cityscapes' 19 training classes; the ids of ACDC's test server are the same.
 CITYSCAPES_IDS = (7, 8, 11, 12, 13, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 31, 32, 33)
+
+_CITYSCAPES_ENDS = ("_leftImg8bit.png", "_gtFine_labelIds.png")
 
 _Side = Annotated[int, Between(SMALLEST, LARGEST)]
 _Count = Annotated[int, Between(1, 10_000_000)]
@@ -150,13 +152,7 @@ def _cityscapes(location: _Location) -> PairData:
     ids = dict(zip(CITYSCAPES_IDS, range(19), strict=True))
     table = tuple((value, ids.get(value, IGNORE)) for value in (*range(34), 255))
     splits = [
-        PairFiles(
-            renamed(
-                folder / "leftImg8bit" / split, folder / "gtFine" / split, "_leftImg8bit.png", "_gtFine_labelIds.png"
-            ),
-            19,
-            table,
-        )
+        PairFiles(renamed(folder / "leftImg8bit" / split, folder / "gtFine" / split, *_CITYSCAPES_ENDS), 19, table)
         for split in ("train", "val")
     ]
     return location.data(splits[0], splits[1], acdc.CLASSES)
