@@ -59,6 +59,7 @@ class MaskRCNN(Assembly):
         super().__init__(backbone, size, taps)
         if any(side % SCALES[-1] for side in self.img_size):
             raise VitlabError(f"invalid size={self.img_size}; expected multiples of {SCALES[-1]}, the coarsest scale")
+        self.classes = classes
         self.multiple = max(self.multiple, SCALES[-1])
         self.neck = Neck(self.channels, self.strides)
         self.pyramid = FeaturePyramidNetwork(list(self.channels), width, LastLevelMaxPool())

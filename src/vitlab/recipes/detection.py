@@ -24,8 +24,8 @@ def coco_mask_rcnn(
     512, …, 800 pixels, that of test images 800; the longer side has at most 1,333.
 
     Source: CB, Sec. 4.4 and Table 7: ViT-Ti, AdamW, 1e-4 · batch / 16, weight decay 0.05, CB not in the blocks that
-        feed the pyramid; XCiT's protocol for what it does not state (sides, warm-up of 500 steps, blocks 3, 5, 7, 11, drop
-        path). CB pretrains with its part on ImageNet-1K; give `weights` of such a run to do the same.
+        feed the pyramid; XCiT's protocol for what it does not state (sides, warm-up of 500 steps, blocks 3, 5, 7 and
+        11, drop path). CB pretrains with its part on ImageNet-1K; give `weights` of such a run to do the same.
     Hardware: not published.
     Runtime: not published.
     Expected: for ViT-Ti, box AP, AP50, AP75 and mask AP, AP50, AP75: plain 34.8, 57.4, 36.5 and 32.5, 54.3, 33.7; with

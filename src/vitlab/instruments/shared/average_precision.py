@@ -9,7 +9,7 @@ Shape legend: T thresholds, R recalls, C classes, n predictions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -76,14 +76,25 @@ def detect(
     model: nn.Module,
     batches: Iterable[tuple[Tensor, Tensor, Sequence[tuple[int, Annotated]]]],
     context: AbstractContextManager[Any] | None = None,
+    keep: Callable[[Annotated, Mapping[str, Tensor]], None] | None = None,
 ) -> Detections:
-    """Run a detector, in evaluation mode, on the batches of a `DetectionStream`."""
-    found = Detections()
+    """Run a detector, in evaluation mode, on the batches of a `DetectionStream`.
+
+    Args:
+        model: a Mask R-CNN.
+        batches: images, their sizes without padding, and the original images with their numbers.
+        context: a context for each forward, such as autocast.
+        keep: called with each original image and its prediction.
+    """
+    found, device = Detections(), next(model.parameters()).device
     for images, sizes, originals in batches:
         with context or nullcontext():
-            predictions = model(images, sizes=sizes)
+            predictions = model(images.to(device), sizes=sizes)
         for size, (index, image), prediction in zip(sizes.tolist(), originals, predictions, strict=True):
-            found.add(index, image, in_image(prediction, size, image.size))
+            seen = in_image(prediction, size, image.size)
+            found.add(index, image, seen)
+            if keep is not None:
+                keep(image, seen)
     return found
 
 
