@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 import os
@@ -19,7 +18,7 @@ from vitlab import zoo
 from vitlab.core import plugins
 from vitlab.core.batches import Batches
 from vitlab.core.code_version import code_version
-from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import parse_call
 from vitlab.core.measurement import Card
 from vitlab.core.recipe import Augment, Recipe
@@ -81,9 +80,7 @@ def procedure(kind: str, text: str, known: Mapping[str, str]) -> Procedure:
         known: modules by name.
     """
     name, settings = parse_call(text)
-    if name not in known:
-        raise unknown(kind, name, known)
-    module = importlib.import_module(known[name])
+    name, module = plugins.procedure(kind, name, dict(known))
     if module.CARD.inputs == "training and test images" and "test" in settings:
         raise VitlabError(f"{name} takes its test set from --data; omit test=")
     check_settings(name, module.measure, settings)
@@ -222,7 +219,7 @@ class MeasuredModel:
     def identity(self, procedure: Procedure, fingerprint: str) -> str:
         """Digest of all that a measurement depends on; a stored one with this identity is used again."""
         resolved = repr(sorted({**procedure.defaults, **self.settings(procedure)}.items()))
-        version = code_version(procedure.module)
+        version = code_version(procedure.module) or plugins.source_digest(procedure.module)
         return digest(self.text, self.weights, self.device, procedure.name, resolved, fingerprint, version)
 
 

@@ -22,6 +22,7 @@ from vitlab.core import plugins
 from vitlab.core.downloads import downloading_from
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import ModelExpression, parse_model
+from vitlab.core.extensions import resolve
 from vitlab.core.recipe import Recipe, stored_recipe
 from vitlab.core.settings import check_settings
 from vitlab.core.store import read_about, write_tensors
@@ -103,7 +104,7 @@ def model_names(source: str) -> list[str]:
     if source == "vitlab":
         import timm
 
-        names = [name for module in _vitlab_modules() for name in timm.list_models(module=module.rpartition(".")[2])]
+        names = [name for module in _vitlab_modules() for name in _registered_by(module)]
         return sorted(set(names))
     return []
 
@@ -196,11 +197,19 @@ def _is_assembly(parsed: ModelExpression) -> bool:
     return parsed.source == "vitlab" and parsed.name in plugins.assemblies()
 
 
+def _registered_by(reference: str) -> list[str]:
+    """The models that a module registers with timm, or one that an extension names."""
+    import timm
+
+    module, _, name = reference.rpartition(":")
+    return [name] if module else timm.list_models(module=reference.rpartition(".")[2])
+
+
 def _vitlab_modules() -> list[str]:
     """Import the modules of `models/`, which register their models with timm."""
     modules = plugins.models()
     for module in modules:
-        importlib.import_module(module)
+        resolve(module)
     return modules
 
 

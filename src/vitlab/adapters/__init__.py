@@ -31,6 +31,7 @@ from vitlab.adapters.flow import Flow
 from vitlab.adapters.wrappers import unwrap
 from vitlab.core.anatomy import Anatomy, Block, Mixer
 from vitlab.core.errors import VitlabError
+from vitlab.core.extensions import resolve
 from vitlab.core.plugins import adapter_modules
 
 __all__ = ["describe"]
@@ -114,7 +115,7 @@ def _adapter(model: nn.Module) -> ModuleType:
 @cache
 def _adapters_by_class() -> dict[str, ModuleType]:
     """The adapter of each supported class; the first if there are two."""
-    adapters = [importlib.import_module(name) for name in adapter_modules()]
+    adapters = [resolve(name) for name in adapter_modules()]
     return {name: adapter for adapter in reversed(adapters) for name in adapter.CLASSES}
 
 

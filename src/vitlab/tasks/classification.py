@@ -36,6 +36,7 @@ from vitlab.losses.distillation import distillation
 from vitlab.preprocessing import Preprocessing, preprocessing_of
 from vitlab.progress import waiting
 from vitlab.recording.tape import Tape, record
+from vitlab.tasks.extra_losses import extra_losses
 from vitlab.training.distributed import World, init_distributed, shutdown, sum_over_ranks
 from vitlab.training.loop import train
 
@@ -80,7 +81,8 @@ def run(
             if recipe.objective.distillation and two_heads is not None:
                 two_heads(True)  # otherwise timm averages the outputs of the two heads
             tape = None
-            if recipe.objective.diversification:
+            added = extra_losses(recipe.objective.extra)
+            if recipe.objective.diversification or any(each.needs_attention for each in added):
                 size = recipe.image_size
                 tape = stack.enter_context(record(model, "attention", gradients=True, input_size=size))
             describe(model, recipe.image_size)  # fails early, with one line, for an unsupported image size
@@ -205,6 +207,7 @@ def make_loss(
         teacher: the teacher for distillation.
         tape: attention recorded with gradients, for ADL; cleared before each forward pass.
     """
+    added = extra_losses(settings.extra)
 
     def loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
         images, labels, partners, weights, *patched = batch
@@ -219,10 +222,14 @@ def make_loss(
                 distilled, target, kind=settings.distillation or "hard", temperature=settings.temperature
             )
             value = torch.lerp(value, distillation_loss, settings.distillation_weight)
+        maps: list[Tensor] = []
         if tape is not None:
             maps = [tape[block.name] for block in tape.anatomy.blocks if _diversified(block)]
+        if maps and settings.diversification:
             form = settings.diversification_form
             value = value + settings.diversification * attention_diversification(maps, tau=settings.tau, form=form)
+        for each in added:
+            value = value + each(own, labels, maps)
         if patched:  # RVT adds the gradients of the patched batch; ADL uses the clean batch only
             value = value + mixed_cross_entropy(
                 outputs(model(patched[0]))[0], labels, partners, weights, settings.smoothing
