@@ -94,7 +94,6 @@ def finetune(
             warmup_epochs=min(5.0, epochs / 5),
             min_lr=1e-6,
             layer_decay=layer_decay,
-            clip=1.0 if diversification else 0.0,
         ),
         objective=Objective(diversification=float(diversification)),
         precision="bfloat16",
