@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -111,8 +112,9 @@ def changes_reported(
     yield
     change = relative_change(before, noise_outputs(model, input_size))
     if not change <= _TOLERANCE:
+        amount = f"by {change:.0%}" if math.isfinite(change) else "and their number"
         warnings.warn(
-            f"{', '.join(names)} changed the outputs of trained weights ({origin}) by {change:.0%} on noise images; "
+            f"{', '.join(names)} changed the outputs of trained weights ({origin}) {amount} on noise images; "
             "fine-tune the model, and insert parts with identity_init=True to begin with unchanged outputs",
             stacklevel=5,
         )

@@ -72,6 +72,8 @@ GRIDS: dict[str, list[dict[str, list]]] = {
     "vit_small_cifar100": [{"part": ["", "cb"]}],
     "vit_small_cifar100_cb": [{"seed": [0, 1]}],
     "quick": [{"part": PARTS, "diversification": [0.0, 1.0]}],
+    "finetune": [{"part": PARTS, "diversification": [0.0, 1.0]}, {"size": [0, 224, 384], "strong": [True, False]}],
+    "quick_finetune": [{"part": PARTS, "diversification": [0.0, 1.0]}],
     "ade20k_upernet": [{"size": ["ti", "s", "b"], "part": ["", "cb", "cb_s"], "iterations": [40_000, 160_000]}],
     "cityscapes_segformer": [{"part": ["", "tap"], "diversification": [0.0, 1.0]}],
     "camvid_upernet": [{"part": PARTS, "diversification": [0.0, 1.0]}],
@@ -106,7 +108,7 @@ def test_recipes_are_data_of_the_right_kind(name):
     for text in (text for text in texts() if parse_call(text)[0] == name):
         recipe = plugins.recipe(text)
         assert isinstance(recipe, Recipe), text
-        assert parse_model(recipe.model).source in ("timm", "vitlab"), text
+        assert parse_model(recipe.model).source in ("timm", "vitlab", "file"), text
         assert parse_call(recipe.data)[0] in DATA, text
         if recipe.objective.teacher:
             assert parse_model(recipe.objective.teacher).source == "timm"
@@ -206,6 +208,8 @@ def test_every_model_builds_on_the_meta_device_with_its_parts():
         parsed = parse_model(expression)
         if parsed.source == "vitlab" and parsed.name not in there:
             continue  # not written yet
+        if parsed.source == "file" or parsed.settings.get("pretrained"):
+            continue  # trained weights; see test_finetune.py
         with torch.device("meta"):
             model = zoo.load(expression)
         classes = {"cifar10": 10, "cifar100": 100, "scenes": 25, "imagenet": 1000}[parse_call(recipe.data)[0]]

@@ -91,6 +91,8 @@ def _parse(expression: str) -> tuple[str, dict[str, Any]]:
 
     >>> _parse("./photos (1)")
     ('folder', {'path': './photos (1)'})
+    >>> _parse("folder(/data/photos)")
+    ('folder', {'path': '/data/photos'})
     """
     if not isinstance(expression, str):
         return parse_call(expression)
@@ -98,8 +100,13 @@ def _parse(expression: str) -> tuple[str, dict[str, Any]]:
     name = text.partition("(")[0].strip()
     if text in (".", "..", "~") or "/" in name or "\\" in name:
         return "folder", {"path": text}
+    if unquoted := _UNQUOTED.match(text):
+        return "folder", {"path": unquoted["path"].strip()}
     return parse_call(_WINDOWS.sub(_escaped, text), first="path" if name in ("folder", "imagenet", "coco") else "")
 
+
+#: A folder whose path is not in quotes, as `folder(/photos)`, and no setting.
+_UNQUOTED = re.compile(r"""^folder\((?P<path>[^'"=,()]*[/\\.~][^'"=,()]*)\)$""")
 
 #: A quoted path that starts with a drive or, unless its backslashes are doubled, with the name of a server.
 _WINDOWS = re.compile(r"""(?P<quote>['"])(?P<path>(?:[A-Za-z]:\\|\\\\(?!\\)).*?)(?P=quote)""")

@@ -99,13 +99,20 @@ def run(
 
 
 def with_classes(expression: str, classes: int) -> str:
-    """Returns the model expression with the number of classes of the data, unless it sets a number itself."""
+    """Returns the model expression with the number of classes of the data, unless it sets a number itself.
+
+    A model of a file keeps its head if it has as many classes, else its head is new.
+    """
     parsed = parse_model(expression)
     key = "num_labels" if parsed.source == "hf" else "num_classes"
     own = parsed.settings.get(key)
     if isinstance(own, int) and own < classes:
         raise VitlabError(f"{expression!r} has {key}={own}, but the data has {classes} classes; omit {key}")
-    if parsed.source == "file" or own is not None:
+    if parsed.source == "file" and own is None:
+        built = parse_model(zoo.builder_of(expression))
+        key = "num_labels" if built.source == "hf" else "num_classes"
+        own = classes if built.settings.get(key) == classes else None
+    if own is not None:
         return expression
     return str(replace(parsed, settings={**parsed.settings, key: classes}))
 
