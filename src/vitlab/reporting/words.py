@@ -45,6 +45,14 @@ _VALUES = {
         "normalised": "entropy relative to its bound, deep half of the layers",
     },
     "attention_stability": {"overall": "similarity of attention on clean and corrupted images"},
+    "average_precision": {
+        "box_ap": "box AP, overlap 0.5 to 0.95",
+        "box_ap50": "box AP at an overlap of 0.5",
+        "box_ap75": "box AP at an overlap of 0.75",
+        "mask_ap": "mask AP, overlap 0.5 to 0.95",
+        "mask_ap50": "mask AP at an overlap of 0.5",
+        "mask_ap75": "mask AP at an overlap of 0.75",
+    },
     "calibration": {
         "ece": "expected calibration error (ECE)",
         "signed_ece": "mean confidence minus accuracy",
@@ -52,6 +60,22 @@ _VALUES = {
         "brier": "Brier score",
     },
     "corruptions": {"drop": "mean drop of accuracy"},
+    "attention_rollout": {
+        "entropy": "entropy of attention rollout, nats",
+        "prefix_share": "share of the prefix tokens",
+    },
+    "gradient_attention": {
+        "entropy": "entropy of gradient-weighted attention, nats",
+        "prefix_share": "share of the prefix tokens",
+    },
+    "causal_trace": {
+        "total_effect": "effect of the corruption on the probability of the clean prediction",
+        "tokens": "mean effect of a cell of tokens",
+        "prefix": "mean effect of a prefix token",
+        "heads": "mean effect of a head",
+        "attention": "mean effect of the attention branch",
+        "mlp": "mean effect of the MLP branch",
+    },
     "feature_fourier": {
         "amplitude": "mean Δ log amplitude",
         "high": "Δ log amplitude at the highest frequency, after the last block",
