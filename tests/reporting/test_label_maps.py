@@ -43,5 +43,5 @@ def test_figures_of_a_measurement_show_classes_and_pictures() -> None:
     dims |= {"example_truth": places, "example_prediction": places}
     measurement = Measurement("segmentation_corruptions", "a", values, dims, {"class": ("road", "sky")})
     _, by_class, pictures = draw("segmentation_corruptions", [measurement])
-    assert by_class.title == "The class with the lowest IoU: sky for a (25.0 %)"
-    assert "75.0 % for a" in pictures.title and len(pictures.plot.layout.images) == 3
+    assert by_class.finding == "The class with the lowest IoU: sky for a (25.0 %)"
+    assert "75.0 % for a" in pictures.finding and len(pictures.plot.layout.images) == 3
