@@ -20,12 +20,12 @@ ROWS = [
     {"__main__"},
     {"cli"},
     {"demo", "explore", "experiments", "runner", "model_sizes"},
-    {"tasks", "measured_model"},
+    {"tasks", "measured_model", "monitoring"},
     {"training", "instruments", "stress_tests"},
     {"zoo", "inputs", "pair_inputs", "detection_inputs"},
     {"assemblies"},
     {"preprocessing"},
-    {"surgery", "checkpoints", "eval_mode"},
+    {"surgery", "checkpoints", "eval_mode", "interventions"},
     {"identity"},
     {"recording", "fitted", "markers"},
     {"adapters"},
@@ -113,7 +113,8 @@ def test_who_may_name_other_libraries_models(path: Path) -> None:
             allowed = MAY_USE_PIECES if name.startswith(TIMM_PIECES) else MODEL_CLASSES
             assert own in allowed, f"{path} names {name}"
         if library == "transformers":
-            assert own in MODEL_CLASSES, f"{path} names {name}"
+            trainer = own == "monitoring" and name in ("transformers", "transformers.TrainerCallback")
+            assert own in MODEL_CLASSES or trainer, f"{path} names {name}"
         if name.startswith("torchvision.models"):
             assert own in {"adapters", "zoo", "assemblies", "tasks"}, f"{path} names {name}"
         if own in TORCH_FREE and library in {"torch", "torchvision", "timm", "transformers"}:
@@ -224,9 +225,20 @@ def test_every_public_function_can_be_called_twice(tmp_path: Path) -> None:
         batches = [(images.clamp(-1, 1), torch.tensor([0, 1]))]
         assert vitlab.stress("patch_shuffle", model, batches, grids=[2]).kind == "patch_shuffle"
         assert vitlab.report([measurement], tmp_path / "report.html").exists()
+        with vitlab.intervene(model, "ablate", block="blocks.0"):
+            model(images)
+        assert isinstance(measurement, vitlab.Measurement)
+        prepared = vitlab.batches_for(model, "scenes(test=4, size=32)", images=2)
+        assert isinstance(prepared, vitlab.Batches)
+        row = vitlab.train("quick(images=32, epochs=1)", tmp_path / "run", device="cpu")
+        assert row["epoch"] == 1
     assert set(vitlab.__all__) == {
+        "Batches",
+        "Measurement",
         "VitlabError",
+        "batches_for",
         "describe",
+        "intervene",
         "load",
         "measure",
         "parts",
@@ -235,4 +247,5 @@ def test_every_public_function_can_be_called_twice(tmp_path: Path) -> None:
         "restore",
         "retrofit",
         "stress",
+        "train",
     }, "a new public name: call it twice here too"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from difflib import get_close_matches
@@ -30,7 +29,7 @@ from vitlab.identity import set_origin
 from vitlab.markers import parts_in
 from vitlab.preprocessing import declare
 from vitlab.preprocessing.declaration import from_hugging_face, from_torchvision
-from vitlab.surgery import retrofit
+from vitlab.surgery import changes_reported, retrofit
 
 __all__ = ["builder_of", "load", "model_names", "recipe_of", "save"]
 
@@ -99,7 +98,8 @@ def model_names(source: str) -> list[str]:
     if source == "torchvision":
         import torchvision
 
-        return torchvision.models.list_models(module=torchvision.models)
+        names: list[str] = torchvision.models.list_models(module=torchvision.models)
+        return names
     if source == "vitlab":
         import timm
 
@@ -121,13 +121,16 @@ def _build(parsed: ModelExpression) -> tuple[nn.Module, str]:
         model, origin = build(parsed.name, settings)
     if path is not None:
         return model, _load_file_weights(model, parsed, str(path), entry)
-    _fit_parts(model, parsed)
+    _fit_parts(model, parsed, origin)
     return model, origin
 
 
-def _fit_parts(model: nn.Module, parsed: ModelExpression) -> None:
-    for part in parsed.parts:
-        retrofit(model, str(part))
+def _fit_parts(model: nn.Module, parsed: ModelExpression, origin: str = "random") -> None:
+    """Insert the parts of an expression; warns if they change the outputs of trained weights."""
+    names = list(dict.fromkeys(part.name for part in parsed.parts))
+    with changes_reported(model, "" if origin == "random" else origin, names):
+        for part in parsed.parts:
+            retrofit(model, str(part))
 
 
 def _load_file_weights(model: nn.Module, parsed: ModelExpression, path: str, entry: str | None) -> str:
@@ -137,14 +140,11 @@ def _load_file_weights(model: nn.Module, parsed: ModelExpression, path: str, ent
     if with_parts:
         _fit_parts(model, parsed)
     random_head = load_weights(model, tensors, path, new_head=True)
-    if not with_parts and parsed.parts:
-        names = ", ".join(dict.fromkeys(part.name for part in parsed.parts))
-        warnings.warn(
-            f"{path} was saved without {names}; these weights were not trained with the fitted parts", stacklevel=4
-        )
-        _fit_parts(model, parsed)
+    origin = f"file: {path}" + (" (random head)" if random_head else "")
+    if not with_parts:
+        _fit_parts(model, parsed, origin)
     _declare_as_trained(model, metadata, path)
-    return f"file: {path}" + (" (random head)" if random_head else "")
+    return origin
 
 
 def _timm(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
@@ -231,7 +231,7 @@ def _hugging_face(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
 
     pretrained = settings.pop("pretrained", False)
 
-    def build() -> nn.Module:
+    def build() -> Any:
         config = transformers.AutoConfig.from_pretrained(name, **settings)
         architecture = (config.architectures or ["AutoModel"])[0]
         kind = getattr(
@@ -268,7 +268,7 @@ def _from_file(path: str, settings: dict[str, Any]) -> nn.Module:
         raise VitlabError(
             f"file/{path} takes no settings ({', '.join(settings)} given); the file defines the model; omit them"
         )
-    model: Any = _build(parse_model(expression))[0]
+    model = _build(parse_model(expression))[0]
     load_weights(model, tensors, path)
     _declare_as_trained(model, metadata, path)
     return model
