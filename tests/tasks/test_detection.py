@@ -253,6 +253,11 @@ def test_the_paper_puts_cb_outside_of_the_tapped_blocks() -> None:
     assert [part.block for part in vitlab.parts(model)] == [f"backbone.blocks.{i}" for i in (0, 1, 2, 4, 6, 8, 9, 10)]
 
 
+def test_coco_refuses_a_part_with_a_grid() -> None:
+    with pytest.raises(VitlabError, match="part='tap' needs images of one size"):
+        plugins.recipe("coco_mask_rcnn(part='tap')")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
