@@ -76,7 +76,10 @@ GRIDS: dict[str, list[dict[str, list]]] = {
     "cityscapes_segformer": [{"part": ["", "tap"], "diversification": [0.0, 1.0]}],
     "camvid_upernet": [{"part": PARTS, "diversification": [0.0, 1.0]}],
     "quick_segmentation": [{"part": ["", "cb", "cb_s", "tap"], "diversification": [0.0, 1.0]}],
-    "coco_mask_rcnn": [{"size": SIZES, "part": PARTS[:-1]}, {"part": ["cb"], "blocks": ["all"], "batch_size": [16, 32]}],
+    "coco_mask_rcnn": [
+        {"size": SIZES, "part": PARTS[:-1]},
+        {"part": ["cb"], "blocks": ["all"], "batch_size": [16, 32]},
+    ],
     "quick_detection": [{"part": PARTS}],
 }
 
