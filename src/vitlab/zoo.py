@@ -96,7 +96,8 @@ def model_names(source: str) -> list[str]:
     if source == "torchvision":
         import torchvision
 
-        return torchvision.models.list_models(module=torchvision.models)
+        names: list[str] = torchvision.models.list_models(module=torchvision.models)
+        return names
     if source == "vitlab":
         import timm
 
@@ -205,7 +206,7 @@ def _hugging_face(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
 
     pretrained = settings.pop("pretrained", False)
 
-    def build() -> nn.Module:
+    def build() -> Any:
         config = transformers.AutoConfig.from_pretrained(name, **settings)
         architecture = (config.architectures or ["AutoModel"])[0]
         kind = getattr(
@@ -242,7 +243,7 @@ def _from_file(path: str, settings: dict[str, Any]) -> nn.Module:
         raise VitlabError(
             f"file/{path} takes no settings ({', '.join(settings)} given); the file defines the model; omit them"
         )
-    model: Any = _build(parse_model(expression))[0]
+    model = _build(parse_model(expression))[0]
     load_weights(model, tensors, path)
     _declare_as_trained(model, metadata, path)
     return model

@@ -117,7 +117,7 @@ def open_acdc(
     Returns:
         Batches of (images (B, 3, h, w), masks (B, H, W)) for each of `CONDITIONS`.
     """
-    if split == "test":
+    if str(split) == "test":
         raise VitlabError("invalid split='test'; the labels of ACDC's test images are not public; use split='val'")
     if split not in ("train", "val"):
         raise unknown("split of ACDC", split, ("train", "val"))

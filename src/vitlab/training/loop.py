@@ -23,6 +23,7 @@ from torch import nn
 from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Recipe
 from vitlab.core.store import Run, write_tensors
+from vitlab.data.seeding import step_seed
 from vitlab.fitted import by_kind, parts
 from vitlab.identity import weights_digest
 from vitlab.training.bar import training_bar
@@ -148,7 +149,7 @@ def train(
                     rate = learning_rate(recipe.optimizer, progress.step, steps, recipe.epochs)
                     set_learning_rate(state.optimizer, rate)
                     if world.device.type == "cpu" or progress.batch == 0:
-                        torch.manual_seed(_step_seed(recipe.seed, progress.step, world.rank))
+                        torch.manual_seed(step_seed(recipe.seed, progress.step, world.rank))
                     if captures:
                         step_once, captures = capture(step_once, batch, state.changing), False
                     value = step_once(batch)
@@ -229,20 +230,6 @@ def _for_device(recipe: Recipe, world: World, compile_on_cpu: bool) -> Recipe:
     return dataclasses.replace(recipe, compile=False)
 
 
-def _step_seed(seed: int, step: int, rank: int) -> int:
-    """Returns the seed of torch's default generator for one step (dropout, stochastic depth).
-
-    A linear congruential step per number, so that neighbouring steps and ranks get distant seeds. The data pipeline
-    derives its seeds in another way (`data/seeding.py`: numpy's SeedSequence with a purpose). The two give different
-    numbers and both stay as they are: with other seeds, a resumed run would not reproduce the uninterrupted run of an
-    earlier version, which `tests/training/test_old_checkpoints.py` checks.
-    """
-    value = 0
-    for number in (seed, step, rank):
-        value = (value * 6364136223846793005 + number + 1442695040888963407) % (1 << 63)
-    return value
-
-
 def _can_be_captured(recipe: Recipe, world: World) -> bool:
     """Whether a step can be captured in a CUDA graph.
 
@@ -256,7 +243,7 @@ def _mean_loss(progress: Position, world: World) -> float:
     """The mean training loss of an epoch over all ranks (collective)."""
     sums = torch.stack([progress.total, torch.full_like(progress.total, progress.count)])
     total, count = sum_over_ranks(sums, world).tolist()
-    return float(total) / max(1.0, count)
+    return float(total / max(1.0, count))
 
 
 def _check_finite(progress: Position, run: Run) -> None:
