@@ -5,8 +5,9 @@ ViT-S with patches of 4×4 on CIFAR-100, 100 epochs, five seeds; a table of one 
 their runs. `released`: the authors published no weights, so that only rows without a module are measured, with DeiT's
 weights. `full`: the recipes of the paper; three seeds are our choice, because one run gives no interval.
 
-Costs. Full: 53 hours on 8 V100 for DeiT-B (DeiT, introduction), scaled by multiply-accumulates and epochs. Small: 57,000
-images per second for ViT-Ti on one H200 (docs/results/speed.md), a quarter of that for ViT-S, and a minute to start.
+Costs. Full: 53 hours on 8 V100 for DeiT-B (DeiT, introduction), scaled by multiply-accumulates and epochs. Small:
+57,000 images per second for ViT-Ti on one H200 (docs/results/speed.md), a quarter of that for ViT-S, and a minute to
+start.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vitlab.core.experiment import Claim, Job, Published, Results, Scale, exact, judged, paired, values_of
+import numpy as np
+
+from vitlab.core.experiment import Claim, Job, Published, Results, Scale, exact, judged, not_run, paired, values_of
 from vitlab.core.measurement import Measurement
-from vitlab.core.verdicts import Verdict
+from vitlab.core.statistics import student_quantile
+from vitlab.core.verdicts import Verdict, judge
 
 SEEDS: dict[Scale, tuple[int, ...]] = {"smoke": (0,), "small": (0, 1, 2, 3, 4), "released": (), "full": (0, 1, 2)}
 
@@ -29,7 +33,7 @@ MODULES = {"cb": "CB", "cb_s": "CB_S", "cb_gate": "CB_gate", "cb_hybrid": "CB_hy
 MACS = {"tiny": 1.3, "small": 4.6, "base": 17.6}
 
 #: Published weights of DeiT-Ti in the data folder.
-DEIT_TINY = "timm/deit_tiny_patch16_224(weights='deit_tiny_patch16_224.safetensors')"
+DEIT_TINY = "timm/deit_tiny_patch16_224(weights='{root}/deit_tiny_patch16_224.safetensors')"
 
 #: A small ViT with random weights and the 197 tokens of the paper.
 TOKENS_197 = "timm/vit_tiny_patch16_224(embed_dim=48, depth=2, num_heads=3, num_classes=25)"
@@ -37,6 +41,21 @@ TOKENS_197 = "timm/vit_tiny_patch16_224(embed_dim=48, depth=2, num_heads=3, num_
 #: What the jobs on a data set need.
 IMAGENET: dict[str, Any] = {"needs": ("imagenet",), "gigabytes": 150.0}
 CIFAR100: dict[str, Any] = {"needs": ("cifar-100-binary",), "gigabytes": 0.2}
+
+#: The fields of jobs that measure one model on validation images, in ten parts; on the ImageNet sample at `small`.
+VALIDATION: dict[Scale, dict[str, Any]] = {
+    "smoke": {"images": 16},
+    "small": {
+        "data": "imagenet",
+        "images": 1000,
+        "repeats": 10,
+        "needs": ("imagenet-val-1000", "deit_tiny_patch16_224.safetensors"),
+        "gpu_minutes": 1.0,
+        "gigabytes": 0.1,
+    },
+    "released": {"data": "imagenet", "images": 1000, "repeats": 10, "gpu_minutes": 1.0, **IMAGENET},
+}
+VALIDATION["full"] = VALIDATION["released"]  # published weights: the paper trains nothing for these figures
 
 Value = str | Callable[[Measurement], float]
 
@@ -203,3 +222,102 @@ def difference(results: Results, first: str, second: str, value: str) -> float |
 def points(name: str, **labels: Any) -> Callable[[Measurement], float]:
     """Returns the function that reads an accuracy in per cent, with labels along its axes."""
     return lambda found: 100 * float(values_of(found, name, **labels))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A number of one model, measured on several parts of the images.
+
+    Args:
+        value: the number.
+        error: its standard error; NaN if there is one part only.
+        parts: the number of parts.
+    """
+
+    value: float
+    error: float
+    parts: int
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Student's 95 % interval; infinite for one part."""
+        if self.parts < 2 or not np.isfinite(self.error):
+            return -np.inf, np.inf
+        half = student_quantile(0.975, self.parts - 1) * self.error
+        return self.value - half, self.value + half
+
+
+def reading(found: Measurement, name: str, rows: slice | int = slice(None), offset: float = 0.0) -> Reading:
+    """Returns the mean of a value over some of its layers and all of its heads, minus an offset.
+
+    Its error is the mean of their errors. This is the largest error that the mean can have: errors of layers and heads
+    on the same images are not independent.
+    """
+    values, error = found.values[name], found.values.get(found.errors.get(name, ""))
+    errors = np.full(values.shape, np.nan) if error is None else error
+    parts = found.provenance.get("repeats", 1)
+    return Reading(float(np.nanmean(values[rows])) - offset, float(np.nanmean(errors[rows])), int(parts))
+
+
+def minus(first: Reading, second: Reading) -> Reading:
+    """Returns the difference; its error is at most the sum of the errors."""
+    return Reading(first.value - second.value, first.error + second.error, min(first.parts, second.parts))
+
+
+def read(claim: Claim, effect_of: Callable[[Results], Reading | None]) -> Check:
+    """Returns the check of a claim about one model, judged by the error over parts of the images."""
+
+    def verdict(results: Results) -> Verdict:
+        found = effect_of(results)
+        if found is None:
+            return not_run(claim)
+        low, high = found.interval
+        least = claim.smallest if claim.smallest is not None else (claim.paper or 0.0) / 2
+        why = f"95 % interval {low:.3g} to {high:.3g} over {found.parts} parts of the images"
+        return Verdict(claim.sentence, claim.paper, found.value, (low, high), least, judge((low, high), least), why)
+
+    return Check(claim, verdict)
+
+
+def measured(results: Results, arm: str, kind: str) -> Measurement | None:
+    """Returns the measurement of an arm with a single job; None if it was not run."""
+    return next((found for _, found in results.select(arm, kind)), None)
+
+
+#: Columns of the tables: the procedure that measures them, and how its number is read. ImageNet-V2 has three sets and
+#: the paper does not say which one it uses: all are measured, `matched-frequency` is judged (DeiT's numbers for it are
+#: close to the paper's baselines). ε of FGSM is not published: 1/255 is our choice.
+COLUMNS: dict[str, tuple[str, Value]] = {
+    "Acc@1": ("training", "top1"),
+    "Acc@5": ("training", "top5"),
+    "IN-V2": ("imagenet_v2", points("accuracy", set="matched-frequency")),
+    "IN-ReaL": ("imagenet_real", points("accuracy")),
+    "Occ": ("occlusion(ratios=())", points("accuracy", mask="centre 0.5")),
+    "ImageNet-A": ("imagenet_a", points("accuracy_200")),
+    "FGSM": ("adversarial(attacks='fgsm')", points("accuracy", attack="fgsm", epsilon=1.0)),
+}
+
+#: What the files of the published sets need.
+FILES: dict[str, dict[str, Any]] = {
+    "imagenet_v2": {"needs": ("imagenetv2",), "gigabytes": 4.0},
+    "imagenet_real": {"needs": ("imagenet",), "gigabytes": 150.0},
+    "imagenet_a": {"needs": ("imagenet-a",), "gigabytes": 0.7},
+}
+
+
+def raises(
+    column: str, first: tuple[str, float], second: tuple[str, float], title: str, source: str, network: str
+) -> Check:
+    """Returns the check of the claim that a module raises a column of a table.
+
+    Args:
+        column: a key of `COLUMNS`.
+        first, second: the arms without and with the module, each with its number in the table.
+        title: the name of the module.
+        source: the table.
+        network: the name of the network.
+    """
+    procedure, value = COLUMNS[column]
+    paper = round(second[1] - first[1], 2)
+    claim = Claim(f"{second[0]}: {column}", f"{title} raises {column} of {network}", paper=paper, source=source)
+    return gain(claim, first[0], second[0], value, procedure.partition("(")[0])
