@@ -16,12 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from vitlab.core.experiment import Claim, Job, Published, Results, Scale, exact, judged, not_run, paired, values_of
+from vitlab.core.experiment import Claim, Job, Published, Results, Scale, exact, judged, paired, values_of
 from vitlab.core.measurement import Measurement
-from vitlab.core.statistics import student_quantile
-from vitlab.core.verdicts import Verdict, judge
+from vitlab.core.verdicts import Verdict
 
 SEEDS: dict[Scale, tuple[int, ...]] = {"smoke": (0,), "small": (0, 1, 2, 3, 4), "released": (), "full": (0, 1, 2)}
 
@@ -224,59 +221,9 @@ def points(name: str, **labels: Any) -> Callable[[Measurement], float]:
     return lambda found: 100 * float(values_of(found, name, **labels))
 
 
-@dataclass(frozen=True)
-class Reading:
-    """A number of one model, measured on several parts of the images.
-
-    Args:
-        value: the number.
-        error: its standard error; NaN if there is one part only.
-        parts: the number of parts.
-    """
-
-    value: float
-    error: float
-    parts: int
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Student's 95 % interval; infinite for one part."""
-        if self.parts < 2 or not np.isfinite(self.error):
-            return -np.inf, np.inf
-        half = student_quantile(0.975, self.parts - 1) * self.error
-        return self.value - half, self.value + half
-
-
-def reading(found: Measurement, name: str, rows: slice | int = slice(None), offset: float = 0.0) -> Reading:
-    """Returns the mean of a value over some of its layers and all of its heads, minus an offset.
-
-    Its error is the mean of their errors. This is the largest error that the mean can have: errors of layers and heads
-    on the same images are not independent.
-    """
-    values, error = found.values[name], found.values.get(found.errors.get(name, ""))
-    errors = np.full(values.shape, np.nan) if error is None else error
-    parts = found.provenance.get("repeats", 1)
-    return Reading(float(np.nanmean(values[rows])) - offset, float(np.nanmean(errors[rows])), int(parts))
-
-
-def minus(first: Reading, second: Reading) -> Reading:
-    """Returns the difference; its error is at most the sum of the errors."""
-    return Reading(first.value - second.value, first.error + second.error, min(first.parts, second.parts))
-
-
-def read(claim: Claim, effect_of: Callable[[Results], Reading | None]) -> Check:
-    """Returns the check of a claim about one model, judged by the error over parts of the images."""
-
-    def verdict(results: Results) -> Verdict:
-        found = effect_of(results)
-        if found is None:
-            return not_run(claim)
-        low, high = found.interval
-        least = claim.smallest if claim.smallest is not None else (claim.paper or 0.0) / 2
-        why = f"95 % interval {low:.3g} to {high:.3g} over {found.parts} parts of the images"
-        return Verdict(claim.sentence, claim.paper, found.value, (low, high), least, judge((low, high), least), why)
-
-    return Check(claim, verdict)
+def by_part(claim: Claim, arm: str, kind: str, value: Callable[[Measurement], float]) -> Check:
+    """Returns the check of a claim about one model: one effect per part of the images."""
+    return effect(claim, lambda results: list(results.by_part(arm, kind, value).values()))
 
 
 def measured(results: Results, arm: str, kind: str) -> Measurement | None:

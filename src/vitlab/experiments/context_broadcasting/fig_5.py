@@ -15,12 +15,10 @@ from vitlab.experiments.context_broadcasting._shared import (
     DEIT_TINY,
     TOKENS_197,
     VALIDATION,
-    Reading,
+    by_part,
     claims_of,
     holds,
     measured,
-    read,
-    reading,
     verdicts_of,
 )
 
@@ -61,9 +59,8 @@ def _below_the_bound(results: Results) -> bool | None:
     return bool((np.nanmax(found.values["mean"], axis=1) <= found.values["bound"] + 1e-6).all())
 
 
-def _correlation(results: Results) -> Reading | None:
-    found = _found(results)
-    return None if found is None else reading(found, "correlation")
+def _correlation(found: Measurement) -> float:
+    return float(np.nanmean(found.values["correlation"]))
 
 
 _CHECKS = [
@@ -94,12 +91,14 @@ _CHECKS = [
         ),
         _below_the_bound,
     ),
-    read(
+    by_part(
         Claim(
             "denser is steeper",
             "rows of a trained model with more entropy have a larger gradient (correlation above 0)",
             source="Sec. 3.1: the gradient is steeper with denser attention maps",
         ),
+        "ViT",
+        "softmax_gradient",
         _correlation,
     ),
 ]

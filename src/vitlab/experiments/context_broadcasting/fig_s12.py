@@ -6,20 +6,20 @@ in DeiT-B than in distilled DeiT-B. The paper measures neither. At `small` only 
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 
-from vitlab.core.experiment import Claim, Job, Published, Results, Scale
+import numpy as np
+
+from vitlab.core.experiment import Claim, Job, Published, Results, Scale, paired
+from vitlab.core.measurement import Measurement
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.context_broadcasting._shared import (
     DEIT_TINY,
     TOKENS_197,
     VALIDATION,
-    Reading,
+    by_part,
     claims_of,
-    measured,
-    minus,
-    read,
-    reading,
+    effect,
     verdicts_of,
 )
 
@@ -36,39 +36,46 @@ _MODELS: dict[Scale, dict[str, str]] = {
 _MODELS["full"] = _MODELS["released"]
 
 
-def _deep_minus_shallow(results: Results, kind: str, value: str) -> Reading | None:
-    found = measured(results, "plain", kind)
-    if found is None:
-        return None
-    half = len(found.values[value]) // 2
-    return minus(reading(found, value, slice(half, None)), reading(found, value, slice(half)))
+def _deep_minus_shallow(value: str) -> Callable[[Measurement], float]:
+    def difference(found: Measurement) -> float:
+        layers = np.nanmean(found.values[value], axis=1)
+        half = len(layers) // 2
+        return float(layers[half:].mean() - layers[:half].mean())
+
+    return difference
 
 
-def _distilled_minus_plain(results: Results) -> Reading | None:
-    plain, distilled = (measured(results, arm, "attention_entropy") for arm in ("plain", "distilled"))
-    if plain is None or distilled is None:
-        return None
-    return minus(reading(distilled, "normalised"), reading(plain, "normalised"))
+def _density(found: Measurement) -> float:
+    return float(np.nanmean(found.values["normalised"]))
+
+
+def _distilled_minus_plain(results: Results) -> list[float]:
+    plain, distilled = (results.by_part(arm, "attention_entropy", _density) for arm in ("plain", "distilled"))
+    return paired(plain, distilled)
 
 
 _CHECKS = [
-    read(
+    by_part(
         Claim(
             "deep is dense",
             "the entropy of attention is higher in the deep half of the layers than in the shallow half",
             source="Sec. B.4, He et al.",
         ),
-        partial(_deep_minus_shallow, kind="attention_entropy", value="mean"),
+        "plain",
+        "attention_entropy",
+        _deep_minus_shallow("mean"),
     ),
-    read(
+    by_part(
         Claim(
             "deep is global",
             "attention reaches farther in the deep half of the layers than in the shallow half",
             source="Sec. B.4, He et al.",
         ),
-        partial(_deep_minus_shallow, kind="attention_distance", value="attended"),
+        "plain",
+        "attention_distance",
+        _deep_minus_shallow("attended"),
     ),
-    read(
+    effect(
         Claim(
             "plain is sparse",
             "the entropy of attention, divided by its bound, is higher in the distilled model than in the plain one",
@@ -93,5 +100,5 @@ def plan(scale: Scale) -> list[Job]:
 
 
 def check(results: Results) -> list[Verdict]:
-    """Judged by the spread over parts of the images."""
+    """One effect per part of the images."""
     return verdicts_of(_CHECKS, results)
