@@ -1,6 +1,7 @@
 """CB Fig. 10: attention of the last layer before the feature pyramid, in ViT-S fine-tuned on ADE20K.
 
-At `small`: ViT-Ti on CamVid. The paper shows pictures of thresholded maps. The claims measure what they show: how many keys a token attends to.
+At `small`: ViT-Ti on CamVid. The paper shows pictures of thresholded maps. The claims measure what they show: how many
+keys a token attends to.
 """
 
 from __future__ import annotations

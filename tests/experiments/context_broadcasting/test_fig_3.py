@@ -1,0 +1,43 @@
+"""CB Fig. 3: the two extra blocks have nearly equal parameters, but not operations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from experiments.context_broadcasting.arms import counts
+from experiments.synthetic import pairs
+from vitlab.core.experiment import Claim, Results
+from vitlab.experiments.context_broadcasting import fig_3
+
+
+def example(claim: Claim, effects: Sequence[float]) -> Results:
+    if claim.name == "training loss":
+        return pairs("training", "train_loss", "attention", "mlp", effects, base=3.0)
+    if claim.name == "top-1":
+        return pairs("training", "top1", "mlp", "attention", effects, base=60.0)
+    value = {"parameters": "parameters", "FLOPs": "macs"}[claim.name]
+    extra = 100 if effects[0] else 126
+    return Results(
+        [counts("none", **{value: 900}), counts("attention", **{value: 900 + extra}), counts("mlp", **{value: 1000})]
+    )
+
+
+@pytest.mark.parametrize(("extra", "outcome"), [(105, "holds"), (95, "holds"), (106, "does not hold")])
+def test_nearly_equal_is_five_per_cent(extra: int, outcome: str) -> None:
+    results = Results([counts("none", 900), counts("attention", 900 + extra), counts("mlp", 1000)])
+    assert fig_3.check(results)[2].outcome == outcome
+
+
+def test_the_counts_of_the_two_blocks() -> None:
+    """Attention has 4 d² N + 2 N² d operations, an MLP of ratio 2 has 4 d² N: 26 % fewer."""
+    from vitlab.model_sizes import size_of
+
+    jobs = {job.arm: job for job in fig_3.plan("released")}
+    sizes = {arm: size_of(job.model) for arm, job in jobs.items()}
+    d, n = 384, 197
+    assert sizes["attention"].macs - sizes["none"].macs == 4 * d * d * n + 2 * n * n * d
+    assert sizes["mlp"].macs - sizes["none"].macs == 4 * d * d * n
+    results = Results([counts(arm, size.parameters, size.macs) for arm, size in sizes.items()])
+    assert [verdict.outcome for verdict in fig_3.check(results)] == ["not run", "not run", "holds", "does not hold"]
