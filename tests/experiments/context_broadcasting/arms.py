@@ -45,6 +45,19 @@ def gains(name: str, first: str, second: str, effects: Sequence[float], base: fl
     )
 
 
+def metrics(
+    value: str, first: str, second: str, effects: Sequence[float], base: float = 30.0, others: Sequence[str] = ()
+) -> Results:
+    """Training runs in which a metric of the second arm is higher than that of the first; other metrics are equal."""
+    return Results(
+        [
+            entry(arm, curve(**{**dict.fromkeys(others, base), value: base + (effect if arm == second else 0.0)}), seed)
+            for seed, effect in enumerate(effects)
+            for arm in (first, second)
+        ]
+    )
+
+
 def counts(arm: str, parameters: float = 0, macs: float = 0, added_macs: float = 0) -> tuple:
     """The entry of a job `sizes`."""
     return entry(arm, measured("sizes", parameters=parameters, macs=macs, added_macs=added_macs), model="timm/any")

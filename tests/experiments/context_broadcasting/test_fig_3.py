@@ -6,28 +6,34 @@ from collections.abc import Sequence
 
 import pytest
 
-from experiments.context_broadcasting.arms import counts
-from experiments.synthetic import pairs
+from experiments.context_broadcasting.arms import counts, metrics
 from vitlab.core.experiment import Claim, Results
 from vitlab.experiments.context_broadcasting import fig_3
 
 
 def example(claim: Claim, effects: Sequence[float]) -> Results:
     if claim.name == "training loss":
-        return pairs("training", "train_loss", "attention", "mlp", effects, base=3.0)
+        return metrics("train_loss", "attention", "mlp", effects, others=("top1",))
     if claim.name == "top-1":
-        return pairs("training", "top1", "mlp", "attention", effects, base=60.0)
-    value = {"parameters": "parameters", "FLOPs": "macs"}[claim.name]
+        return metrics("top1", "mlp", "attention", effects, others=("train_loss",))
     extra = 100 if effects[0] else 126
+    return blocks(parameters=extra) if claim.name == "parameters" else blocks(macs=extra)
+
+
+def blocks(parameters: int = 100, macs: int = 100) -> Results:
+    """Counts in which the extra MLP block has 100 parameters and operations, and the attention block those given."""
     return Results(
-        [counts("none", **{value: 900}), counts("attention", **{value: 900 + extra}), counts("mlp", **{value: 1000})]
+        [
+            counts("none", parameters=900, macs=900),
+            counts("mlp", parameters=1000, macs=1000),
+            counts("attention", parameters=900 + parameters, macs=900 + macs),
+        ]
     )
 
 
 @pytest.mark.parametrize(("extra", "outcome"), [(105, "holds"), (95, "holds"), (106, "does not hold")])
 def test_nearly_equal_is_five_per_cent(extra: int, outcome: str) -> None:
-    results = Results([counts("none", 900), counts("attention", 900 + extra), counts("mlp", 1000)])
-    assert fig_3.check(results)[2].outcome == outcome
+    assert fig_3.check(blocks(parameters=extra))[2].outcome == outcome
 
 
 def test_the_counts_of_the_two_blocks() -> None:

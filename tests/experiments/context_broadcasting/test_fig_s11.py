@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.synthetic import entry, layered, pairs
+from experiments.context_broadcasting.arms import metrics
+from experiments.synthetic import entry, layered
 from vitlab.core.experiment import Claim, Results
 
 
@@ -13,7 +14,7 @@ def example(claim: Claim, effects: Sequence[float]) -> Results:
         epochs = {"epoch": (1, 2, 3)}
         return Results(
             [
-                entry(arm, layered("training", epochs, top1=(("epoch",), [20.0, 40.0 + 3 * gain, 60.0])), seed)
+                entry(arm, layered("training", epochs, **_curves([20.0, 40.0 + 3 * gain, 60.0])), seed)
                 for seed, effect in enumerate(effects)
                 for arm, gain in (("fair", 0.0), ("cb", effect))
             ]
@@ -24,4 +25,9 @@ def example(claim: Claim, effects: Sequence[float]) -> Results:
         "training loss": ("cb", "fair", "train_loss"),
         "evaluation loss": ("cb", "fair", "loss"),
     }[claim.name]
-    return pairs("training", value, first, second, effects, base=3.0)
+    return metrics(value, first, second, effects, others=("top1", "top5", "train_loss", "loss"))
+
+
+def _curves(top1: Sequence[float]) -> dict[str, tuple[tuple[str, ...], Sequence[float]]]:
+    """Metrics by epoch; only the top-1 accuracy is of interest."""
+    return dict.fromkeys(("top1", "top5", "train_loss", "loss"), (("epoch",), top1))

@@ -11,7 +11,9 @@ from vitlab.core.measurement import Measurement
 
 
 def by_layer(kind: str, name: str, layers: Sequence[float]) -> Measurement:
-    return layered(kind, {}, **{name: (("layer", "head"), [[each - 0.1, each + 0.1] for each in layers])})
+    values = {"mean": [1.0] * len(layers), "normalised": [0.5] * len(layers), "attended": [0.3] * len(layers)}
+    by_head = {key: [[each - 0.1, each + 0.1] for each in value] for key, value in {**values, name: layers}.items()}
+    return layered(kind, {}, **{key: (("layer", "head"), value) for key, value in by_head.items()})
 
 
 def example(claim: Claim, effects: Sequence[float]) -> Results:

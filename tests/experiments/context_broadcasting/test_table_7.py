@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.synthetic import pairs
+from experiments.context_broadcasting.arms import metrics
 from vitlab.core.experiment import Claim, Results
 from vitlab.experiments.context_broadcasting import table_7
 
@@ -12,7 +12,8 @@ from vitlab.experiments.context_broadcasting import table_7
 def example(claim: Claim, effects: Sequence[float]) -> Results:
     kind = {"b": "box", "m": "mask"}[claim.name[-1]]
     metric = f"{kind}_{claim.name.partition('^')[0].lower()}"
-    return pairs("training", metric, "plain", "cb", effects, base=35.0)
+    others = [f"{kind}_{name}" for kind in ("box", "mask") for name in ("ap", "ap50", "ap75")]
+    return metrics(metric, "plain", "cb", effects, others=others)
 
 
 def test_effects_of_the_text() -> None:

@@ -67,10 +67,10 @@ def checks(rows: Rows, source: str, suffix: str = "") -> list[Check]:
 def _counts(arm: str, row: str, values: Sequence[float], source: str) -> list[Check]:
     parameters = Claim(f"{arm}: parameters", f"{row} has {values[0]} M parameters", values[0], None, True, source)
     macs = Claim(f"{arm}: FLOPs", f"{row} has {values[1]} G FLOPs", values[1], None, True, source)
+    # Some printed numbers are cut off (22.05 M of ViT-S, 17.66 G of distilled ViT-B), others are rounded.
     return [
-        # 22.0 M for ViT-S is 22.05 M cut off, not rounded.
         count(parameters, partial(_counted, arm=arm, value="parameters", unit=1e6), tolerance=0.06),
-        count(macs, partial(_counted, arm=arm, value="macs", unit=1e9), tolerance=0.05),
+        count(macs, partial(_counted, arm=arm, value="macs", unit=1e9), tolerance=0.06),
     ]
 
 
