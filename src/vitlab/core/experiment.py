@@ -25,10 +25,10 @@ At `smoke`, statistical claims are reported as `not run` whatever `check` return
 
 Each experiment has a test file `tests/experiments/<paper>/test_<table or figure>.py` with a function
 `example(claim, effects) -> Results`: measurements for which the effects on this claim, one per seed, are those given.
-For a deterministic claim the single effect is our value: the published number or another one; without a published number
-1.0 if the claim is true and 0.0 if not. `tests/experiments/test_contract.py` calls `check` on them and asserts that every
-claim can hold, not hold and, if it is statistical, be inconclusive. `tests/experiments/synthetic.py` has functions that
-make measurements.
+For a deterministic claim the single effect is our value: the published number or another one; without a published
+number 1.0 if the claim is true and 0.0 if not. `tests/experiments/test_contract.py` calls `check` on them and asserts
+that every claim can hold, not hold and, if it is statistical, be inconclusive. `tests/experiments/synthetic.py` has
+functions that make measurements.
 """
 
 from __future__ import annotations
@@ -108,7 +108,9 @@ class Job:
 
     Exactly one of `model` and `recipe` is given. A model that a recipe trains is trained first; equal recipes are
     trained once. A job with `trained` starts from the weights of another recipe, with the same seed: write
-    `{trained}` for their path, for example `model="timm/deit_tiny_patch16_224(weights='{trained}') | ContextBroadcast"`.
+    `{trained}` for their path, for example `model="timm/deit_tiny_patch16_224(weights='{trained}')"`. `{root}` in
+    `model`, `recipe` or `changes` is the folder of the data sets, where published weights are files too:
+    `model="timm/deit_tiny_patch16_224(weights='{root}/deit_tiny_patch16_224.safetensors')"`.
 
     Args:
         arm: the name of the compared variant, for example `plain` or `cb`; with `seed`, `procedure` and `data` it
