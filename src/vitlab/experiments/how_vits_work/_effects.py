@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vitlab.core.experiment import Claim, Results, exact, judged
 from vitlab.core.measurement import Measurement
 from vitlab.core.verdicts import Verdict
 
-__all__ = ["Check", "Effect", "Reading", "Sum", "claims", "fact", "more", "own", "summed", "tested", "verdicts"]
+__all__ = [
+    "Check",
+    "Effect",
+    "Reading",
+    "Sum",
+    "claims",
+    "fact",
+    "more",
+    "own",
+    "slope",
+    "summed",
+    "tested",
+    "trend",
+    "verdicts",
+]
 
 #: A run: its seed and, where the images are split, the number of the part.
 Run = tuple[int, int]
@@ -98,6 +112,34 @@ def more(reading: Reading, arm: str, than: str) -> Effect:
 def own(reading: Reading, arm: str, sign: float = 1.0) -> Effect:
     """The reading of an arm itself, or minus it."""
     return summed((sign, reading, arm))
+
+
+def trend(reading: Reading, positions: Mapping[str, float], sign: float = 1.0) -> Effect:
+    """The slope of a reading over the positions of arms, by least squares; or minus it.
+
+    >>> trend(Reading("x", (), float), {"a": 0.0, "b": 2.0}).combine([1.0, 4.0])
+    1.5
+    """
+    mean = sum(positions.values()) / len(positions)
+    spread = sum((x - mean) ** 2 for x in positions.values())
+    return summed(*((sign * (x - mean) / spread, reading, arm) for arm, x in positions.items()))
+
+
+def slope(y: Reading, x: Reading, arms: Sequence[str]) -> Effect:
+    """The slope of a reading over another one, each arm a point, by least squares; NaN if all x are equal.
+
+    >>> slope(Reading("y", (), float), Reading("x", (), float), ["a", "b"]).combine([0.0, 2.0, 1.0, 4.0])
+    1.5
+    """
+
+    def combine(values: Sequence[float]) -> float:
+        xs, ys = values[: len(arms)], values[len(arms) :]
+        mean = sum(xs) / len(xs)
+        spread = sum((each - mean) ** 2 for each in xs)
+        product = sum((each - mean) * other for each, other in zip(xs, ys, strict=True))
+        return product / spread if spread else math.nan
+
+    return Effect((*((x, arm) for arm in arms), *((y, arm) for arm in arms)), combine)
 
 
 def tested(

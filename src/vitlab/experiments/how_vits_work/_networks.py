@@ -18,6 +18,8 @@ from vitlab.core.experiment import Job, Scale
 __all__ = [
     "EARLY",
     "LATE",
+    "LOGARITHM",
+    "NEGATIVE",
     "NETWORKS",
     "POINTS",
     "RELEASED",
@@ -32,9 +34,9 @@ __all__ = [
     "vit",
 ]
 
-#: The smallest relevant difference of accuracies, in points, where the paper prints none: about the standard error of
-#: top-1 on 10,000 images. Our choice.
-POINTS = 0.5
+#: The smallest relevant effects where the paper prints none, our choice: differences of accuracies in points (about
+#: the standard error of top-1 on 10,000 images), of NEP, and of logarithms of eigenvalues.
+POINTS, NEGATIVE, LOGARITHM = 0.5, 0.02, 0.1
 
 #: Epochs after which the Hessian of the early phase is computed, by scale; the paper does not state its epochs.
 _EARLY_EPOCH: dict[Scale, int] = {"smoke": 1, "small": 5, "full": 10}
@@ -131,6 +133,11 @@ def network(name: str, *, data: str = "cifar100", fraction: float = 1.0, augment
 NETWORKS = {name: network(name) for name in _CIFAR}
 
 
+def arms(names: Iterable[str]) -> dict[str, Network]:
+    """Networks on CIFAR-100 by name, as arms of the same names."""
+    return {name: NETWORKS[name] for name in names}
+
+
 def vit(rate: float = 4340, changes: tuple[str, ...] = (), **settings: int | str) -> Network:
     """A variant of ViT-Ti, `how_vits_work_vit` with these settings."""
     text = ", ".join(f"{key}={value!r}" for key, value in settings.items())
@@ -211,6 +218,14 @@ _MEASURED = {
         needs=("CIFAR-100-C",),
         gigabytes=2.9,
     ),
+    "imagenet_c": _Measured(
+        ("corruptions(names=('fog',), severities=(3,))", 8),
+        ("corruptions", 1000),
+        ("imagenet_c", None),
+        60.0,
+        needs=("imagenet-c",),
+        gigabytes=50.0,
+    ),
 }
 
 
@@ -256,31 +271,30 @@ def _job(scale: Scale, arm: str, trained: Network, what: str, seed: int) -> Job:
     )
 
 
-def released(models: Mapping[str, str], *measured: str, data: str = "imagenet") -> list[Job]:
-    """The jobs of published weights, on five disjoint parts of the validation images.
+def released(models: Mapping[str, str], *measured: str) -> list[Job]:
+    """The jobs of published weights on ImageNet: 10,000 validation images in five disjoint parts, or ImageNet-C.
 
     Args:
         models: model expressions by arm.
         measured: keys of `_MEASURED`.
-        data: a data expression.
     """
-    return [
-        Job(
-            arm,
-            "imagenet_c" if what == "corruptions" else _MEASURED[what].at("released")[0],
-            model=model,
-            data=data,
-            images=None if what == "corruptions" else 10_000,
-            repeats=1 if what == "corruptions" else 5,
-            needs=("imagenet-c",) if what == "corruptions" else ("imagenet",),
-            gpu_minutes=60.0 if what == "corruptions" else 2.0,
-            gigabytes=50.0 if what == "corruptions" else 6.7,
-        )
-        for arm, model in models.items()
-        for what in measured
-    ]
+    return [_released(arm, model, what) for arm, model in models.items() for what in measured]
 
 
-def arms(names: Iterable[str]) -> dict[str, Network]:
-    """Networks on CIFAR-100 by name, as arms of the same names."""
-    return {name: NETWORKS[name] for name in names}
+def _released(arm: str, model: str, what: str) -> Job:
+    how = _MEASURED[what]
+    procedure, minutes = how.at("released")[0], how.minutes + 2.0
+    if how.needs:
+        return Job(arm, procedure, model=model, needs=how.needs, gpu_minutes=minutes, gigabytes=how.gigabytes)
+    size = 150.0 if what == "fit" else 6.7  # training and validation images, or the latter only
+    return Job(
+        arm,
+        procedure,
+        model=model,
+        data="imagenet",
+        images=10_000,
+        repeats=5,
+        needs=("imagenet",),
+        gpu_minutes=minutes,
+        gigabytes=size,
+    )
