@@ -23,6 +23,7 @@ __all__ = [
     "NETWORKS",
     "POINTS",
     "RELEASED",
+    "SEEDS",
     "Network",
     "alternet",
     "arms",
@@ -31,6 +32,7 @@ __all__ = [
     "network",
     "released",
     "smoothed",
+    "tiny_changes",
     "vit",
 ]
 
@@ -44,7 +46,8 @@ _EARLY_EPOCH: dict[Scale, int] = {"smoke": 1, "small": 5, "full": 10}
 #: Suffixes of the arms whose weights are those of an early epoch and the final ones.
 EARLY, LATE = ", early", ", late"
 
-_SEEDS: dict[Scale, int] = {"smoke": 1, "small": 5, "full": 3}
+#: Training runs of each network.
+SEEDS: dict[Scale, int] = {"smoke": 1, "small": 5, "full": 3}
 _EPOCHS: dict[Scale, int] = {"small": 30, "full": 305}
 
 _TINY_DATA = "scenes(train=64, test=32, objects=1, cues='agree')"
@@ -195,13 +198,14 @@ class _Measured:
 
 
 _TINY_HESSIAN = "hessian_spectrum(count=2, batch_size=4, mini_batches=1, limit=20)"
+_TRAJECTORY = "trajectory(snapshots='{run}')"
 _MEASURED = {
     "fit": _Measured(("train_fit", 16), ("train_fit", 10_000), ("train_fit", 10_000)),
     "hessian": _Measured((_TINY_HESSIAN, 4), ("hessian_spectrum", 512), ("hessian_spectrum", 4992), 3.0),
     "landscape": _Measured(
         ("loss_landscape(points=3)", 8), ("loss_landscape(points=11)", 1024), ("loss_landscape", 50_000), 5.0
     ),
-    "trajectory": _Measured(("trajectory", None), ("trajectory", None), ("trajectory", None), 0.1),
+    "trajectory": _Measured((_TRAJECTORY, None), (_TRAJECTORY, None), (_TRAJECTORY, None), 0.1),
     "fourier": _Measured(("feature_fourier", 16), ("feature_fourier", 1000), ("feature_fourier", 10_000)),
     "variance": _Measured(("feature_variance", 16), ("feature_variance", 1000), ("feature_variance", 10_000)),
     "cka": _Measured(("representation_cka", 16), ("representation_cka", 1024), ("representation_cka", 10_000)),
@@ -229,6 +233,11 @@ _MEASURED = {
 }
 
 
+def tiny_changes(trained: Network) -> tuple[str, ...]:
+    """The settings of `how_vits_work_cifar` that train the tiny network which stands for a network at `smoke`."""
+    return (f"model={_TINY_MODELS[trained.tiny]}", *_TINY_CHANGES)
+
+
 def jobs(scale: Scale, networks: Mapping[str, Network], *measured: str) -> list[Job]:
     """The jobs of trained networks: every network, measured in every way, for every seed of the scale.
 
@@ -243,7 +252,7 @@ def jobs(scale: Scale, networks: Mapping[str, Network], *measured: str) -> list[
         _job(scale, arm, each, what, seed)
         for arm, each in networks.items()
         for what in measured
-        for seed in range(_SEEDS[scale])
+        for seed in range(SEEDS[scale])
     ]
 
 
@@ -254,8 +263,8 @@ def _job(scale: Scale, arm: str, trained: Network, what: str, seed: int) -> Job:
     snapshot = _EARLY_EPOCH[scale] if phase == "early" else None
     name = f"{arm}, {phase}" if phase else arm
     if scale == "smoke":
-        changes = (f"model={_TINY_MODELS[trained.tiny]}", *_TINY_CHANGES)
-        return Job(name, procedure, recipe="how_vits_work_cifar", changes=changes, snapshot=snapshot, images=images)
+        tiny = tiny_changes(trained)
+        return Job(name, procedure, recipe="how_vits_work_cifar", changes=tiny, snapshot=snapshot, images=images)
     files = how.needs if scale == "full" else ()
     return Job(
         name,
@@ -271,30 +280,38 @@ def _job(scale: Scale, arm: str, trained: Network, what: str, seed: int) -> Job:
     )
 
 
-def released(models: Mapping[str, str], *measured: str) -> list[Job]:
+def released(models: Mapping[str, str], *measured: str, seeds: int = 0) -> list[Job]:
     """The jobs of published weights on ImageNet: 10,000 validation images in five disjoint parts, or ImageNet-C.
 
     Args:
         models: model expressions by arm.
         measured: keys of `_MEASURED`.
+        seeds: to compare with trained networks at `full`, measure the same weights once for each of their seeds, on all
+            10,000 images; 0 for one measurement on parts.
     """
-    return [_released(arm, model, what) for arm, model in models.items() for what in measured]
+    return [
+        _released(arm, model, what, seed, 1 if seeds else 5)
+        for arm, model in models.items()
+        for what in measured
+        for seed in range(seeds or 1)
+    ]
 
 
-def _released(arm: str, model: str, what: str) -> Job:
+def _released(arm: str, model: str, what: str, seed: int, repeats: int) -> Job:
     how = _MEASURED[what]
     procedure, minutes = how.at("released")[0], how.minutes + 2.0
     if how.needs:
-        return Job(arm, procedure, model=model, needs=how.needs, gpu_minutes=minutes, gigabytes=how.gigabytes)
-    size = 150.0 if what == "fit" else 6.7  # training and validation images, or the latter only
+        size = how.gigabytes
+        return Job(arm, procedure, model=model, seed=seed, needs=how.needs, gpu_minutes=minutes, gigabytes=size)
     return Job(
         arm,
         procedure,
         model=model,
         data="imagenet",
         images=10_000,
-        repeats=5,
+        repeats=repeats,
+        seed=seed,
         needs=("imagenet",),
         gpu_minutes=minutes,
-        gigabytes=size,
+        gigabytes=150.0 if what == "fit" else 6.7,  # with or without the training images
     )

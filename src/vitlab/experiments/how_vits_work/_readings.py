@@ -183,7 +183,9 @@ def net_amplitude() -> Reading:
     return Reading("Δ log amplitude, deep minus shallow", ("feature_fourier",), _net_amplitude)
 
 
-def variance(unit: str, stages: tuple[int, ...] | None = None, without: int | None = None, last: bool = False) -> Reading:
+def variance(
+    unit: str, stages: tuple[int, ...] | None = None, without: int | None = None, last: bool = False
+) -> Reading:
     """The mean change of the feature map variance in the MSAs, MLPs or Convs, relative to the mean variance.
 
     Args:

@@ -13,7 +13,9 @@ from vitlab.experiments.how_vits_work._readings import LOG_APE, NEP
 
 TITLE = "HDVW Fig. 4: ViT has many negative and small positive Hessian eigenvalues"
 
-PAPER = [Published(network, "Hessian max eigenvalue spectrum", None) for network in ("ResNet", "ViT", "ViT, 6 % of data")]
+PAPER = [
+    Published(network, "Hessian max eigenvalue spectrum", None) for network in ("ResNet", "ViT", "ViT, 6 % of data")
+]
 
 _RESNET, _VIT = f"resnet50{EARLY}", f"vit_tiny{EARLY}"
 _RESNET_6, _VIT_6 = f"resnet50, 6 %{EARLY}", f"vit_tiny, 6 %{EARLY}"

@@ -29,7 +29,9 @@ _CHECKS = [
         "Fig. 6",
         smallest=NEGATIVE,
     ),
-    tested("gap_accuracy", "GAP raises the accuracy of ViT", more(ACCURACY, "gap", "class token"), "Sec. 2", paper=_GAIN),
+    tested(
+        "gap_accuracy", "GAP raises the accuracy of ViT", more(ACCURACY, "gap", "class token"), "Sec. 2", paper=_GAIN
+    ),
     tested(
         "sam",
         "SAM raises the accuracy of ViT",

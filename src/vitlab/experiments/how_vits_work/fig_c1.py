@@ -5,7 +5,7 @@ from __future__ import annotations
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import claims, more, slope, tested, verdicts
-from vitlab.experiments.how_vits_work._networks import POINTS, RELEASED, imagenet, jobs, network, released
+from vitlab.experiments.how_vits_work._networks import POINTS, RELEASED, SEEDS, imagenet, jobs, network, released
 from vitlab.experiments.how_vits_work._readings import ERROR, NLL_TRAIN
 
 TITLE = "HDVW Fig. C.1: the lower the training NLL, the lower the test error"
@@ -66,7 +66,7 @@ CLAIMS = claims(_CHECKS)
 def plan(scale: Scale) -> list[Job]:
     """CIFAR-10 at `small` and `full`; published weights on ImageNet at `released`, with ResNet and ViT trained at `full`.
 
-    At `full` the networks that HDVW does not train itself have published weights, and one seed.
+    At `full` the networks that HDVW does not train itself have published weights, the same for every seed.
     """
     cifar10 = {f"cifar10 {name}": network(name, data="cifar10") for name in _CIFAR10}
     published = {f"imagenet {name}": RELEASED[name] for name in _IMAGENET}
@@ -78,7 +78,7 @@ def plan(scale: Scale) -> list[Job]:
         return jobs(scale, cifar10 | {f"imagenet {name}": network(name) for name in _IMAGENET}, "fit")
     own = {f"imagenet {name}": imagenet(name) for name in ("resnet50", "vit_tiny")}
     others = {arm: model for arm, model in published.items() if arm not in own}
-    return jobs(scale, cifar10 | own, "fit") + released(others, "fit")
+    return jobs(scale, cifar10 | own, "fit") + released(others, "fit", seeds=SEEDS[scale])
 
 
 def check(results: Results) -> list[Verdict]:

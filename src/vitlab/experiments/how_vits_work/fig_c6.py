@@ -47,7 +47,9 @@ CLAIMS = claims(_CHECKS)
 
 def plan(scale: Scale) -> list[Job]:
     """ViTs of half depth on CIFAR-100, early in training."""
-    return jobs(scale, {f"{each} dimensions": vit(rate=8680, depth=6, head_dim=each) for each in _DIMENSIONS}, "hessian, early")
+    return jobs(
+        scale, {f"{each} dimensions": vit(rate=8680, depth=6, head_dim=each) for each in _DIMENSIONS}, "hessian, early"
+    )
 
 
 def check(results: Results) -> list[Verdict]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import Effect, claims, more, tested, verdicts
-from vitlab.experiments.how_vits_work._networks import POINTS, RELEASED, alternet, arms, imagenet, jobs, released
+from vitlab.experiments.how_vits_work._networks import POINTS, RELEASED, SEEDS, alternet, arms, imagenet, jobs, released
 from vitlab.experiments.how_vits_work._readings import ACCURACY, ROBUSTNESS
 
 TITLE = "HDVW Fig. E.1: MSAs with the build-up rules improve ResNet on ImageNet"
@@ -91,7 +91,7 @@ def plan(scale: Scale) -> list[Job]:
     return [
         *rule,
         *jobs(scale, {name: imagenet(name) for name in _TRAINED}, "fit", "imagenet_c"),
-        *released(others, "fit", "imagenet_c"),
+        *released(others, "fit", "imagenet_c", seeds=SEEDS[scale]),
     ]
 
 
