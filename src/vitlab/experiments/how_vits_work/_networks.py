@@ -1,11 +1,12 @@
 """The networks of HDVW's experiments, and their jobs at each scale.
 
-`smoke` trains six tiny networks on 64 scenes; networks of one kind share one of them. `small` trains on CIFAR-100 for 30
-epochs instead of 305. `full` is the training of the paper. The paper does not say over how many runs its figures are.
+`smoke` trains six tiny networks on 64 scenes; networks of one kind share one of them. `small` trains on CIFAR-100 for
+30 epochs instead of 305. `full` is the training of the paper, which does not state its number of runs.
 
-Costs: HDVW's images per second (App. A, App. E) times 10, the ratio between 4,028 images per second of its pre-activation
-ResNet-50 on one H200 (float32, eager, batch 96: `docs/results/speed.md`) and HDVW's 394 (473 / 1.2). Rates of networks
-that HDVW does not time, and of ImageNet (2,500), are guesses. Equal trainings are counted in every job that needs them.
+Costs: HDVW's images per second (App. A, App. E) times 10, the ratio between 4,028 images per second of its
+pre-activation ResNet-50 on one H200 (float32, eager, batch 96: `docs/results/speed.md`) and HDVW's 394 (473 / 1.2).
+Rates of networks that HDVW does not time, and of ImageNet (2,500), are guesses. Equal trainings are counted in every job
+that needs them.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ _EPOCHS: dict[Scale, int] = {"small": 30, "full": 305}
 _TINY_DATA = "scenes(train=64, test=32, objects=1, cues='agree')"
 _TINY_MODELS = {
     "cnn": "vitlab/alternet50_cifar(depths=(2, 2), plan=(0, 0), width=8, num_classes=25)",
-    "alternet": "vitlab/alternet50_cifar(depths=(2, 2), plan=(0, 1), width=8, heads=(1, 2), head_dim=8, num_classes=25)",
+    "alternet": "vitlab/alternet50_cifar(depths=(2, 2), plan=(0, 1), width=8, heads=(1, 2), num_classes=25)",
     "vit": "vitlab/vit_tiny_cifar(patch_size=8, embed_dim=24, depth=4, num_classes=25)",
     "pit": "vitlab/pit_tiny_cifar(patch_size=8, stride=4, base_dims=(8, 8), depth=(2, 2), heads=(1, 2), num_classes=25)",
-    "swin": "vitlab/swin_tiny_cifar(patch_size=4, embed_dim=12, depths=(2, 2, 2), num_heads=(1, 2, 4), num_classes=25)",
+    "swin": "vitlab/swin_tiny_cifar(patch_size=4, embed_dim=8, depths=(2, 2, 2), num_heads=(1, 2, 4), num_classes=25)",
     "conv": "vitlab/conv_vit_tiny_k3(patch_size=8, embed_dim=24, depth=2, num_classes=25)",
 }
 _TINY_CHANGES = (

@@ -113,7 +113,7 @@ def _roughness(found: Measurement) -> float:
     x, y = np.meshgrid(np.linspace(-1, 1, surface.shape[0]), np.linspace(-1, 1, surface.shape[1]), indexing="ij")
     basis = np.stack([x**0, x, y, x * x, x * y, y * y], -1).reshape(-1, 6)
     fitted = basis @ np.linalg.lstsq(basis, surface.ravel(), rcond=None)[0]
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         return float(np.log(np.linalg.norm(surface.ravel() - fitted)) - np.log(np.linalg.norm(fitted - fitted.mean())))
 
 

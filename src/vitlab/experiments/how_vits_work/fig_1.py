@@ -1,8 +1,8 @@
 """HDVW Fig. 1: loss landscapes (a), trajectories (b) and Hessian max eigenvalue spectra (c) of ResNet and ViT.
 
 The authors have retracted the trajectories (panel b and Fig. C.4b) as hard to reproduce and misleading: the claim is
-kept, and a verdict on it supports no conclusion. The convex shape of the landscape is mostly the l2 term, as the authors
-agree: the NLL is a claim of its own.
+kept, and a verdict on it supports no conclusion. The convex shape of the landscape is mostly the l2 term, as the
+authors agree: the NLL is a claim of its own.
 """
 
 from __future__ import annotations

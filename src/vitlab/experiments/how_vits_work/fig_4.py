@@ -1,6 +1,7 @@
 """HDVW Fig. 4: negative and positive Hessian eigenvalues of ResNet and ViT, and of ViT with 6 % of the data.
 
-An epoch of 6 % of the data has fewer steps: the paper does not say whether its early phase is counted in epochs or steps.
+An epoch of 6 % of the data has fewer steps: the paper does not say whether its early phase is counted in epochs or
+in steps.
 """
 
 from __future__ import annotations

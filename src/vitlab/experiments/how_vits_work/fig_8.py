@@ -1,7 +1,7 @@
 """HDVW Fig. 8: high frequencies before and after every MSA and MLP of a ViT.
 
-At `small` and `released` one published DeiT-Ti is measured, in place of HDVW's own ViT-Ti: the interval is over disjoint
-parts of the images, and says nothing about other training runs.
+At `small` and `released` one published DeiT-Ti is measured, in place of HDVW's own ViT-Ti: the interval is over
+disjoint parts of the images, and says nothing about other training runs.
 """
 
 from __future__ import annotations

@@ -64,9 +64,9 @@ CLAIMS = claims(_CHECKS)
 
 
 def plan(scale: Scale) -> list[Job]:
-    """CIFAR-10 at `small` and `full`; published weights on ImageNet at `released`, with ResNet and ViT trained at `full`.
+    """CIFAR-10 at `small` and `full`; ImageNet with published weights at `released`.
 
-    At `full` the networks that HDVW does not train itself have published weights, the same for every seed.
+    At `full` ResNet and ViT are trained on ImageNet; the others have published weights, the same for every seed.
     """
     cifar10 = {f"cifar10 {name}": network(name, data="cifar10") for name in _CIFAR10}
     published = {f"imagenet {name}": RELEASED[name] for name in _IMAGENET}

@@ -1,7 +1,7 @@
 """HDVW Fig. C.4: loss landscapes (a), trajectories (b) and Hessian spectra (c) of ResNet, ViT, PiT and Swin.
 
-The authors have retracted the trajectories (panel b and Fig. 1b) as hard to reproduce and misleading: the claim is kept,
-and a verdict on it supports no conclusion.
+The authors have retracted the trajectories (panel b and Fig. 1b) as hard to reproduce and misleading: the claim is
+kept, and a verdict on it supports no conclusion.
 """
 
 from __future__ import annotations

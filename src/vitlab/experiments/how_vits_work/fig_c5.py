@@ -1,7 +1,7 @@
 """HDVW Fig. C.5: NEP and APE of ViT against the number of heads.
 
-The heads are not printed: our choice, with heads of 64 channels. The depth is halved, as in the paper. The theory predicts an exponent
-of −1/2 (Eq. 5).
+The heads are not printed: our choice, with heads of 64 channels. The depth is
+halved, as in the paper. The theory predicts an exponent of −1/2 (Eq. 5).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """HDVW Fig. C.6: NEP and APE of ViT against the number of dimensions per head.
 
-The dimensions are not printed: our choice, with three heads. The depth is halved, as in the paper. The theory predicts an exponent
-of −1/2 (Eq. 5).
+The dimensions are not printed: our choice, with three heads. The depth is
+halved, as in the paper. The theory predicts an exponent of −1/2 (Eq. 5).
 """
 
 from __future__ import annotations

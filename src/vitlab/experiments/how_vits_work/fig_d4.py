@@ -1,4 +1,7 @@
-"""HDVW Fig. D.4: lesion study of ResNet, ViT, PiT and Swin. ViT has one stage: its first and last blocks are compared."""
+"""HDVW Fig. D.4: lesion study of ResNet, ViT, PiT and Swin.
+
+ViT has one stage: its first and last blocks are compared.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """HDVW Fig. E.1: accuracy on ImageNet and mean accuracy on ImageNet-C of CNNs, ViTs and AlterNet.
 
-No weights of AlterNet on ImageNet are published: its claims need `full`. That the build-up rule improves post-activation
-ResNet and ResNeXt too is stated without data: tested on CIFAR-100.
+No weights of AlterNet on ImageNet are published: its claims need `full`. That the build-up rule improves
+post-activation ResNet and ResNeXt too is stated without numbers: tested on CIFAR-100.
 """
 
 from __future__ import annotations
