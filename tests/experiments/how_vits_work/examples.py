@@ -15,7 +15,7 @@ from experiments.synthetic import entry, layered, measured
 from vitlab.core.experiment import Claim, Results
 from vitlab.core.measurement import Measurement
 from vitlab.experiments.how_vits_work import _readings as readings
-from vitlab.experiments.how_vits_work._effects import Check, Effect, Reading, Sum
+from vitlab.experiments.how_vits_work._effects import Check, Reading, Sum
 
 Values = Mapping[Reading, float]
 

@@ -5,8 +5,8 @@
 
 Costs: HDVW's images per second (App. A, App. E) times 10, the ratio between 4,028 images per second of its
 pre-activation ResNet-50 on one H200 (float32, eager, batch 96: `docs/results/speed.md`) and HDVW's 394 (473 / 1.2).
-Rates of networks that HDVW does not time, and of ImageNet (2,500), are guesses. Equal trainings are counted in every job
-that needs them.
+Rates of networks that HDVW does not time, and of ImageNet (2,500), are guesses. Equal trainings are counted in every
+job that needs them.
 """
 
 from __future__ import annotations
