@@ -6,11 +6,12 @@ Experiments are found in the package, so that a new file is tested without a cha
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
 import os
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -34,9 +35,12 @@ TEXTS = {
 
 @cache
 def example_of(name: str) -> Callable[..., Results]:
-    """The function `example` of an experiment's test file."""
+    """The function `example` of an experiment's test file, or of `examples.py` for all experiments of a paper."""
     path = experiment(name).path.split(".")
-    file = ROOT / "tests/experiments" / path[-2] / f"test_{path[-1]}.py"
+    folder = ROOT / "tests/experiments" / path[-2]
+    if (folder / "examples.py").is_file():
+        return partial(importlib.import_module(f"experiments.{path[-2]}.examples").example, path[-1])
+    file = folder / f"test_{path[-1]}.py"
     assert file.is_file(), f"{name} has no test file {file.relative_to(ROOT)}"
     spec = importlib.util.spec_from_file_location(f"example_of_{name}", file)
     assert spec is not None and spec.loader is not None
