@@ -129,7 +129,7 @@ def _fit_parts(model: nn.Module, parsed: ModelExpression) -> None:
 
 def _load_file_weights(model: nn.Module, parsed: ModelExpression, path: str, entry: str | None) -> str:
     """Load a file's weights and fit the parts, which are fitted first if the file has them; returns the origin."""
-    tensors, metadata = read_weights(_located(path), entry)
+    tensors, metadata = read_weights(path, entry)
     tensors, layout = from_released(tensors, model, parsed, path)
     with_parts = bool(parts_in(tensors))
     if with_parts:
@@ -144,12 +144,6 @@ def _load_file_weights(model: nn.Module, parsed: ModelExpression, path: str, ent
     _declare_as_trained(model, metadata, path)
     released = f" (published layout {layout})" if layout else ""
     return f"file: {path}{released}" + (" (random head)" if random_head else "")
-
-
-def _located(path: str) -> Path:
-    """The file, or the file of this name below VITLAB_DATA if there is none at a relative path."""
-    below = Path(os.environ.get("VITLAB_DATA", "")).expanduser() / path
-    return below if not Path(path).exists() and below.is_file() else Path(path)
 
 
 def _timm(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:

@@ -141,17 +141,6 @@ def test_a_file_in_our_layout_is_not_converted(tmp_path: Path) -> None:
     assert identify(again).origin == f"file: {path}"
 
 
-def test_a_relative_path_is_looked_up_below_the_data_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "weights").mkdir()
-    torch.save(checkpoint("pit_ti_cifar100"), tmp_path / "weights" / "pit.pth")
-    monkeypatch.setenv("VITLAB_DATA", str(tmp_path))
-    origin = identify(vitlab.load(expression("pit_tiny_cifar", "weights/pit.pth"))).origin
-    assert origin == "file: weights/pit.pth (published layout PiT)"
-    monkeypatch.delenv("VITLAB_DATA")
-    with pytest.raises(VitlabError, match="no file weights/pit.pth"):
-        vitlab.load(expression("pit_tiny_cifar", "weights/pit.pth"))
-
-
 @pytest.mark.parametrize(
     ("name", "given", "fits"),
     [
