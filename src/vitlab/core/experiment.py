@@ -108,7 +108,9 @@ class Job:
 
     Exactly one of `model` and `recipe` is given. A model that a recipe trains is trained first; equal recipes are
     trained once. A job with `trained` starts from the weights of another recipe, with the same seed: write
-    `{trained}` for their path, for example `model="timm/deit_tiny_patch16_224(weights='{trained}')"`.
+    `{trained}` for their path, for example `model="timm/deit_tiny_patch16_224(weights='{trained}')"`. `{root}` in
+    `model`, `recipe` or `changes` is the folder of the data sets, where published weights are files too:
+    `model="timm/deit_tiny_patch16_224(weights='{root}/deit_tiny_patch16_224.safetensors')"`.
 
     Args:
         arm: the name of the compared variant, for example `plain` or `cb`; with `seed`, `procedure` and `data` it
