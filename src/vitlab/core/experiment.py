@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
@@ -62,6 +62,10 @@ __all__ = [
 #: the paper.
 Scale = Literal["smoke", "small", "released", "full"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
+
+
+#: A seed, or a seed and a part of the images.
+Key = TypeVar("Key", int, tuple[int, int])
 
 
 @dataclass(frozen=True)
@@ -166,7 +170,8 @@ class Results:
     """The measurements of an experiment's jobs.
 
     Args:
-        entries: jobs that were run, each with its measurement.
+        entries: jobs that were run, each with its measurement; a job with `repeats` has one entry per part of the
+            images.
     """
 
     entries: Sequence[tuple[Job, Measurement]] = field(default_factory=tuple)
@@ -184,15 +189,34 @@ class Results:
         value: str | Callable[[Measurement], float],
         where: Callable[[Job], bool] = lambda job: True,
     ) -> dict[int, float]:
-        """Returns a number of each run of an arm, by seed.
+        """Returns a number of each run of an arm, by seed; the mean over the parts of the images if there are parts.
 
         Args:
             arm, kind, where: see `select`.
             value: the name of a scalar, or of a value by epoch, whose last entry is taken; or a function of the
                 measurement.
         """
-        chosen = self.select(arm, kind, where)
-        return {job.seed: _number(found, value) for job, found in chosen}
+        found: dict[int, list[float]] = {}
+        for job, measurement in self.select(arm, kind, where):
+            found.setdefault(job.seed, []).append(_number(measurement, value))
+        return {seed: float(np.mean(numbers)) for seed, numbers in found.items()}
+
+    def by_part(
+        self,
+        arm: str,
+        kind: str,
+        value: str | Callable[[Measurement], float],
+        where: Callable[[Job], bool] = lambda job: True,
+    ) -> dict[tuple[int, int], float]:
+        """Returns a number of each part of the images, by seed and part: the pairs of effects on one published model.
+
+        Args:
+            arm, kind, value, where: see `by_seed`.
+        """
+        return {
+            (job.seed, int(measurement.provenance.get("part", (1,))[0])): _number(measurement, value)
+            for job, measurement in self.select(arm, kind, where)
+        }
 
 
 def _number(found: Measurement, value: str | Callable[[Measurement], float]) -> float:
@@ -208,13 +232,13 @@ def _number(found: Measurement, value: str | Callable[[Measurement], float]) -> 
     return float(array.reshape(()))
 
 
-def paired(first: Mapping[int, float], second: Mapping[int, float]) -> list[float]:
-    """Returns second − first for each seed that both have.
+def paired(first: Mapping[Key, float], second: Mapping[Key, float]) -> list[float]:
+    """Returns second − first for each seed, or seed and part, that both have.
 
     >>> paired({0: 1.0, 1: 2.0}, {1: 2.5, 2: 9.0})
     [0.5]
     """
-    return [second[seed] - first[seed] for seed in sorted(first) if seed in second]
+    return [second[key] - first[key] for key in sorted(first) if key in second]
 
 
 def judged(claim: Claim, effects: Sequence[float]) -> Verdict:
