@@ -1,4 +1,5 @@
-"""Synthetic results for the claims of TAPADL, whose names say what is compared: `NUMBER_ARM` or `NUMBER_ARM_against_ARM`.
+"""Synthetic results for the claims of TAPADL, whose names say what is compared: `NUMBER_ARM` or
+`NUMBER_ARM_against_ARM`.
 
 `parameters_ARM` and `flops_ARM` are counts; `evaluated_NUMBER_ARM` is a number of published weights.
 """
@@ -13,6 +14,15 @@ from vitlab.core.measurement import Measurement
 
 MODEL = "vitlab/fan_base_hybrid"
 
+
+def diversity(**values: object) -> Measurement:
+    """A measurement of two layers and two heads; values that are not given are 0."""
+    names = ("row_similarity", "self_mass", "neighbourhood_mass")
+    return measured(
+        "attention_diversity", **{"head_similarity": [0, 0], **dict.fromkeys(names, [[0, 0]] * 2), **values}
+    )
+
+
 #: Number -> a measurement with this value, in per cent or as a fraction of 1.
 FOUND: dict[str, Callable[[float], Measurement]] = {
     "top1": lambda value: curve(top1=value),
@@ -22,13 +32,11 @@ FOUND: dict[str, Callable[[float], Measurement]] = {
     "renditions": lambda value: measured("imagenet_r", accuracy_200=value / 100, accuracy_1000=0),
     "similarity": lambda value: measured("attention_stability", overall=value),
     "gini": lambda value: measured("token_overfocus", gini_of_mean=[9.0, value]),
-    "heads": lambda value: measured("attention_diversity", head_similarity=[value - 1, value + 1]),
-    "rows": lambda value: measured("attention_diversity", row_similarity=[[9.0, 9.0], [value - 1, value + 1]]),
-    "self": lambda value: measured("attention_diversity", self_mass=[[9.0, 9.0], [value - 1, value + 1]]),
-    "around": lambda value: measured(
-        "attention_diversity", neighbourhood_mass=[[9.0], [value + 0.3]], self_mass=[[0.0], [0.3]]
-    ),
-    "local": lambda value: measured("attention_diversity", neighbourhood_mass=[[9.0, 0.0], [0.1, 0.1 + value]]),
+    "heads": lambda value: diversity(head_similarity=[value - 1, value + 1]),
+    "rows": lambda value: diversity(row_similarity=[[9.0, 9.0], [value - 1, value + 1]]),
+    "self": lambda value: diversity(self_mass=[[9.0, 9.0], [value - 1, value + 1]]),
+    "around": lambda value: diversity(neighbourhood_mass=[[9.0], [value + 0.3]], self_mass=[[0.0], [0.3]]),
+    "local": lambda value: diversity(neighbourhood_mass=[[9.0, 0.0], [0.1, 0.1 + value]]),
 }
 LOWER = {"mce", "mfr", "gini", "heads", "rows"}
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from experiments.robust_token_attention import by_name
-from experiments.synthetic import entry, measured
+from experiments.synthetic import entry
 from vitlab.core.experiment import Claim, Results
 from vitlab.experiments.robust_token_attention import fig_4
 
@@ -20,7 +20,7 @@ def example(claim: Claim, effects: Sequence[float]) -> Results:
 
 def with_diagonal_heads(count: int) -> Results:
     last = [0.9] * count + [0.4] * max(8 - count, 0)
-    found = measured("attention_diversity", neighbourhood_mass=[[0.9] * len(last), last])
+    found = by_name.diversity(neighbourhood_mass=[[0.9] * len(last), last])
     return Results([entry("tap_adl", found, model=by_name.MODEL)])
 
 

@@ -30,7 +30,10 @@ def test_the_counts_follow_the_closed_forms() -> None:
 def test_all_printed_counts_hold() -> None:
     sizes = {job.arm: size_of(job.model) for job in table_1.plan("released")}
     results = Results(
-        [entry(arm, measured("sizes", parameters=s.parameters, macs=s.macs), model=s.expression) for arm, s in sizes.items()]
+        [
+            entry(arm, measured("sizes", parameters=s.parameters, macs=s.macs), model=s.expression)
+            for arm, s in sizes.items()
+        ]
     )
     verdicts = dict(zip([claim.name for claim in table_1.CLAIMS], table_1.check(results), strict=True))
     judged = {name: verdict.outcome for name, verdict in verdicts.items() if name.startswith(("parameters", "flops"))}

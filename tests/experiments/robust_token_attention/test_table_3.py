@@ -23,6 +23,8 @@ def errors(values: Sequence[float], relative: bool = True) -> Measurement:
     return layered(
         "corruptions",
         {"corruption": NAMES, "severity": (1, 2)},
+        mce=((), found.mean() if relative else np.nan),
+        mean_accuracy=((), 1 - found.mean()),
         ce=(("corruption",), found if relative else np.full(len(found), np.nan)),
         error=(("corruption", "severity"), np.stack([found - 0.01, found + 0.01], 1)),
     )
@@ -48,7 +50,10 @@ def example(claim: Claim, effects: Sequence[float]) -> Results:
             better = np.where(np.arange(15) < wins, -1.0, 1.0)
             rows.append({arm: level + better * (arm == "tap_adl") for arm in ARMS})
         return results(rows)
-    return by_name.example(claim, effects)
+    if kind == "evaluated":
+        ((job, _),) = by_name.example(claim, effects).entries
+        return Results([(job, errors(level - 50 + effects[0]))])
+    return results([{"plain": level, name: level - effect} for effect in effects])
 
 
 def verdict_of(name: str, found: Results) -> float | None:
