@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vitlab.core.experiment import Results, values_of
+from vitlab.core.experiment import Job, Results, values_of
 from vitlab.core.measurement import Measurement
 from vitlab.experiments.robust_token_attention._variants import Measured
 
@@ -63,26 +63,30 @@ class Number:
 
     Args:
         kinds: the procedures that give it.
-        value: the number in the measurement of one of them.
+        value: the number in the measurement of one of them; NaN if it has none.
         lower: whether lower values are better.
+        where: the jobs that give it.
     """
 
     kinds: tuple[str, ...]
     value: Callable[[Measurement], float]
     lower: bool = False
+    where: Callable[[Job], bool] = lambda job: True
 
     def of(self, results: Results, arm: str, *, published: bool = False) -> dict[tuple[int, int], float]:
-        """Returns it for each run of an arm, by seed and part of the images.
+        """Returns it for each run of an arm that has it, by seed and part of the images.
 
         Args:
             results: the measurements.
             arm: the arm.
             published: only models with published weights, none that a recipe trained.
         """
-        where = (lambda job: bool(job.model)) if published else (lambda job: True)
-        return {
-            key: value for kind in self.kinds for key, value in results.by_part(arm, kind, self.value, where).items()
-        }
+
+        def where(job: Job) -> bool:
+            return self.where(job) and (bool(job.model) or not published)
+
+        found = [results.by_part(arm, kind, self.value, where) for kind in self.kinds]
+        return {key: value for each in found for key, value in each.items() if np.isfinite(value)}
 
 
 def _top1(found: Measurement) -> float:
