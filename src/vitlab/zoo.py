@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from vitlab.checkpoints import load_weights, read_weights
+from vitlab.checkpoints import from_released, load_weights, read_weights
 from vitlab.core import plugins
 from vitlab.core.downloads import downloading_from
 from vitlab.core.errors import VitlabError
@@ -131,6 +131,7 @@ def _fit_parts(model: nn.Module, parsed: ModelExpression) -> None:
 def _load_file_weights(model: nn.Module, parsed: ModelExpression, path: str, entry: str | None) -> str:
     """Load a file's weights and fit the parts, which are fitted first if the file has them; returns the origin."""
     tensors, metadata = read_weights(path, entry)
+    tensors, layout = from_released(tensors, model, parsed, path)
     with_parts = bool(parts_in(tensors))
     if with_parts:
         _fit_parts(model, parsed)
@@ -142,7 +143,8 @@ def _load_file_weights(model: nn.Module, parsed: ModelExpression, path: str, ent
         )
         _fit_parts(model, parsed)
     _declare_as_trained(model, metadata, path)
-    return f"file: {path}" + (" (random head)" if random_head else "")
+    released = f" (published layout {layout})" if layout else ""
+    return f"file: {path}{released}" + (" (random head)" if random_head else "")
 
 
 def _timm(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
