@@ -17,7 +17,8 @@ The measurements of jobs that are neither instruments nor stress tests:
 - `training`: the metrics of the run by epoch, with the names of its rows (`train_loss`, `loss`, `top1`, …, and the
   metrics of the task), with dims (epoch); `Results.by_seed` takes the last epoch;
 - `sizes`: `parameters`, `macs`, `added_macs` ();
-- `blocks`: `mixer` (the kinds of token mixers, as text), `stage`, `channels` (block), `grid` (block, side);
+- `blocks`: `mixer` (the kinds of token mixers, as text), `stage`, `channels`, `heads`, `mlp`, `parts` (block), `grid`
+  (block, side);
 - `speed`: `images_per_second` () of a training step; only ratios of jobs of one run mean something. Settings:
   `speed(batch_size=32, steps=5, compiled=False)`.
 
@@ -120,8 +121,9 @@ class Job:
         arm: the name of the compared variant, for example `plain` or `cb`; with `seed`, `procedure` and `data` it
             identifies the job in its experiment.
         procedure: an instrument or stress test with its settings, for example `attention_entropy` or
-            `corruptions(severities=(3,))`; or `training` (the metrics of the training run), `sizes` (parameters and
-            multiply-accumulates), `blocks` (the block plan) or `speed` (images per second of a training step).
+            `corruptions(severities=(3,))`, where `{run}` is the folder of the training run (for `trajectory`); or
+            `training` (the metrics of the training run), `sizes` (parameters and multiply-accumulates), `blocks` (the
+            block plan) or `speed` (images per second of a training step).
         model: a model expression.
         recipe: a recipe expression, for example `vit_tiny_cifar100(part='cb')`.
         changes: settings of the recipe to replace, as `--set`: `("epochs=1", "optimizer.lr=0.001")`; if `trained` is

@@ -128,10 +128,13 @@ def _instrument(work: Work, out: Path, root: str, device: str | None, folder: Pa
     job = work.job
     run = runner.measure if job.kind in plugins.instruments() else runner.stress
     data = None if job.data is None else job.data.replace("{root}", root)
+    procedure = job.procedure
+    if work.training is not None:
+        procedure = procedure.replace("{run}", str(work.training.folder(out).resolve()))
     options: dict[str, Any] = {"data": data, "images": job.images, "repeats": job.repeats, "seed": job.seed}
     with Bar(1, show=False) as bar:
         paths = run(
-            [work.model(out, root)], [job.procedure], folder,
+            [work.model(out, root)], [procedure], folder,
             root=Path(root) if root else None, device=device, bar=bar, **options,
         )  # fmt: skip
         return [Measurement.load(path) for path in paths]
