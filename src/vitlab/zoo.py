@@ -24,6 +24,7 @@ from vitlab.core.downloads import downloading_from
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import ModelExpression, parse_model
 from vitlab.core.recipe import Recipe, stored_recipe
+from vitlab.core.settings import check_settings
 from vitlab.core.store import read_about, write_tensors
 from vitlab.identity import set_origin
 from vitlab.markers import parts_in
@@ -71,6 +72,8 @@ def builder_of(expression: str) -> str:
         _, metadata = _read_vitlab_file(parsed.name)
         return " | ".join([_builder_expression(parsed.name, metadata), *map(str, parsed.parts)])
     settings = {key: value for key, value in parsed.settings.items() if key not in _WEIGHTS}
+    if _is_assembly(parsed) and isinstance(settings.get("backbone"), str):
+        settings["backbone"] = builder_of(settings["backbone"])
     if parsed.source == "timm" and "." in parsed.name:
         settings["pretrained"] = False
     return str(replace(parsed, settings=settings))
@@ -167,10 +170,33 @@ def _timm(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
 
 
 def _vitlab(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
+    if name in plugins.assemblies():
+        return _assembly(name, settings)
     names = model_names("vitlab")
     if name not in names:
-        raise _unknown_model("vitlab", name, names)
+        raise _unknown_model("vitlab", name, [*names, *plugins.assemblies()])
     return _timm(name, settings)
+
+
+def _assembly(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
+    """An assembly around the backbone that its setting `backbone` describes."""
+    text = settings.pop("backbone", None)
+    if not isinstance(text, str):
+        raise VitlabError(
+            f"vitlab/{name} needs a backbone; write vitlab/{name}(backbone='timm/vit_tiny_patch16_224', …)"
+        )
+    build = getattr(importlib.import_module(plugins.assemblies()[name]), name)
+    check_settings(f"vitlab/{name}", build, settings, skip=1)
+    if _is_assembly(parse_model(builder_of(text))):
+        raise VitlabError(f"the backbone {text!r} of vitlab/{name} is an assembly itself; expected a backbone")
+    backbone, origin = _build(parse_model(text))
+    random = origin == "random" or origin.endswith(" (random head)")
+    model: nn.Module = build(backbone, **settings)
+    return model, origin if random else f"{origin} (random head)"
+
+
+def _is_assembly(parsed: ModelExpression) -> bool:
+    return parsed.source == "vitlab" and parsed.name in plugins.assemblies()
 
 
 def _vitlab_modules() -> list[str]:

@@ -171,9 +171,10 @@ def _sources(scale: Scale, variant: Variant, base: str, small_model: str) -> lis
 
 
 def _job(source: Mapping[str, Any], arm: str, measured: Measured) -> Job:
+    # The sizes of different needs are added: a benchmark counts its own files only.
     more = {
         "needs": tuple(dict.fromkeys((*source.get("needs", ()), *measured.needs))),
-        "gigabytes": source.get("gigabytes", 0.0) + measured.gigabytes,
+        "gigabytes": measured.gigabytes or source.get("gigabytes", 0.0),
     }
     given = {"images": measured.images, "repeats": measured.repeats, "data": measured.data}
     return Job(arm, measured.procedure, **{**source, **given, **more})

@@ -111,7 +111,7 @@ def _of_all(claim: Claim, effect: Callable[[dict[str, np.ndarray]], float]) -> C
 
 def _published_weights(arm: str) -> Check:
     title = "FAN-B-Hybrid" + (f" with {TITLES[arm]}" if TITLES[arm] else "")
-    sentence = f"the published weights of {title} have an mCE of {_ROWS[arm][0]}"
+    sentence = f"the mCE of the published weights of {title} is {_ROWS[arm][0]}"
     return evaluated(f"evaluated_mce_{arm}", sentence, MCE, arm, _ROWS[arm][0], "Table 3")
 
 

@@ -64,7 +64,7 @@ def _improvements() -> Iterator[Check]:
 def _published_weights() -> Iterator[Check]:
     for arm in _PUBLISHED:
         for name, (column, number, what) in _NUMBERS.items():
-            sentence = f"the published weights of {_title(arm)} have a {what} of {_ROWS[arm][column]}"
+            sentence = f"the {what} of the published weights of {_title(arm)} is {_ROWS[arm][column]}"
             yield evaluated(f"evaluated_{name}_{arm}", sentence, number, arm, _ROWS[arm][column], "Table 5")
 
 
