@@ -21,7 +21,7 @@ ROWS = [
     {"cli"},
     {"experiments"},
     {"demo", "explore", "runner", "model_sizes"},
-    {"tasks", "measured_model"},
+    {"tasks", "measured_model", "monitoring"},
     {"training", "instruments", "stress_tests"},
     {"zoo", "inputs", "pair_inputs"},
     {"assemblies"},
