@@ -52,10 +52,10 @@ def overview(experiments: Sequence[Experiment], records: Mapping[str, Records]) 
     """All experiments in one table for each paper, with the verdicts at each scale."""
     text = [
         "# Tables and figures at a glance",
-        f"The {len(experiments)} experiments of the three papers. Each is one file: the published numbers, the claims, the "
-        "jobs of each scale, and the rule of each verdict. A verdict compares the 95 % interval of our effect with 0 and "
-        "with the smallest relevant effect, by default half of the published one. Statistical claims are not judged at "
-        "`smoke`.",
+        f"The {len(experiments)} experiments of the three papers. Each is one file: the published numbers, the claims, "
+        "the jobs of each scale, and the rule of each verdict. A verdict compares the 95 % interval of our effect with "
+        "0 and with the smallest relevant effect, by default half of the published one. Statistical claims are not "
+        "judged at `smoke`.",
         "```console\n$ vitlab reproduce --list\n$ vitlab reproduce cb_table_s16 --scale smoke\n```",
     ]
     for key, title in PAPERS.items():

@@ -26,7 +26,8 @@ def vitlab(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_listing_imports_no_torch(tmp_path: Path) -> None:
-    code = "import sys; from vitlab.cli import app; app(sys.argv[1:], standalone_mode=False); sys.exit('torch' in sys.modules)"
+    code = "import sys; from vitlab.cli import app; app(sys.argv[1:], standalone_mode=False)"
+    code += "; sys.exit('torch' in sys.modules)"
     for option in ("--list", "--help"):
         command = [sys.executable, "-c", code, "reproduce", option]
         ended = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT / "src")}, capture_output=True)
