@@ -48,8 +48,9 @@ def _recipes() -> dict[str, str]:
 
 def _data() -> dict[str, str]:
     from vitlab.data.catalogue import data_sets
+    from vitlab.data.segmentation_sets import pair_sets
 
-    return data_sets()
+    return {**pair_sets(), **data_sets()}
 
 
 #: The entries of each kind: a summary or a card by name.
