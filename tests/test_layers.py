@@ -23,7 +23,7 @@ ROWS = [
     {"demo", "explore", "runner", "model_sizes"},
     {"tasks", "measured_model", "monitoring"},
     {"training", "instruments", "stress_tests"},
-    {"zoo", "inputs", "pair_inputs"},
+    {"zoo", "inputs", "pair_inputs", "detection_inputs"},
     {"assemblies"},
     {"preprocessing"},
     {"surgery", "checkpoints", "eval_mode", "interventions"},
@@ -114,7 +114,8 @@ def test_who_may_name_other_libraries_models(path: Path) -> None:
             allowed = MAY_USE_PIECES if name.startswith(TIMM_PIECES) else MODEL_CLASSES
             assert own in allowed, f"{path} names {name}"
         if library == "transformers":
-            assert own in MODEL_CLASSES, f"{path} names {name}"
+            trainer = own == "monitoring" and name in ("transformers", "transformers.TrainerCallback")
+            assert own in MODEL_CLASSES or trainer, f"{path} names {name}"
         if name.startswith("torchvision.models"):
             assert own in {"adapters", "zoo", "assemblies", "tasks"}, f"{path} names {name}"
         if own in TORCH_FREE and library in {"torch", "torchvision", "timm", "transformers"}:
