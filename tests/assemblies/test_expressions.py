@@ -67,3 +67,18 @@ def test_mistakes_are_one_line_errors(text: str, message: str) -> None:
     with pytest.raises(VitlabError, match=message) as caught:
         vitlab.load(text)
     assert "\n" not in str(caught.value)
+
+
+def test_a_trained_classifier_with_parts_is_a_backbone(tmp_path: Path) -> None:
+    """The protocol of CB Table 6: the part is trained before; the builder has it inside the backbone's expression."""
+    text = VIT + " | ScaledContextBroadcast(blocks='upper')"
+    classifier = vitlab.load(text, seed=1)
+    zoo.save(classifier, text, str(tmp_path / "model.safetensors"))
+    expression = f"vitlab/upernet(backbone='file/{tmp_path}/model.safetensors', classes=3, width=8, size=(32, 48))"
+    model = vitlab.load(expression, seed=0).eval()
+    assert [part.block for part in vitlab.parts(model)] == ["backbone.blocks.2", "backbone.blocks.3"]
+    assert torch.equal(model.backbone.blocks[0].attn.qkv.weight, classifier.blocks[0].attn.qkv.weight)
+    builder = zoo.builder_of(expression)
+    assert "file/" not in builder
+    zoo.save(model, builder, str(tmp_path / "upernet.safetensors"))
+    torch.testing.assert_close(vitlab.load(f"file/{tmp_path}/upernet.safetensors").eval()(IMAGES), model(IMAGES))

@@ -41,7 +41,8 @@ def rate_scales(model: nn.Module, settings: Optimizer, image_size: tuple[int, in
         layers: dict[str, int | None] = {name: 0 for name in names if name.startswith(prefix)}
         last = -1
     else:
-        anatomy = describe(backbone, image_size)
+        padded = getattr(model, "backbone_size", None)  # an assembly pads its images
+        anatomy = describe(backbone, padded(image_size) if padded is not None and image_size else image_size)
         layers = {prefix + name: layer for name, layer in _layers(backbone, anatomy)}
         last = len(anatomy.blocks)
     head = [name for name in names if layers.get(name) is None]
