@@ -21,11 +21,12 @@ ROWS = [
     {"cli"},
     {"experiments"},
     {"demo", "explore", "runner", "model_sizes"},
-    {"tasks", "measured_model"},
+    {"tasks", "measured_model", "monitoring"},
     {"training", "instruments", "stress_tests"},
-    {"zoo", "inputs"},
+    {"zoo", "inputs", "pair_inputs"},
+    {"assemblies"},
     {"preprocessing"},
-    {"surgery", "checkpoints", "eval_mode"},
+    {"surgery", "checkpoints", "eval_mode", "interventions"},
     {"identity"},
     {"recording", "fitted", "markers"},
     {"adapters"},
@@ -38,7 +39,7 @@ ROWS = [
 RANK = {name: len(ROWS) - i for i, row in enumerate(ROWS) for name in row}
 
 #: Who may name the model classes of other libraries.
-MODEL_CLASSES = {"adapters", "zoo", "models", "tasks"}
+MODEL_CLASSES = {"adapters", "zoo", "models", "assemblies", "tasks"}
 TIMM_PIECES = ("timm.data", "timm.optim", "timm.scheduler", "timm.utils")
 MAY_USE_PIECES = MODEL_CLASSES | {"preprocessing", "data", "training", "stress_tests"}
 TORCH_FREE = {"core", "reporting", "recipes", "progress"}
@@ -115,7 +116,7 @@ def test_who_may_name_other_libraries_models(path: Path) -> None:
         if library == "transformers":
             assert own in MODEL_CLASSES, f"{path} names {name}"
         if name.startswith("torchvision.models"):
-            assert own in {"adapters", "zoo", "tasks"}, f"{path} names {name}"
+            assert own in {"adapters", "zoo", "assemblies", "tasks"}, f"{path} names {name}"
         if own in TORCH_FREE and library in {"torch", "torchvision", "timm", "transformers"}:
             raise AssertionError(f"{path} names {name}, but {own} imports no torch")
         if own in TORCH_ONLY:
@@ -224,9 +225,20 @@ def test_every_public_function_can_be_called_twice(tmp_path: Path) -> None:
         batches = [(images.clamp(-1, 1), torch.tensor([0, 1]))]
         assert vitlab.stress("patch_shuffle", model, batches, grids=[2]).kind == "patch_shuffle"
         assert vitlab.report([measurement], tmp_path / "report.html").exists()
+        with vitlab.intervene(model, "ablate", block="blocks.0"):
+            model(images)
+        assert isinstance(measurement, vitlab.Measurement)
+        prepared = vitlab.batches_for(model, "scenes(test=4, size=32)", images=2)
+        assert isinstance(prepared, vitlab.Batches)
+        row = vitlab.train("quick(images=32, epochs=1)", tmp_path / "run", device="cpu")
+        assert row["epoch"] == 1
     assert set(vitlab.__all__) == {
+        "Batches",
+        "Measurement",
         "VitlabError",
+        "batches_for",
         "describe",
+        "intervene",
         "load",
         "measure",
         "parts",
@@ -235,4 +247,5 @@ def test_every_public_function_can_be_called_twice(tmp_path: Path) -> None:
         "restore",
         "retrofit",
         "stress",
+        "train",
     }, "a new public name: call it twice here too"

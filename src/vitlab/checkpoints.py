@@ -13,8 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.expressions import ModelExpression
 from vitlab.core.store import read_tensors
 from vitlab.markers import parts_in
+from vitlab.models.published import layout_of
+from vitlab.models.published.matching import fitting, pooling_in
 
 #: Entries of a training checkpoint that hold the weights, in order of preference. Averaged weights (`…ema`) are used
 #: only if there are no others, or on request.
@@ -47,6 +50,44 @@ def read_weights(path: str | Path, entry: str | None = None) -> tuple[dict[str, 
             "save only the state dict, preferably as safetensors"
         ) from error
     return _weights_in(content, str(path), entry), {}
+
+
+def from_released(
+    tensors: Mapping[str, Tensor], model: nn.Module, expression: ModelExpression, path: str
+) -> tuple[dict[str, Tensor], str]:
+    """Convert weights in the layout of a released model; other weights are returned unchanged.
+
+    Args:
+        tensors: the weights by name.
+        model: the model without its parts, for its keys.
+        expression: the model expression. Its token-aware pooling must be that of the file.
+        path: the file of the weights, for error messages.
+
+    Returns:
+        The weights by vitlab's keys, and the name of the released layout, or '' if nothing was converted.
+    """
+    own = model.state_dict()
+    loaded = _without_prefixes(tensors, own)
+    layout = layout_of(loaded)
+    if layout is None or layout.mark in own:
+        return dict(tensors), ""
+    converted = layout.convert(loaded)
+    pooling = pooling_in(converted)
+    fitted = [part for part in expression.parts if part.name == "TokenAwarePooling"]
+    branches = [part.settings.get("branches", 4) for part in fitted]
+    same_parts = branches == ([pooling.settings["branches"]] if pooling else [])
+    plain = {name: tensor.shape for name, tensor in converted.items() if not parts_in([name])}
+    same_model = plain.keys() == own.keys() and not _misshaped(model, converted, own)
+    if same_parts and same_model:
+        return converted, layout.family
+    fits = " or ".join(fitting(layout, converted, path)) or "no model of vitlab"
+    raise VitlabError(f"{path} (published layout {layout.family}) does not fit {expression}; it fits {fits}")
+
+
+def _misshaped(model: nn.Module, given: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> list[str]:
+    """Names of tensors with other shapes than the model's, except those of a classifier of other classes."""
+    differ = [name for name in own if given[name].shape != own[name].shape]
+    return [] if _resized_classifier(model, given, own) == differ else differ
 
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], path: str, *, new_head: bool = False) -> bool:

@@ -27,6 +27,7 @@ from vitlab.core.settings import check_settings
 from vitlab.core.step_cache import preparing
 from vitlab.identity import identify
 from vitlab.inputs import Augmentation, NoTrainingImagesError, Split, parts_for
+from vitlab.pair_inputs import conditions_of, pair_parts
 from vitlab.recipes.deit_imagenet import deit_imagenet
 
 
@@ -82,11 +83,6 @@ def procedure(kind: str, text: str, known: Mapping[str, str]) -> Procedure:
     if name not in known:
         raise unknown(kind, name, known)
     module = importlib.import_module(known[name])
-    if module.CARD.inputs == "image and mask pairs":
-        raise VitlabError(
-            f"{name} needs batches of (images, masks), which this command does not make yet; from Python:"
-            f" vitlab.stress({name!r}, model, batches)"
-        )
     if module.CARD.inputs == "training and test images" and "test" in settings:
         raise VitlabError(f"{name} takes its test set from --data; omit test=")
     check_settings(name, module.measure, settings)
@@ -112,6 +108,7 @@ class MeasuredModel:
         classes: see `match_labels`.
         augmentation: of training images; None for none.
         seed: of random weights.
+        dense: whether the data has label maps, because the model was trained on them.
     """
 
     text: str
@@ -126,6 +123,7 @@ class MeasuredModel:
     classes: Mapping[str, Any] | Sequence[str] | None = None
     augmentation: Augmentation | None = None
     seed: int = 0
+    dense: bool = False
     _parts: dict[Any, list[Batches]] = field(default_factory=dict)
 
     @cached_property
@@ -141,6 +139,10 @@ class MeasuredModel:
 
     def parts(self, *, augmented: bool = False, split: Split = "test", batch_size: int = 16) -> list[Batches]:
         """The images in `repeats` disjoint parts, cached."""
+        if self.dense:
+            if augmented or split == "train":
+                raise VitlabError(f"{self.data!r} has label maps; training images with one label each are needed")
+            return self.pairs(masks=False)
         key = (augmented, split, batch_size)
         if key not in self._parts:
             self._parts[key] = parts_for(
@@ -155,6 +157,14 @@ class MeasuredModel:
                 preprocessing=self.preprocessing,
                 classes=self.classes,
             )
+        return self._parts[key]
+
+    def pairs(self, *, masks: bool) -> list[Batches]:
+        """The images in `repeats` disjoint parts, with label maps or without labels, cached."""
+        key = ("pairs", masks)
+        if key not in self._parts:
+            given = (self.data, self.images, self.repeats, self.root)
+            self._parts[key] = pair_parts(self.model, *given, masks=masks, preprocessing=self.preprocessing)
         return self._parts[key]
 
     def training_parts(self, batch_size: int = 16) -> list[Batches]:
@@ -173,7 +183,7 @@ class MeasuredModel:
             given["preprocessing"] = dict(self.preprocessing)
         return {**given, **procedure.settings}
 
-    def inputs_for(self, procedure: Procedure, part: int) -> tuple[Batches | Path | tuple[()], dict[str, Batches], str]:
+    def inputs_for(self, procedure: Procedure, part: int) -> tuple[Any, dict[str, Batches], str]:
         """The inputs of a procedure, inputs that it takes as settings, and the fingerprint of both."""
         kind = procedure.card.inputs
         if kind == "nothing":
@@ -181,6 +191,8 @@ class MeasuredModel:
         if kind == "files":
             folder = _folder(procedure.name, self.root)
             return folder, {}, f"files in {folder.resolve()} {self.fingerprint_of(folder)}"
+        if kind == "image and mask pairs":
+            return self._with_masks(procedure, part)
         if kind == "augmented training images":
             augmented = self.training_parts(procedure.settings.get("batch_size", 16))[part - 1]
             return augmented, {}, _fingerprint(augmented)
@@ -189,6 +201,13 @@ class MeasuredModel:
             return tested, {}, _fingerprint(tested)
         trained = self.training_parts()[part - 1] if self.augmentation else self.parts(split="train")[part - 1]
         return trained, {"test": tested}, f"{_fingerprint(trained)}; {_fingerprint(tested)}"
+
+    def _with_masks(self, procedure: Procedure, part: int) -> tuple[Any, dict[str, Batches], str]:
+        if procedure.settings.get("suite") == "by_condition":
+            sets = conditions_of(self.model, self.data, self.images, self.root, self.preprocessing)
+            return sets, {}, "; ".join(map(_fingerprint, sets.values()))
+        masked = self.pairs(masks=True)[part - 1]
+        return masked, {}, _fingerprint(masked)
 
     def identity(self, procedure: Procedure, fingerprint: str) -> str:
         """Digest of all that a measurement depends on; a stored one with this identity is used again."""

@@ -54,8 +54,9 @@ def retrofit(
         part: a part's name or call as text (`"TokenAwarePooling(branches=4)"`), its class, or a module, which is
             copied for each block. A class may have the parameters `dim`, `layout` and `attention`; these are filled in.
         at: the seam, for example `"mlp.out"`. Default: the part's default seam.
-        blocks: `"all"` (default), `"upper"`, `"lower"`, `"6:12"`, `":30%"`, `"30%:"`, or a list of indices or names.
-            Class attention is not counted.
+        blocks: `"all"` (default), `"upper"`, `"lower"`, `"6:12"`, `":30%"`, `"30%:"`, or a list of indices or names;
+            `"not-tapped"` for the blocks of an assembly's backbone whose outputs do not feed its neck. Class attention
+            is not counted.
         input_size: size of the images, for parts that depend on the grid. Default: the model's input size.
 
     Returns:
@@ -177,7 +178,7 @@ def _select_seams(anatomy: Anatomy, at: str, blocks: Any) -> list[tuple[Block, S
     mixing = [block for block in anatomy.blocks if block.mixer.kind != "class attention"]
     if at == "stage.out":
         mixing = [block for block in mixing if block.seam(at)]
-    chosen = _select_blocks(mixing, blocks)
+    chosen = _not_tapped(anatomy, mixing) if blocks == "not-tapped" else _select_blocks(mixing, blocks)
     seams = [(block, block.seam(at)) for block in chosen]
     missing = [block.name for block, seam in seams if seam is None]
     if len(missing) == len(seams):
@@ -197,6 +198,17 @@ def _select_seams(anatomy: Anatomy, at: str, blocks: Any) -> list[tuple[Block, S
             stacklevel=3,
         )
     return [(block, seam) for block, seam in seams if seam is not None]
+
+
+def _not_tapped(anatomy: Anatomy, blocks: list[Block]) -> list[Block]:
+    if not anatomy.tapped:
+        raise VitlabError(
+            "invalid blocks='not-tapped': the model is not an assembly, so that no block feeds a neck; use 'all'"
+        )
+    chosen = [block for block in blocks if block.name not in anatomy.tapped]
+    if not chosen:
+        raise VitlabError("invalid blocks='not-tapped': all blocks feed the neck; choose other taps")
+    return chosen
 
 
 _RANGE = re.compile(r"^(\d+%?)?:(\d+%?)?$")

@@ -18,12 +18,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from vitlab.checkpoints import load_weights, read_weights
+from vitlab.checkpoints import from_released, load_weights, read_weights
 from vitlab.core import plugins
 from vitlab.core.downloads import downloading_from
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import ModelExpression, parse_model
 from vitlab.core.recipe import Recipe, stored_recipe
+from vitlab.core.settings import check_settings
 from vitlab.core.store import read_about, write_tensors
 from vitlab.identity import set_origin
 from vitlab.markers import parts_in
@@ -71,6 +72,8 @@ def builder_of(expression: str) -> str:
         _, metadata = _read_vitlab_file(parsed.name)
         return " | ".join([_builder_expression(parsed.name, metadata), *map(str, parsed.parts)])
     settings = {key: value for key, value in parsed.settings.items() if key not in _WEIGHTS}
+    if _is_assembly(parsed) and isinstance(settings.get("backbone"), str):
+        settings["backbone"] = builder_of(settings["backbone"])
     if parsed.source == "timm" and "." in parsed.name:
         settings["pretrained"] = False
     return str(replace(parsed, settings=settings))
@@ -96,7 +99,8 @@ def model_names(source: str) -> list[str]:
     if source == "torchvision":
         import torchvision
 
-        return torchvision.models.list_models(module=torchvision.models)
+        names: list[str] = torchvision.models.list_models(module=torchvision.models)
+        return names
     if source == "vitlab":
         import timm
 
@@ -130,6 +134,7 @@ def _fit_parts(model: nn.Module, parsed: ModelExpression) -> None:
 def _load_file_weights(model: nn.Module, parsed: ModelExpression, path: str, entry: str | None) -> str:
     """Load a file's weights and fit the parts, which are fitted first if the file has them; returns the origin."""
     tensors, metadata = read_weights(path, entry)
+    tensors, layout = from_released(tensors, model, parsed, path)
     with_parts = bool(parts_in(tensors))
     if with_parts:
         _fit_parts(model, parsed)
@@ -141,7 +146,8 @@ def _load_file_weights(model: nn.Module, parsed: ModelExpression, path: str, ent
         )
         _fit_parts(model, parsed)
     _declare_as_trained(model, metadata, path)
-    return f"file: {path}" + (" (random head)" if random_head else "")
+    released = f" (published layout {layout})" if layout else ""
+    return f"file: {path}{released}" + (" (random head)" if random_head else "")
 
 
 def _timm(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
@@ -164,10 +170,33 @@ def _timm(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
 
 
 def _vitlab(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
+    if name in plugins.assemblies():
+        return _assembly(name, settings)
     names = model_names("vitlab")
     if name not in names:
-        raise _unknown_model("vitlab", name, names)
+        raise _unknown_model("vitlab", name, [*names, *plugins.assemblies()])
     return _timm(name, settings)
+
+
+def _assembly(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
+    """An assembly around the backbone that its setting `backbone` describes."""
+    text = settings.pop("backbone", None)
+    if not isinstance(text, str):
+        raise VitlabError(
+            f"vitlab/{name} needs a backbone; write vitlab/{name}(backbone='timm/vit_tiny_patch16_224', …)"
+        )
+    build = getattr(importlib.import_module(plugins.assemblies()[name]), name)
+    check_settings(f"vitlab/{name}", build, settings, skip=1)
+    if _is_assembly(parse_model(builder_of(text))):
+        raise VitlabError(f"the backbone {text!r} of vitlab/{name} is an assembly itself; expected a backbone")
+    backbone, origin = _build(parse_model(text))
+    random = origin == "random" or origin.endswith(" (random head)")
+    model: nn.Module = build(backbone, **settings)
+    return model, origin if random else f"{origin} (random head)"
+
+
+def _is_assembly(parsed: ModelExpression) -> bool:
+    return parsed.source == "vitlab" and parsed.name in plugins.assemblies()
 
 
 def _vitlab_modules() -> list[str]:
@@ -205,7 +234,7 @@ def _hugging_face(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
 
     pretrained = settings.pop("pretrained", False)
 
-    def build() -> nn.Module:
+    def build() -> Any:
         config = transformers.AutoConfig.from_pretrained(name, **settings)
         architecture = (config.architectures or ["AutoModel"])[0]
         kind = getattr(
@@ -242,7 +271,7 @@ def _from_file(path: str, settings: dict[str, Any]) -> nn.Module:
         raise VitlabError(
             f"file/{path} takes no settings ({', '.join(settings)} given); the file defines the model; omit them"
         )
-    model: Any = _build(parse_model(expression))[0]
+    model = _build(parse_model(expression))[0]
     load_weights(model, tensors, path)
     _declare_as_trained(model, metadata, path)
     return model

@@ -72,7 +72,13 @@ GRIDS: dict[str, list[dict[str, list]]] = {
     "vit_small_cifar100": [{"part": ["", "cb"]}],
     "vit_small_cifar100_cb": [{"seed": [0, 1]}],
     "quick": [{"part": PARTS, "diversification": [0.0, 1.0]}],
+    "ade20k_upernet": [{"size": ["ti", "s", "b"], "part": ["", "cb", "cb_s"], "iterations": [40_000, 160_000]}],
+    "cityscapes_segformer": [{"part": ["", "tap"], "diversification": [0.0, 1.0]}],
+    "camvid_upernet": [{"part": PARTS, "diversification": [0.0, 1.0]}],
+    "quick_segmentation": [{"part": ["", "cb", "cb_s", "tap"], "diversification": [0.0, 1.0]}],
 }
+
+DATA = ("imagenet", "cifar10", "cifar100", "scenes", "camvid", "ade20k", "cityscapes")
 
 
 def texts() -> list[str]:
@@ -101,10 +107,10 @@ def test_recipes_are_data_of_the_right_kind(name):
         recipe = plugins.recipe(text)
         assert isinstance(recipe, Recipe), text
         assert parse_model(recipe.model).source in ("timm", "vitlab"), text
-        assert parse_call(recipe.data)[0] in ("imagenet", "cifar10", "cifar100", "scenes"), text
+        assert parse_call(recipe.data)[0] in DATA, text
         if recipe.objective.teacher:
             assert parse_model(recipe.objective.teacher).source == "timm"
-        for group in (recipe, recipe.augment, recipe.optimizer, recipe.objective):
+        for group in (recipe, recipe.augment, recipe.optimizer, recipe.objective, recipe.segmentation):
             hints = typing.get_type_hints(type(group))
             for field in dataclasses.fields(group):
                 value, choices = getattr(group, field.name), typing.get_args(hints[field.name])

@@ -7,7 +7,10 @@ An adapter is a module with
 - `family(model)`: the family of a model;
 - `blocks(model, flow)`: the model's `Block`s, from the module tree and one recorded forward;
 - `ABSENT`: seam name -> reason why these models do not have it;
-- `inputs(model, size)`, optional: the inputs of the model, if they are not one image tensor.
+- `inputs(model, size)`, optional: the inputs of the model, if they are not one image tensor;
+- `stem(model, flow)`, optional: the outputs of convolutional stages before the first block.
+
+An assembly is described by the adapter of its backbone (`assembled.py`).
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vitlab.adapters.assembled import in_assembly, is_assembly
 from vitlab.adapters.flow import Flow
 from vitlab.adapters.wrappers import unwrap
 from vitlab.core.anatomy import Anatomy, Block, Mixer
@@ -52,8 +56,11 @@ def describe(model: nn.Module, input_size: int | tuple[int, int] | None = None) 
             f"invalid model of type {type(model).__name__}; expected a torch.nn.Module; use vitlab.load for text"
         )
     model = unwrap(model)
-    adapter = _adapter(model)
     size = _size(model, input_size)
+    if is_assembly(model):
+        assembly: Any = model
+        return in_assembly(assembly, describe(assembly.backbone, assembly.backbone_size(size)), size)
+    adapter = _adapter(model)
     try:
         flow = Flow(model, _inputs(adapter, model, size))
     except VitlabError:
@@ -61,7 +68,8 @@ def describe(model: nn.Module, input_size: int | tuple[int, int] | None = None) 
     except Exception as error:  # any error of another library's forward is reported with the input size
         raise _forward_error(model, size, error) from error
     blocks = tuple(_as_fitted(model, block) for block in adapter.blocks(model, flow))
-    return Anatomy(adapter.family(model), blocks, size, adapter.ABSENT)
+    stem = adapter.stem(model, flow) if hasattr(adapter, "stem") else ()
+    return Anatomy(adapter.family(model), blocks, size, adapter.ABSENT, stem)
 
 
 def _forward_error(model: nn.Module, size: tuple[int, int], error: Exception) -> VitlabError:

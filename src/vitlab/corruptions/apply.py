@@ -119,7 +119,7 @@ def _corrupt(
     return result.view(images.shape)
 
 
-class Corruption(v2.Transform):
+class Corruption(v2.Transform):  # type: ignore[misc]
     """A corruption as a torchvision v2 transform, for one image or a batch; apply it before normalisation.
 
     A sample may be anything that a v2 transform accepts: an image, (image, label), a dict. Each image is corrupted

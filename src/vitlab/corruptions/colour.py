@@ -23,7 +23,8 @@ def luma(images: Tensor) -> Tensor:
     if images.shape[1] == 1:
         return images
     red, green, blue = images.split(1, dim=1)
-    return (red * _LUMA[0]).add_(green, alpha=_LUMA[1]).add_(blue, alpha=_LUMA[2])
+    grey: Tensor = (red * _LUMA[0]).add_(green, alpha=_LUMA[1]).add_(blue, alpha=_LUMA[2])
+    return grey
 
 
 def tint(colour: Sequence[float], like: Tensor) -> Tensor:

@@ -124,7 +124,8 @@ def _positions(count: int, device: str) -> Tensor:
 def _normal_table(device: str) -> Tensor:
     """Returns quantiles of N(0, 1), (65536,), computed on the CPU so that they are bitwise equal on all devices."""
     midpoints = (torch.arange(1 << 16, dtype=torch.float64, device="cpu") + 0.5) / (1 << 16)
-    return torch.special.ndtri(midpoints).float().to(device)
+    normal: Tensor = torch.special.ndtri(midpoints).float().to(device)
+    return normal
 
 
 @lru_cache(maxsize=16)
@@ -156,4 +157,5 @@ def _mix_64(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
     z = z + np.uint64(_GOLDEN_64)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+    mixed: NDArray[np.uint64] = z ^ (z >> np.uint64(31))
+    return mixed

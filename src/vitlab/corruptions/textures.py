@@ -87,7 +87,7 @@ def _needles(random: Randomness, h: int, w: int) -> Tensor:
     directions = torch.arange(_DIRECTIONS, device=clouds.device)
     turns = random.uniform(1, stream=_TURN, high=pi) + directions * (pi / _DIRECTIONS)
     needles = streak(_seeds(random, h, w).view(-1, 1, h, w), turns.view(-1), _LENGTH // 2, 0.6 * _LENGTH)
-    field = clouds * _CLOUDS + random.normal(1, h, w, stream=_GRAIN, deviation=_GRAININESS)
+    field: Tensor = clouds * _CLOUDS + random.normal(1, h, w, stream=_GRAIN, deviation=_GRAININESS)
     for each in needles.view_as(inside).mul_(inside).split(1, dim=1):
         field.add_(each, alpha=_LENGTH * 0.6)
     return field

@@ -89,11 +89,13 @@ def _mirror(patches: Tensor, _: torch.Generator) -> Tensor:
 def _split(images: Tensor, side: int) -> Tensor:
     """(B, C, h, w) -> (P, C, s, s)."""
     tiles = images.unflatten(3, (-1, side)).unflatten(2, (-1, side))  # B C rows s columns s
-    return tiles.permute(0, 2, 4, 1, 3, 5).flatten(0, 2)
+    rows: Tensor = tiles.permute(0, 2, 4, 1, 3, 5).flatten(0, 2)
+    return rows
 
 
 def _join(patches: Tensor, shape: torch.Size) -> Tensor:
     """(P, C, s, s) -> (B, C, h, w)."""
     side = patches.shape[2]
     tiles = patches.unflatten(0, (shape[0], shape[2] // side, shape[3] // side))
-    return tiles.permute(0, 3, 1, 4, 2, 5).reshape(shape)
+    images: Tensor = tiles.permute(0, 3, 1, 4, 2, 5).reshape(shape)
+    return images

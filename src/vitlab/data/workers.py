@@ -157,4 +157,5 @@ def training_transform(
     steps += [transforms.ToTensor(), transforms.Normalize(mean, std)]
     if settings.erasing:
         steps.append(RandomErasing(settings.erasing, mode="pixel", device="cpu"))
-    return transforms.Compose(steps)
+    composed: Callable[[Image.Image], Tensor] = transforms.Compose(steps)
+    return composed

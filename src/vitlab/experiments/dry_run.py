@@ -58,6 +58,9 @@ class Checked:
 def dry_run(plan: Plan) -> Iterator[Checked]:
     """Validate all training runs and measurements of a plan, stored ones included."""
     root = plan.root or "{root}"
+    for name, problems in plan.problems.items():
+        for job, problem in problems.items():
+            yield Checked(f"{name}: {job.procedure} of {job.arm}, seed {job.seed}", problem)
     for group in plan.trainings:
         for run in group:
             title = f"training {run.text}, seed {run.seed}"

@@ -7,7 +7,6 @@ failures. A task whose worker was killed is run again, at most `ATTEMPTS` times.
 from __future__ import annotations
 
 import multiprocessing
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -88,7 +87,10 @@ def processes(tasks: Sequence[Task], bar: Bar, per_device: int) -> Iterator[Fini
     devices = _devices(tasks[0].device if tasks else None)
     count = min(len(tasks), per_device * len(devices))
     waiting, attempts = deque(tasks), dict.fromkeys(tasks, 0)
-    workers = [_start(devices[index % len(devices)], count) for index in range(count)]
+    import torch
+
+    threads = max(1, torch.get_num_threads() // max(1, count))
+    workers = [_start(devices[index % len(devices)], threads) for index in range(count)]
     try:
         while waiting or any(worker.task for worker in workers):
             for worker in workers:
@@ -104,7 +106,8 @@ def processes(tasks: Sequence[Task], bar: Bar, per_device: int) -> Iterator[Fini
                 try:
                     reason = worker.connection.recv()
                 except (EOFError, ConnectionError):  # killed, for example for its memory
-                    workers[workers.index(worker)] = _start(devices[workers.index(worker) % len(devices)], count)
+                    index = workers.index(worker)
+                    workers[index] = _start(devices[index % len(devices)], threads)
                     if attempts[task] < ATTEMPTS:
                         waiting.append(task)
                         continue
@@ -129,21 +132,21 @@ def _devices(given: str | None) -> list[str | None]:
     return [f"cuda:{index}" for index in range(torch.cuda.device_count())]
 
 
-def _start(device: str | None, workers: int) -> _Worker:
+def _start(device: str | None, threads: int) -> _Worker:
     """Start a process; a new interpreter, because CUDA does not work in a forked process."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(theirs, device, workers), daemon=False)
+    process = context.Process(target=_work, args=(theirs, device, threads))
     process.start()
     theirs.close()
     return _Worker(process, ours)
 
 
-def _work(connection: Connection, device: str | None, workers: int) -> None:
+def _work(connection: Connection, device: str | None, threads: int) -> None:
     """Run the tasks that arrive until the connection is closed."""
     import torch
 
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
+    torch.set_num_threads(threads)
     while True:
         try:
             task = connection.recv()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from vitlab.core.errors import VitlabError
 from vitlab.core.experiment import Job, Results, Scale
 from vitlab.experiments.catalogue import Experiment
 from vitlab.experiments.work import Training, Work, all_work, work_of
@@ -61,8 +62,21 @@ class Plan:
         return {each.name: each.plan(self.scale) for each in self.experiments}
 
     @cached_property
+    def problems(self) -> dict[str, dict[Job, str]]:
+        """The jobs of each experiment that name an unknown recipe, setting or procedure, with the reason."""
+        found: dict[str, dict[Job, str]] = {name: {} for name in self.jobs}
+        for name, jobs in self.jobs.items():
+            for job in jobs:
+                try:
+                    work_of(job).key(self.root)
+                except VitlabError as error:
+                    found[name][job] = " ".join(str(error).split())
+        return found
+
+    @cached_property
     def _work(self) -> tuple[list[list[Training]], list[Work]]:
-        return all_work((job for jobs in self.jobs.values() for job in jobs), self.root)
+        valid = (job for name, jobs in self.jobs.items() for job in jobs if job not in self.problems[name])
+        return all_work(valid, self.root)
 
     @property
     def trainings(self) -> list[list[Training]]:

@@ -101,8 +101,10 @@ def _failed_before(work: Training | Work, reasons: dict[str, str]) -> str:
 def _judged(plan: Plan, experiment: Experiment, reasons: dict[str, str]) -> Reproduced:
     jobs = plan.jobs[experiment.name]
     results = plan.results(experiment.name)
-    keys = {_title(job): work_of(job).key(plan.root) for job in jobs}
-    failures = {title: reasons[key] for title, key in keys.items() if key in reasons}
+    problems = plan.problems[experiment.name]
+    keys = {_title(job): work_of(job).key(plan.root) for job in jobs if job not in problems}
+    failures = {_title(job): problem for job, problem in problems.items()}
+    failures |= {title: reasons[key] for title, key in keys.items() if key in reasons}
     try:
         verdicts = judge(experiment, results, plan.scale)
     except Exception as error:  # a mistake in one experiment must not end the others

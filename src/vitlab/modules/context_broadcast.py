@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from vitlab.core.anatomy import TokenLayout
 from vitlab.core.errors import VitlabError
+from vitlab.modules.identity_init import blend, initial_weight
 
 __all__ = ["ContextBroadcast", "GatedContextBroadcast", "HybridContextBroadcast", "ScaledContextBroadcast"]
 
@@ -28,6 +29,7 @@ class ContextBroadcast(nn.Module):
     Args:
         tokens: positions `(start, stop)`, stop excluded, to which the mean and the broadcast are restricted: the
             image-only and text-only rows of the paper's ViLT table (Table 10). None means all tokens.
+        identity_init: multiply the change x_i → CB(x_i) by one learned weight that starts at 0, for trained weights.
 
     Returns:
         (B, N, D) for an input of (B, N, D).
@@ -39,14 +41,16 @@ class ContextBroadcast(nn.Module):
     """
 
     default_seam: ClassVar[str] = "mlp.out"
+    weight: nn.Parameter | None
 
-    def __init__(self, *, tokens: tuple[int, int] | None = None) -> None:
+    def __init__(self, *, tokens: tuple[int, int] | None = None, identity_init: bool = False) -> None:
         super().__init__()
         self.tokens = _range(tokens, type(self).__name__)
+        self.register_parameter("weight", initial_weight(identity_init))
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, N, D) -> (B, N, D)."""
-        return _within(self.tokens, _broadcast, x)
+        return _within(self.tokens, lambda chosen: blend(chosen, _broadcast(chosen), self.weight), x)
 
 
 class ScaledContextBroadcast(nn.Module):
@@ -59,6 +63,7 @@ class ScaledContextBroadcast(nn.Module):
         dim: D.
         init: initial value of Λ. The paper does not give it; 0 is our choice, so that the model is initially unchanged.
         tokens: as in `ContextBroadcast`.
+        identity_init: requires `init=0`, which is the identity.
 
     Returns:
         (B, N, D) for an input of (B, N, D).
@@ -69,8 +74,12 @@ class ScaledContextBroadcast(nn.Module):
 
     default_seam: ClassVar[str] = "mlp.out"
 
-    def __init__(self, dim: int, *, init: float = 0.0, tokens: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self, dim: int, *, init: float = 0.0, tokens: tuple[int, int] | None = None, identity_init: bool = False
+    ) -> None:
         super().__init__()
+        if identity_init and init:
+            raise VitlabError(f"init={init} of {type(self).__name__} is not the identity; omit it or identity_init")
         self.tokens = _range(tokens, type(self).__name__)
         self.scale = nn.Parameter(torch.full((dim,), float(init)))
 
@@ -88,6 +97,7 @@ class GatedContextBroadcast(nn.Module):
 
     Args:
         layout: must have a prefix; its first token is the class token.
+        identity_init: multiply x_0 by one learned weight that starts at 0, for trained weights.
 
     Returns:
         (B, N, D) for an input of (B, N, D).
@@ -97,14 +107,16 @@ class GatedContextBroadcast(nn.Module):
     """
 
     default_seam: ClassVar[str] = "mlp.out"
+    weight: nn.Parameter | None
 
-    def __init__(self, layout: TokenLayout) -> None:
+    def __init__(self, layout: TokenLayout, *, identity_init: bool = False) -> None:
         super().__init__()
         _need_class_token(layout, type(self).__name__)
+        self.register_parameter("weight", initial_weight(identity_init))
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, N, D) -> (B, N, D)."""
-        return x * (x[:, :1] + 1)
+        return blend(x, x * (x[:, :1] + 1), self.weight)
 
 
 class HybridContextBroadcast(nn.Module):
@@ -115,6 +127,7 @@ class HybridContextBroadcast(nn.Module):
 
     Args:
         layout: must have a prefix; its first token is the class token.
+        identity_init: as in `ContextBroadcast`.
 
     Returns:
         (B, N, D) for an input of (B, N, D).
@@ -124,14 +137,16 @@ class HybridContextBroadcast(nn.Module):
     """
 
     default_seam: ClassVar[str] = "mlp.out"
+    weight: nn.Parameter | None
 
-    def __init__(self, layout: TokenLayout) -> None:
+    def __init__(self, layout: TokenLayout, *, identity_init: bool = False) -> None:
         super().__init__()
         _need_class_token(layout, type(self).__name__)
+        self.register_parameter("weight", initial_weight(identity_init))
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, N, D) -> (B, N, D)."""
-        return x * x[:, :1] + _broadcast(x)
+        return blend(x, x * x[:, :1] + _broadcast(x), self.weight)
 
 
 def _broadcast(x: Tensor) -> Tensor:

@@ -136,7 +136,7 @@ class AttentionCall:
         # Autocast is disabled: it would compute the product in bf16, and row sums would differ from 1 by 3e-3.
         with torch.autocast(self.q.device.type, enabled=False):
             q = _full(self.q[:, :, rows])
-            logits = torch.baddbmm(q.new_empty(()), q.flatten(0, 1), keys.mT, beta=0, alpha=self.scale)
+            logits: Tensor = torch.baddbmm(q.new_empty(()), q.flatten(0, 1), keys.mT, beta=0, alpha=self.scale)
             logits = logits.unflatten(0, q.shape[:2])
             if self.bias is not None:
                 logits = logits + _full(self.bias if self.bias.shape[-2] == 1 else self.bias[..., rows, :])
@@ -155,7 +155,8 @@ def entropy(weights: Tensor) -> Tensor:
     >>> entropy(torch.tensor([0.5, 0.5, 0.0])).item() == torch.tensor(2.0).log().item()
     True
     """
-    return torch.special.entr(weights).sum(-1)
+    entropy: Tensor = torch.special.entr(weights).sum(-1)
+    return entropy
 
 
 STATISTICS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -152,7 +152,7 @@ class _SynchronisedBatchNorm(nn.modules.batchnorm._BatchNorm):
         centred = wide - mean.view(shape)  # two passes, because E[x²] − E[x]² loses precision for a large mean
         variance = dist_nn.all_reduce(centred.square().sum(axes)) / sums[-1]
         self._update_running(mean, variance, sums[-1])
-        y = centred * torch.rsqrt(variance.view(shape) + self.eps)
+        y: Tensor = centred * torch.rsqrt(variance.view(shape) + self.eps)
         if self.affine:
             y = y * self.weight.view(shape) + self.bias.view(shape)
         return y.to(x.dtype)

@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from timm.utils import ModelEmaV3
@@ -23,28 +23,18 @@ from torch import nn
 from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Recipe
 from vitlab.core.store import Run, write_tensors
+from vitlab.data.seeding import step_seed
 from vitlab.fitted import by_kind, parts
 from vitlab.identity import weights_digest
 from vitlab.training.bar import training_bar
 from vitlab.training.distributed import World, any_rank, full_tensor, main_first, sum_over_ranks, wrap
+from vitlab.training.feed import Feed, FixedEpoch
 from vitlab.training.optimizer import learning_rate, set_learning_rate
 from vitlab.training.state import Position, make_state
-from vitlab.training.step import Batch, Loss, Step, capture, make_step
+from vitlab.training.step import Loss, Step, capture, make_step
 from vitlab.zoo import builder_of
 
 _CHECKPOINT_PERIOD = 60.0  # minimum number of seconds between checkpoints at the ends of epochs
-
-
-class Feed(Protocol):
-    """A source of batches that yields the same batches for the same epoch, starting at any batch."""
-
-    def __len__(self) -> int:
-        """Number of batches per epoch."""
-        ...
-
-    def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[Batch]:
-        """Iterate over the batches of an epoch, starting at `start_batch`."""
-        ...
 
 
 class Interrupted(KeyboardInterrupt):
@@ -84,6 +74,8 @@ def train(
         The last row of metrics.
     """
     world = world or World()
+    if recipe.steps_per_epoch:
+        feed = FixedEpoch(feed, recipe.steps_per_epoch)
     steps, saved = len(feed), time.monotonic()
     _validate(recipe, steps, world)
     requested, recipe = recipe, _for_device(recipe, world, compile_on_cpu)
@@ -148,7 +140,7 @@ def train(
                     rate = learning_rate(recipe.optimizer, progress.step, steps, recipe.epochs)
                     set_learning_rate(state.optimizer, rate)
                     if world.device.type == "cpu" or progress.batch == 0:
-                        torch.manual_seed(_step_seed(recipe.seed, progress.step, world.rank))
+                        torch.manual_seed(step_seed(recipe.seed, progress.step, world.rank))
                     if captures:
                         step_once, captures = capture(step_once, batch, state.changing), False
                     value = step_once(batch)
@@ -209,6 +201,11 @@ def _validate(recipe: Recipe, steps: int, world: World) -> None:
     """
     if recipe.sharded and recipe.ema:
         raise VitlabError("averaged weights (ema) of a sharded model are not supported; set ema=0 or sharded=False")
+    if recipe.optimizer.milestones and recipe.optimizer.schedule != "step":
+        raise VitlabError(
+            f"optimizer.milestones={recipe.optimizer.milestones!r} are for schedule='step', but the schedule is "
+            f"{recipe.optimizer.schedule!r}; omit one of them"
+        )
     if steps == 0:
         raise VitlabError(f"the training set is smaller than one batch of {recipe.batch_size}; lower batch_size")
     if recipe.batch_size % (world.size * recipe.accumulate):
@@ -229,20 +226,6 @@ def _for_device(recipe: Recipe, world: World, compile_on_cpu: bool) -> Recipe:
     return dataclasses.replace(recipe, compile=False)
 
 
-def _step_seed(seed: int, step: int, rank: int) -> int:
-    """Returns the seed of torch's default generator for one step (dropout, stochastic depth).
-
-    A linear congruential step per number, so that neighbouring steps and ranks get distant seeds. The data pipeline
-    derives its seeds in another way (`data/seeding.py`: numpy's SeedSequence with a purpose). The two give different
-    numbers and both stay as they are: with other seeds, a resumed run would not reproduce the uninterrupted run of an
-    earlier version, which `tests/training/test_old_checkpoints.py` checks.
-    """
-    value = 0
-    for number in (seed, step, rank):
-        value = (value * 6364136223846793005 + number + 1442695040888963407) % (1 << 63)
-    return value
-
-
 def _can_be_captured(recipe: Recipe, world: World) -> bool:
     """Whether a step can be captured in a CUDA graph.
 
@@ -256,7 +239,7 @@ def _mean_loss(progress: Position, world: World) -> float:
     """The mean training loss of an epoch over all ranks (collective)."""
     sums = torch.stack([progress.total, torch.full_like(progress.total, progress.count)])
     total, count = sum_over_ranks(sums, world).tolist()
-    return float(total) / max(1.0, count)
+    return float(total / max(1.0, count))
 
 
 def _check_finite(progress: Position, run: Run) -> None:
