@@ -122,7 +122,8 @@ ROUGHNESS = Reading("log distance from a paraboloid", ("loss_landscape",), _roug
 
 def _turning(found: Measurement) -> float:
     angle = values_of(found, "angle")
-    return float(np.abs(np.diff(angle[np.isfinite(angle)], 2)).sum())
+    angle = angle[np.isfinite(angle)]
+    return float(np.abs(np.diff(angle, 2)).sum()) if len(angle) > 2 else float("nan")
 
 
 #: The sum of |second differences| of the angle is our measure of an irregular trajectory.
