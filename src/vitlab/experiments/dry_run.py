@@ -22,10 +22,12 @@ from vitlab.core.expressions import parse_call, parse_model
 from vitlab.core.recipe import Recipe
 from vitlab.core.settings import check_settings
 from vitlab.data.catalogue import check_data
+from vitlab.data.segmentation_sets import check_pairs
 from vitlab.experiments.plan import Plan
 from vitlab.experiments.speed import speed
 from vitlab.experiments.work import SPECIAL, Training, Work, module_of
 from vitlab.measured_model import procedure
+from vitlab.pair_inputs import only_pairs
 from vitlab.preprocessing.resolution import input_size
 
 __all__ = ["Checked", "dry_run"]
@@ -101,7 +103,8 @@ def _check_work(work: Work, root: str) -> float:
         known = plugins.instruments() if name in plugins.instruments() else plugins.stress_tests()
         procedure("procedure", job.procedure, known)
     if job.data is not None:
-        check_data(job.data.replace("{root}", root))
+        data = job.data.replace("{root}", root)
+        (check_pairs if only_pairs(data) else check_data)(data)
     if job.snapshot is not None and work.training is not None:
         saved = work.training.recipe(_LATER, root).snapshots
         if job.snapshot and job.snapshot not in saved:

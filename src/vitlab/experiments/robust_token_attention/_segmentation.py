@@ -24,7 +24,7 @@ _SUITE = f"{_PROCEDURE}(suite='cityscapes_c')"
 _CLEAN = f"{_PROCEDURE}(suite='clean')"
 #: Variant -> part and weight of ADL.
 _VARIANTS = {"plain": ("", 0.0), "tap": ("tap", 0.0), "adl": ("", 1.0), "tap_adl": ("tap", 1.0)}
-_BACKBONE = "timm/deit_tiny_patch16_224(weights='{root}/deit_tiny_patch16_224.safetensors')"
+_DEIT = "deit_tiny_patch16_224.safetensors"
 #: The released form of ADL gave the paper's numbers.
 _FORM = ("objective.diversification_form=released",)
 
@@ -48,16 +48,17 @@ def _jobs(scale: Scale, arm: str, acdc: Sequence[str]) -> list[Job]:
         suite = f"{_PROCEDURE}(suite='cityscapes_c', severities=(3,))"
         return [Job(arm, "training", **source), Job(arm, suite, images=4, **source)]
     if scale == "small":
-        source = {"recipe": f'camvid_upernet({given}, backbone="{_BACKBONE}")', "changes": _FORM}
-        source |= {"needs": ("camvid", "deit_tiny_patch16_224.safetensors"), "gpu_minutes": 10.0, "gigabytes": 0.5}
+        source = {"recipe": f"camvid_upernet({given}, weights='{{root}}/{_DEIT}')", "changes": _FORM}
+        source |= {"needs": ("camvid", _DEIT), "gpu_minutes": 10.0, "gigabytes": 0.5}
         seeded = [{**source, "seed": seed} for seed in range(5)]
         return [job for each in seeded for job in (Job(arm, "training", **each), Job(arm, _SUITE, images=233, **each))]
     if scale == "released":
         return []
-    pooling = "tap" if part else ""
+    pooling = " | TokenAwarePooling(branches=4, blocks='all')" if part else ""
+    backbone = "vitlab/fan_base_hybrid(drop_path_rate=0.35, weights='{trained}')" + pooling
     source = {
-        "recipe": f"cityscapes_segformer(diversification={weight}, backbone='file/{{trained}}')",
-        "trained": f"robust_token_attention(base='fan', pooling={pooling!r}, diversification={weight})",
+        "recipe": f'cityscapes_segformer(diversification={weight}, backbone="{backbone}")',
+        "trained": f"robust_token_attention(base='fan', pooling={part!r}, diversification={weight})",
         "changes": _FORM,
         "gpu_minutes": 11_000.0,
     }
