@@ -23,7 +23,7 @@ ROWS = [
     {"demo", "explore", "runner", "model_sizes"},
     {"tasks", "measured_model", "monitoring"},
     {"training", "instruments", "stress_tests"},
-    {"zoo", "inputs", "pair_inputs"},
+    {"zoo", "inputs", "pair_inputs", "detection_inputs"},
     {"assemblies"},
     {"preprocessing"},
     {"surgery", "checkpoints", "eval_mode", "interventions"},

@@ -25,6 +25,7 @@ from vitlab.core.measurement import Card
 from vitlab.core.recipe import Augment, Recipe
 from vitlab.core.settings import check_settings
 from vitlab.core.step_cache import preparing
+from vitlab.detection_inputs import detection_parts
 from vitlab.identity import identify
 from vitlab.inputs import Augmentation, NoTrainingImagesError, Split, parts_for
 from vitlab.pair_inputs import conditions_of, pair_parts
@@ -167,6 +168,14 @@ class MeasuredModel:
             self._parts[key] = pair_parts(self.model, *given, masks=masks, preprocessing=self.preprocessing)
         return self._parts[key]
 
+    def annotated(self) -> list[Batches]:
+        """The images with their objects in `repeats` disjoint parts, cached."""
+        key = ("annotated",)
+        if key not in self._parts:
+            given = (self.data, self.images, self.repeats, self.root)
+            self._parts[key] = detection_parts(self.model, *given, preprocessing=self.preprocessing)
+        return self._parts[key]
+
     def training_parts(self, batch_size: int = 16) -> list[Batches]:
         """Augmented training images; augmented test images where the data has no training set."""
         try:
@@ -193,6 +202,9 @@ class MeasuredModel:
             return folder, {}, f"files in {folder.resolve()} {self.fingerprint_of(folder)}"
         if kind == "image and mask pairs":
             return self._with_masks(procedure, part)
+        if kind == "images with objects":
+            annotated = self.annotated()[part - 1]
+            return annotated, {}, _fingerprint(annotated)
         if kind == "augmented training images":
             augmented = self.training_parts(procedure.settings.get("batch_size", 16))[part - 1]
             return augmented, {}, _fingerprint(augmented)

@@ -15,18 +15,21 @@ import inspect
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from vitlab.adapters import describe
+from vitlab.adapters.noise import noise_outputs, relative_change
 from vitlab.adapters.wrappers import guard_hooks, unwrap
 from vitlab.core import plugins
 from vitlab.core.anatomy import SEAMS, Anatomy, Block, Seam
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_part
 from vitlab.fitted import configuration
+from vitlab.identity import trained_origin
 from vitlab.markers import mark, snake
 from vitlab.recording.tokens import from_tokens, orders, to_tokens
 
@@ -36,6 +39,7 @@ Model = TypeVar("Model", bound=nn.Module)
 Part = str | nn.Module | Callable[..., nn.Module]
 
 _PREFIX = "vitlab_"
+_TOLERANCE = 0.01  # relative change of the outputs that is not reported
 _INJECTED = ("dim", "layout", "attention")  # constructor parameters of a part that retrofit fills in
 
 
@@ -48,6 +52,10 @@ def retrofit(
     input_size: int | tuple[int, int] | None = None,
 ) -> Model:
     """Insert a part into a model, in place.
+
+    Most parts change what trained weights compute. If the weights are known to be trained (`vitlab.load` of a file or
+    of pretrained weights), the outputs on two noise images before and after are compared, and a change above 1 % is a
+    warning. With random weights, and with weights of unknown origin, nothing is compared.
 
     Args:
         model: any model that `describe` supports; wrappers of `torch.compile` and DDP are removed first.
@@ -76,11 +84,38 @@ def retrofit(
     duplicates = [block.name for block, seam, module in fitted if _has_same(inner, seam, module, settings)]
     if duplicates:
         warnings.warn(f"{name} with the same settings is already at {at!r} of {', '.join(duplicates)}", stacklevel=2)
-    for block, seam, module in fitted:
-        module.vitlab_name, module.vitlab_block, module.vitlab_settings = name, block.name, settings
-        _insert(inner, seam, snake(name), module)
+    with changes_reported(inner, trained_origin(inner), [name], input_size):
+        for block, seam, module in fitted:
+            module.vitlab_name, module.vitlab_block, module.vitlab_settings = name, block.name, settings
+            _insert(inner, seam, snake(name), module)
     guard_hooks()
     return model
+
+
+@contextmanager
+def changes_reported(
+    model: nn.Module, origin: str, names: Sequence[str], input_size: int | tuple[int, int] | None = None
+) -> Iterator[None]:
+    """Warn on exit if parts that were inserted since changed the outputs on noise images by more than 1 %.
+
+    Args:
+        model: the model.
+        origin: the origin of its weights if they are trained; if empty, nothing is computed.
+        names: the names of the parts, for the warning.
+        input_size: size of the images. Default: the model's input size.
+    """
+    if not origin or not names:
+        yield
+        return
+    before = noise_outputs(model, input_size)
+    yield
+    change = relative_change(before, noise_outputs(model, input_size))
+    if not change <= _TOLERANCE:
+        warnings.warn(
+            f"{', '.join(names)} changed the outputs of trained weights ({origin}) by {change:.0%} on noise images; "
+            "fine-tune the model, and insert parts with identity_init=True to begin with unchanged outputs",
+            stacklevel=5,
+        )
 
 
 def restore(model: Model) -> Model:

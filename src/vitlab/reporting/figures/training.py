@@ -1,4 +1,6 @@
-"""Loss and accuracy by epoch as in CB Fig. S11, mean IoU of segmentation models, and the learning rate."""
+"""Loss and accuracy by epoch as in CB Fig. S11, mean IoU of segmentation models, AP of detectors, and the learning
+rate.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +24,8 @@ _ACCURACIES = {
     "top5": "top-5 accuracy",
     "miou": "mean IoU",
     "pixel_accuracy": "pixel accuracy",
+    "box_ap50": "box AP50",
+    "mask_ap50": "mask AP50",
 }
 _RATES = ("learning_rate", "lr")
 
@@ -80,6 +84,8 @@ def _finding(measurements: Sequence[Measurement]) -> str:
         return describe_number("Top-1 accuracy after the last epoch", measurements, reading("top1"), "%")
     if any(known(measurement, "miou") for measurement in measurements):
         return describe_number("Mean IoU after the last epoch", measurements, reading("miou"), "%")
+    if any(known(measurement, "box_ap50") for measurement in measurements):
+        return describe_number("Box AP50 after the last epoch", measurements, reading("box_ap50"), "%")
     stored = "loss" if any(known(measurement, "loss") for measurement in measurements) else "train_loss"
     return describe_number(
         f"{_LOSSES[stored][0].capitalize()} loss after the last epoch", measurements, reading(stored), "nats"
