@@ -28,7 +28,7 @@ def ade20k_upernet(
     Source: CB Table 6 and Section 4.3; the learning rate, schedule and crops are those of XCiT's and Swin's code.
     Hardware: one GPU of 80 GB with bfloat16.
     Runtime: about a day for 160,000 iterations (estimated).
-    Expected: mIoU 38.9 (ViT-Ti), 43.8 (ViT-S), 46.1 (ViT-B) without CB in the paper, from weights trained with the
+    Expected: mIoU 38.9 (ViT-Ti), 43.3 (ViT-S), 45.0 (ViT-B) without CB in the paper, from weights trained with the
     same part; not run here.
     Command: vitlab train "ade20k_upernet(size='ti', part='cb', backbone='file/RUN')" --root DATA
 

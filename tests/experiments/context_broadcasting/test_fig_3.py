@@ -31,7 +31,9 @@ def blocks(parameters: int = 100, macs: int = 100) -> Results:
     )
 
 
-@pytest.mark.parametrize(("extra", "outcome"), [(104, "holds"), (96, "holds"), (106, "does not hold"), (94, "does not hold")])
+@pytest.mark.parametrize(
+    ("extra", "outcome"), [(104, "holds"), (96, "holds"), (106, "does not hold"), (94, "does not hold")]
+)
 def test_nearly_equal_is_five_per_cent(extra: int, outcome: str) -> None:
     assert fig_3.check(blocks(parameters=extra))[2].outcome == outcome
 
