@@ -67,7 +67,7 @@ def test_added_files_work(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "src/vitlab", tmp_path / "src/vitlab", ignore=shutil.ignore_patterns("__pycache__"))
     blocks = fences("docs/adding.md", "python")
     files = [(title, code) for title, code in blocks if title]
-    assert len(files) == 7
+    assert len(files) == 8
     for title, code in files:
         assert not (tmp_path / title).exists(), f"{title} is taken"
         (tmp_path / title).write_text(code, encoding="utf-8")
@@ -128,7 +128,7 @@ def test_a_docstring_becomes_markdown(generator: Any) -> None:
     ]
 
 
-@pytest.mark.parametrize("module", ["docstrings", "families", "hooks", "pages"])
+@pytest.mark.parametrize("module", ["docstrings", "families", "hooks", "pages", "paper_pages"])
 def test_generator_doctests(generator: Any, module: str) -> None:
     ended = doctest.testmod(importlib.import_module(module))
     assert ended.attempted and not ended.failed
@@ -236,6 +236,7 @@ def test_every_thing_has_a_page(site: Path) -> None:
         *(f"stress_tests/{name}.html" for name in plugins.stress_tests()),
         *(f"families/{name}.html" for name in plugins.families()),
         *(f"recipes/{name}.html" for name in plugins.recipes()),
+        *(f"papers/{name}.html" for name in plugins.experiments()),
     ]
     assert [page for page in expected if not (site / page).exists()] == []
     text = (site / "parts/TokenAwarePooling.html").read_text(encoding="utf-8")

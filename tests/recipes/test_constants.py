@@ -81,9 +81,10 @@ def test_positions_are_seams(position, seams):
 @pytest.mark.parametrize("name", ["vit_tiny_cifar100", "vit_small_cifar100", "quick"])
 def test_small_recipes_insert_a_part_where_the_papers_recipe_does(name):
     where = "part='cb_gate', position='both', blocks='all'"
-    assert parse_model(recipe(f"{name}({where})").model).parts == parse_model(
-        recipe(f"context_broadcasting({where})").model
-    ).parts
+    assert (
+        parse_model(recipe(f"{name}({where})").model).parts
+        == parse_model(recipe(f"context_broadcasting({where})").model).parts
+    )
 
 
 def test_heads_of_the_quick_recipe():

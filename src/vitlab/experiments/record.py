@@ -61,7 +61,7 @@ def write_record(
         "experiment": experiment.name,
         "title": experiment.title,
         "scale": scale,
-        "provenance": provenance(),
+        "provenance": {name: provenance()[name] for name in ("vitlab", "python", "versions", "time")},
         "verdicts": [{"name": claim.name, **asdict(verdict)} for claim, verdict in claims],
         "failures": dict(failures),
         "numbers": [

@@ -104,4 +104,4 @@ def published_table(published: Sequence[Published]) -> tuple[list[str], dict[str
 
 
 def _printed(value: float | None) -> str:
-    return "curve" if value is None else f"{value:g}"
+    return "no number" if value is None else f"{value:g}"
