@@ -47,6 +47,9 @@ def test_variance_by_stage() -> None:
     assert readings.variance("MSA").value(found) == pytest.approx(3.5 / 2)
     assert readings.variance("MSA", without=3).value(found) == pytest.approx(np.mean([0, 1, 2, 3, 6, 7]) / 2)
     assert readings.variance("MSA", stages=(3,), last=True).value(found) == pytest.approx(5 / 2)
+    convs = {"step": [name.replace("MSA", "Conv") for name in names]}
+    found = layered("feature_variance", convs, change=(("step",), np.arange(8.0)), variance=((), 2.0))
+    assert readings.variance("Conv").value(found) == pytest.approx(np.mean([0, 1, 3, 5, 7]) / 2)  # 2, 4, 6 subsample
 
 
 def test_peaks_and_trend_of_variance() -> None:
