@@ -60,7 +60,8 @@ def from_released(
     Args:
         tensors: the weights by name.
         model: the model without its parts, for its keys.
-        expression: the model expression. Its token-aware pooling must be that of the file.
+        expression: the model expression. Its token-aware pooling must be that of the file; a file without it fits a
+            model with `TokenAwarePooling(identity_init=True)`, to be trained.
         path: the file of the weights, for error messages.
 
     Returns:
@@ -72,16 +73,22 @@ def from_released(
     if layout is None or layout.mark in own:
         return dict(tensors), ""
     converted = layout.convert(loaded)
-    pooling = pooling_in(converted)
-    fitted = [part for part in expression.parts if part.name == "TokenAwarePooling"]
-    branches = [part.settings.get("branches", 4) for part in fitted]
-    same_parts = branches == ([pooling.settings["branches"]] if pooling else [])
-    plain = {name: tensor.shape for name, tensor in converted.items() if not parts_in([name])}
-    same_model = plain.keys() == own.keys() and not _misshaped(model, converted, own)
-    if same_parts and same_model:
+    plain = {name for name in converted if not parts_in([name])}
+    same_model = plain == own.keys() and not _misshaped(model, converted, own)
+    if same_model and _same_pooling(expression, converted):
         return converted, layout.family
     fits = " or ".join(fitting(layout, converted, path)) or "no model of vitlab"
     raise VitlabError(f"{path} (published layout {layout.family}) does not fit {expression}; it fits {fits}")
+
+
+def _same_pooling(expression: ModelExpression, converted: Mapping[str, Tensor]) -> bool:
+    """Whether an expression has the token-aware pooling of the weights; one to be trained may be added to weights
+    without it if it starts as the identity."""
+    given = [part.settings for part in expression.parts if part.name == "TokenAwarePooling"]
+    pooling = pooling_in(converted)
+    if pooling is None:
+        return all(settings.get("identity_init") for settings in given)
+    return [settings.get("branches", 4) for settings in given] == [pooling.settings["branches"]]
 
 
 def _misshaped(model: nn.Module, given: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> list[str]:

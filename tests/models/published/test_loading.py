@@ -71,10 +71,10 @@ CASES: dict[str, tuple[str, str, str, dict[str, str]]] = {
 
 
 def checkpoint(name: str) -> dict[str, Tensor]:
-    """Random tensors of the released keys and shapes; counters are distinct whole numbers."""
+    """Random positive tensors of the released keys and shapes; counters are distinct whole numbers."""
     generator = torch.Generator().manual_seed(0)
     return {
-        key: torch.randn(shape, generator=generator) if shape else torch.tensor(i)
+        key: torch.rand(shape, generator=generator) if shape else torch.tensor(i)
         for i, (key, shape) in enumerate(LISTS[name].items())
     }
 
@@ -170,6 +170,14 @@ def test_what_does_not_fit_is_one_line_with_what_to_write(name: str, given: str,
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         vitlab.load(line.partition("; it fits ")[2])  # what it says to write works
+
+
+def test_pooling_that_starts_as_the_identity_is_added_to_released_weights(tmp_path: Path) -> None:
+    path = tmp_path / "released.pth"
+    torch.save(checkpoint("rvt_tiny"), path)
+    model = vitlab.load(expression("rvt_tiny", path, " | TokenAwarePooling(identity_init=True)"))
+    assert len(vitlab.parts(model)) == 12
+    assert identify(model).origin == f"file: {path} (published layout RVT)"
 
 
 def test_released_weights_for_a_model_of_another_library(tmp_path: Path) -> None:
