@@ -134,6 +134,24 @@ def test_generator_doctests(generator: Any, module: str) -> None:
     assert ended.attempted and not ended.failed
 
 
+def test_pages_of_experiments_show_every_claim_and_verdict(generator: Any) -> None:
+    """The numbers and outcome of a record stand in the row of their claim; claims without a record were not run."""
+    from vitlab.experiments.catalogue import experiment
+
+    found = experiment("cb_table_s16")
+    claim = next(claim for claim in found.claims if not claim.deterministic)
+    entry = {"name": claim.name, "claim": claim.sentence, "paper_value": claim.paper, "our_value": 0.51}
+    entry |= {"interval": [0.25, 0.75], "smallest_relevant": 0.3, "outcome": "holds", "why": "text"}
+    pages = generator.pages.paper_pages
+    text = pages.page(found, {"small": {"verdicts": [entry]}})
+    rows = [line for line in text.splitlines() if line.endswith("* |")]
+    assert len(rows) == len(found.claims)
+    assert [row for row in rows if "| small | 0.51 | 0.25 to 0.75 | *holds* |" in row and "raises the top-1" in row]
+    assert sum("*not run*" in row for row in rows) == len(rows) - 1
+    overview = pages.overview([found], {found.name: {"small": {"verdicts": [entry]}}})
+    assert "[cb_table_s16](cb_table_s16.md)" in overview and "small: 1 holds" in overview
+
+
 @pytest.fixture(scope="module")
 def generator() -> Iterator[Any]:
     """The modules of docs/generator, found as mkdocs finds them."""

@@ -76,9 +76,11 @@ GRIDS: dict[str, list[dict[str, list]]] = {
     "cityscapes_segformer": [{"part": ["", "tap"], "diversification": [0.0, 1.0]}],
     "camvid_upernet": [{"part": PARTS, "diversification": [0.0, 1.0]}],
     "quick_segmentation": [{"part": ["", "cb", "cb_s", "tap"], "diversification": [0.0, 1.0]}],
+    "coco_mask_rcnn": [{"size": SIZES, "part": PARTS}, {"part": ["cb"], "blocks": ["all"], "batch_size": [16, 32]}],
+    "quick_detection": [{"part": PARTS}],
 }
 
-DATA = ("imagenet", "cifar10", "cifar100", "scenes", "camvid", "ade20k", "cityscapes")
+DATA = ("imagenet", "cifar10", "cifar100", "scenes", "camvid", "ade20k", "cityscapes", "coco")
 
 
 def texts() -> list[str]:
@@ -110,7 +112,8 @@ def test_recipes_are_data_of_the_right_kind(name):
         assert parse_call(recipe.data)[0] in DATA, text
         if recipe.objective.teacher:
             assert parse_model(recipe.objective.teacher).source == "timm"
-        for group in (recipe, recipe.augment, recipe.optimizer, recipe.objective, recipe.segmentation):
+        groups = (recipe.augment, recipe.optimizer, recipe.objective, recipe.segmentation, recipe.detection)
+        for group in (recipe, *groups):
             hints = typing.get_type_hints(type(group))
             for field in dataclasses.fields(group):
                 value, choices = getattr(group, field.name), typing.get_args(hints[field.name])

@@ -339,8 +339,9 @@ def reproduce(
         if not reproduction.show_checked(dry_run(plan), as_json=as_json, quiet=quiet):
             raise typer.Exit(2)
         return
-    if plan.cost().gpu_hours > 1 and not yes and sys.stdin.isatty():
-        typer.confirm("Run it?", abort=True)
+    asks = plan.cost().gpu_hours > 1 and not yes and sys.stdin.isatty()
+    if asks and not typer.confirm("Run it?", err=True):
+        return
     with _importing(quiet):
         from vitlab.experiments.engines import engine
         from vitlab.experiments.reproduce import reproduce

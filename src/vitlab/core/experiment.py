@@ -29,7 +29,8 @@ Each experiment has a test file `tests/experiments/<paper>/test_<table or figure
 For a deterministic claim the single effect is our value: the published number or another one; without a published
 number 1.0 if the claim is true and 0.0 if not. `tests/experiments/test_contract.py` calls `check` on them and asserts
 that every claim can hold, not hold and, if it is statistical, be inconclusive. `tests/experiments/synthetic.py` has
-functions that make measurements.
+functions that make measurements. A folder with a file `examples.py` needs no such test files: it has one function
+`example(name of the file, claim, effects)` for all experiments of the paper.
 """
 
 from __future__ import annotations

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +24,7 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import parse_call, parse_model
 from vitlab.core.recipe import Recipe
 from vitlab.core.settings import check_settings
+from vitlab.core.store import write_tensors
 from vitlab.data.catalogue import check_data
 from vitlab.data.segmentation_sets import check_pairs
 from vitlab.experiments.plan import Plan
@@ -31,9 +35,6 @@ from vitlab.pair_inputs import only_pairs
 from vitlab.preprocessing.resolution import input_size
 
 __all__ = ["Checked", "dry_run"]
-
-#: Stands for the path of weights that do not exist yet.
-_LATER = "trained.safetensors"
 
 #: Bytes per parameter of a training step: weights, gradients and two moments in float32.
 _TRAINING_BYTES = 16
@@ -63,36 +64,38 @@ def dry_run(plan: Plan) -> Iterator[Checked]:
     for name, problems in plan.problems.items():
         for job, problem in problems.items():
             yield Checked(f"{name}: {job.procedure} of {job.arm}, seed {job.seed}", problem)
-    for group in plan.trainings:
-        for run in group:
-            title = f"training {run.text}, seed {run.seed}"
-            try:
-                yield Checked(title, "", _check_training(run, root))
-            except VitlabError as error:
-                yield Checked(title, " ".join(str(error).split()))
-    for work in plan.works:
-        title = f"{work.job.procedure} of {work.job.arm}, seed {work.job.seed}"
-        try:
-            yield Checked(title, "", _check_work(work, root))
-        except VitlabError as error:
-            yield Checked(title, " ".join(str(error).split()))
+    with TemporaryDirectory() as folder:
+        for run in chain(*plan.trainings):
+            yield _checked(f"training {run.text}, seed {run.seed}", partial(_check_training, run, root, Path(folder)))
+        for work in plan.works:
+            title = f"{work.job.procedure} of {work.job.arm}, seed {work.job.seed}"
+            yield _checked(title, partial(_check_work, work, root, Path(folder)))
 
 
-def _check_training(run: Training, root: str) -> float:
+def _checked(title: str, check: Callable[[], float]) -> Checked:
+    try:
+        return Checked(title, "", check())
+    except VitlabError as error:
+        return Checked(title, " ".join(str(error).split()))
+
+
+def _check_training(run: Training, root: str, folder: Path) -> float:
     """Check a training run; returns its estimated memory."""
-    recipe = run.recipe(_LATER, root)
+    recipe = run.recipe(_trained(run.first, root, folder), root)
     if importlib.util.find_spec(f"vitlab.tasks.{recipe.task}") is None:
         raise VitlabError(f"there is no task {recipe.task!r}")
-    if recipe.task == "classification":
-        check_data(recipe.data)
+    check = {"classification": check_data, "segmentation": check_pairs}.get(recipe.task)
+    if check is not None:
+        check(recipe.data)
     if recipe.objective.teacher:
-        _meta_model(_builder(recipe.objective.teacher, None, root))
-    return _memory(_builder(recipe.model, run.first, root), recipe.image_size, recipe)
+        _meta_model(zoo.builder_of(recipe.objective.teacher))
+    return _memory(zoo.builder_of(recipe.model), recipe.image_size, recipe)
 
 
-def _check_work(work: Work, root: str) -> float:
+def _check_work(work: Work, root: str, folder: Path) -> float:
     """Check a measurement; returns the estimated memory of its model."""
     job = work.job
+    trained = _trained(work.runs[0] if job.trained else None, root, folder)
     name, settings = parse_call(job.procedure)
     module_of(name)
     if name in SPECIAL:
@@ -105,29 +108,28 @@ def _check_work(work: Work, root: str) -> float:
     if job.data is not None:
         data = job.data.replace("{root}", root)
         (check_pairs if only_pairs(data) else check_data)(data)
-    if job.snapshot is not None and work.training is not None:
-        saved = work.training.recipe(_LATER, root).snapshots
-        if job.snapshot and job.snapshot not in saved:
-            raise VitlabError(f"the recipe saves no snapshot of epoch {job.snapshot}; it has {saved}")
     if job.model:
-        return _memory(_builder(job.model, work.training, root), None, None)
-    recipe = Training(job.recipe, job.changes, job.seed).recipe(_LATER, root)
-    return _memory(_builder(recipe.model, None, root), recipe.image_size, None)
+        text = job.model.replace("{trained}", trained).replace("{root}", root)
+        return _memory(zoo.builder_of(text), None, None)
+    recipe = Training(job.recipe, job.changes, job.seed).recipe(trained, root)
+    if job.snapshot and job.snapshot not in recipe.snapshots:
+        raise VitlabError(f"the recipe saves no snapshot of epoch {job.snapshot}; it has {recipe.snapshots}")
+    return _memory(zoo.builder_of(recipe.model), recipe.image_size, None)
 
 
 def _without_settings(model: object, batches: object) -> None:
     """The signature of procedures without settings."""
 
 
-def _builder(text: str, first: Training | None, root: str) -> str:
-    """The expression of the same architecture without weights."""
-    if first is not None and ("{trained}" in text or _LATER in text):
-        file = text.replace("{trained}", _LATER)
-        if file.startswith(f"file/{_LATER}"):
-            parts = file.removeprefix(f"file/{_LATER}")
-            return zoo.builder_of(_builder(first.recipe(_LATER, root).model, first.first, root)) + parts
-        text = file
-    return zoo.builder_of(text.replace("{root}", root))
+def _trained(run: Training | None, root: str, folder: Path) -> str:
+    """A file that stands for the weights of a run: it names the model, and has no tensors; empty without a run."""
+    if run is None:
+        return ""
+    path = folder / f"{run.key}.safetensors"
+    if not path.exists():
+        model = zoo.builder_of(run.recipe(_trained(run.first, root, folder), root).model)
+        write_tensors(path, {}, {"model": model})
+    return str(path)
 
 
 @cache

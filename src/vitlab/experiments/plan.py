@@ -34,7 +34,7 @@ class Cost:
     needs: tuple[str, ...]
 
     def __str__(self) -> str:
-        data = f"{self.gigabytes:.3g} GB of data ({', '.join(self.needs)})" if self.needs else "no data sets"
+        data = f"up to {self.gigabytes:.3g} GB of data ({', '.join(self.needs)})" if self.needs else "no data sets"
         return (
             f"{self.runs} training runs, {self.measurements} measurements, about {self.gpu_hours:.3g} GPU hours, {data}"
         )

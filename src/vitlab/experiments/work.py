@@ -62,10 +62,7 @@ class Training:
     @property
     def key(self) -> str:
         """The digest of all settings that differ from the defaults, and of the run that it starts from."""
-        recipe = self.recipe(self.first.key if self.first else "", "{root}")
-        default = asdict(Recipe(recipe.model, recipe.data))
-        settings = {"model": recipe.model, "data": recipe.data, **_changed(asdict(recipe), default)}
-        return _digest({"recipe": settings, "first": self.first.key if self.first else None})
+        return _training_key(self)
 
     def folder(self, out: Path) -> Path:
         """The run folder."""
@@ -113,17 +110,7 @@ class Work:
 
     def key(self, root: str = "") -> str:
         """The digest of its inputs: model or recipe, weights, data, procedure, settings, seed and code."""
-        job = self.job
-        name, settings = parse_call(job.procedure)
-        inputs: dict[str, Any] = {"procedure": name, "settings": settings, "version": code_version(module_of(name))}
-        if job.model:
-            inputs |= {"model": job.model, "seed": job.seed, "weights": _file_digests(job.model, root)}
-        else:
-            inputs |= {"recipe": _recipe_run(job).key, "snapshot": job.snapshot}
-        if job.trained:
-            inputs["trained"] = [run.key for run in self.runs]
-        inputs |= {"data": job.data, "images": job.images, "repeats": job.repeats}
-        return _digest(inputs)
+        return _work_key(self, root)
 
     def folder(self, out: Path, root: str = "") -> Path:
         """The folder of its measurements, which is complete if it exists."""
@@ -133,6 +120,29 @@ class Work:
         """Returns the stored measurements, named after the arm of the job; empty if there are none."""
         found = [Measurement.load(file) for file in sorted(self.folder(out, root).glob("*.json"))]
         return [_named(measurement, self.job.arm) for measurement in found]
+
+
+@cache
+def _training_key(run: Training) -> str:
+    recipe = run.recipe(run.first.key if run.first else "", "{root}")
+    default = asdict(Recipe(recipe.model, recipe.data))
+    settings = {"model": recipe.model, "data": recipe.data, **_changed(asdict(recipe), default)}
+    return _digest({"recipe": settings, "first": run.first.key if run.first else None})
+
+
+@cache
+def _work_key(work: Work, root: str) -> str:
+    job = work.job
+    name, settings = parse_call(job.procedure)
+    inputs: dict[str, Any] = {"procedure": name, "settings": settings, "version": code_version(module_of(name))}
+    if job.model:
+        inputs |= {"model": job.model, "seed": job.seed, "weights": _file_digests(job.model, root)}
+    else:
+        inputs |= {"recipe": _recipe_run(job).key, "snapshot": job.snapshot}
+    if job.trained:
+        inputs["trained"] = [run.key for run in work.runs]
+    inputs |= {"data": job.data, "images": job.images, "repeats": job.repeats}
+    return _digest(inputs)
 
 
 def _named(measurement: Measurement, name: str) -> Measurement:
@@ -192,7 +202,7 @@ def _weights(run: Training | None, out: Path) -> str:
 
 def _file_digests(model: str, root: str) -> list[str]:
     """The digests of the weights files that a model expression names, where they exist."""
-    parsed = parse_model(_filled(model, "", root or "{root}"))
+    parsed = parse_model(_filled(model, "trained", root or "{root}"))
     paths = [str(parsed.settings.get("weights") or ""), parsed.name if parsed.source == "file" else ""]
     return [_file_digest(Path(path)) for path in paths if path and Path(path).is_file()]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.context_broadcasting.arms import metrics
+from experiments.synthetic import entry, measured
 from vitlab.core.experiment import Claim, Results
 from vitlab.experiments.context_broadcasting import table_7
 
@@ -12,8 +12,14 @@ from vitlab.experiments.context_broadcasting import table_7
 def example(claim: Claim, effects: Sequence[float]) -> Results:
     kind = {"b": "box", "m": "mask"}[claim.name[-1]]
     metric = f"{kind}_{claim.name.partition('^')[0].lower()}"
-    others = [f"{kind}_{name}" for kind in ("box", "mask") for name in ("ap", "ap50", "ap75")]
-    return metrics(metric, "plain", "cb", effects, others=others)
+    names = [f"{kind}_{name}" for kind in ("box", "mask") for name in ("ap", "ap50", "ap75")]
+    return Results(
+        [
+            entry(arm, measured("average_precision", **{**dict.fromkeys(names, 0.3), metric: 0.3 + gain / 100}), seed)
+            for seed, effect in enumerate(effects)
+            for arm, gain in (("plain", 0.0), ("cb", effect))
+        ]
+    )
 
 
 def test_effects_of_the_text() -> None:

@@ -31,3 +31,17 @@ def test_our_counts_are_those_of_the_table_but_for_the_baseline() -> None:
     entries = [counts(arm, size.parameters, size.macs, size.added_macs) for arm, size in sizes.items()]
     outcomes = [verdict.outcome for verdict in table_s17.check(Results(entries))]
     assert outcomes[:10] == ["does not hold"] + ["holds"] * 9
+
+
+def test_runs_are_shared_with_table_s16() -> None:
+    """Both tables have CB, CB_gate and CB_hybrid at End: the same runs at every scale."""
+    from vitlab.experiments.context_broadcasting import table_s16
+    from vitlab.experiments.work import work_of
+
+    for scale in ("smoke", "small", "full"):
+        runs = [
+            {job.arm: work_of(job).key() for job in table.plan(scale) if job.kind == "training" and job.seed == 0}
+            for table in (table_s16, table_s17)
+        ]
+        shared = {arm for arm in runs[0] if arm.endswith("end")}
+        assert len(shared) == 3 and all(runs[0][arm] == runs[1][arm] for arm in shared)

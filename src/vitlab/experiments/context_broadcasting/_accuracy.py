@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from vitlab.core.experiment import Claim, Job, Published, Results
-from vitlab.experiments.context_broadcasting._shared import MODULES, SIZES, Check, count, one, raises, sizes, table
+from vitlab.experiments.context_broadcasting._checks import Check, count, one, raises, table
+from vitlab.experiments.context_broadcasting._shared import MODULES, SIZES, sizes
 
 #: The accuracies among the columns, and all columns.
 ACCURACIES = ("Acc@1", "Acc@5", "IN-V2", "IN-ReaL")

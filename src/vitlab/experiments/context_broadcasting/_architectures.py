@@ -6,14 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vitlab.core.experiment import Job, Scale
-from vitlab.experiments.context_broadcasting._shared import (
-    CIFAR100,
-    IMAGENET,
-    Check,
-    full_minutes,
-    raises,
-    runs,
-)
+from vitlab.experiments.context_broadcasting._checks import Check, raises
+from vitlab.experiments.context_broadcasting._shared import CIFAR100, IMAGENET, full_minutes, runs
 
 _CB = " | ContextBroadcast(blocks='upper')"
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vitlab.core.experiment import Job, Published, Scale
-from vitlab.experiments.context_broadcasting._shared import COLUMNS, FILES, IMAGENET, MODULES, Check, raises, table
+from vitlab.experiments.context_broadcasting._checks import COLUMNS, Check, raises, table
+from vitlab.experiments.context_broadcasting._shared import FILES, IMAGENET, MODULES
 
 _TESTS = ("Occ", "ImageNet-A", "FGSM")
 

@@ -11,8 +11,8 @@ import numpy as np
 from vitlab.core.experiment import Claim, Job, Published, Results, Scale
 from vitlab.core.measurement import Measurement
 from vitlab.core.verdicts import Verdict
+from vitlab.experiments.context_broadcasting._checks import claims_of, gain, verdicts_of
 from vitlab.experiments.context_broadcasting._dense import upernet
-from vitlab.experiments.context_broadcasting._shared import claims_of, gain, verdicts_of
 
 TITLE = "CB Fig. 10: attention maps of segmentation models"
 

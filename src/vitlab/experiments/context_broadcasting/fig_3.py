@@ -8,18 +8,8 @@ from __future__ import annotations
 
 from vitlab.core.experiment import Claim, Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
-from vitlab.experiments.context_broadcasting._shared import (
-    CIFAR100,
-    IMAGENET,
-    claims_of,
-    difference,
-    full_minutes,
-    gain,
-    holds,
-    runs,
-    sizes,
-    verdicts_of,
-)
+from vitlab.experiments.context_broadcasting._checks import claims_of, difference, gain, holds, verdicts_of
+from vitlab.experiments.context_broadcasting._shared import CIFAR100, IMAGENET, full_minutes, runs, sizes
 
 TITLE = "CB Fig. 3: an extra attention or MLP block"
 

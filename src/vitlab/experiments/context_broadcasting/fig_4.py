@@ -11,17 +11,8 @@ import numpy as np
 from vitlab.core.experiment import Claim, Job, Published, Results, Scale
 from vitlab.core.measurement import Measurement
 from vitlab.core.verdicts import Verdict
-from vitlab.experiments.context_broadcasting._shared import (
-    DEIT_TINY,
-    TOKENS_197,
-    VALIDATION,
-    Check,
-    by_part,
-    claims_of,
-    count,
-    one,
-    verdicts_of,
-)
+from vitlab.experiments.context_broadcasting._checks import Check, by_part, claims_of, count, one, verdicts_of
+from vitlab.experiments.context_broadcasting._shared import DEIT_TINY, TOKENS_197, VALIDATION
 
 TITLE = "CB Fig. 4: entropy of pretrained ViTs"
 

@@ -11,16 +11,8 @@ import numpy as np
 from vitlab.core.experiment import Claim, Job, Published, Results, Scale
 from vitlab.core.measurement import Measurement
 from vitlab.core.verdicts import Verdict
-from vitlab.experiments.context_broadcasting._shared import (
-    DEIT_TINY,
-    TOKENS_197,
-    VALIDATION,
-    by_part,
-    claims_of,
-    holds,
-    measured,
-    verdicts_of,
-)
+from vitlab.experiments.context_broadcasting._checks import by_part, claims_of, holds, measured, verdicts_of
+from vitlab.experiments.context_broadcasting._shared import DEIT_TINY, TOKENS_197, VALIDATION
 
 TITLE = "CB Fig. 5: gradient of softmax around uniform attention"
 

@@ -9,7 +9,8 @@ import numpy as np
 from vitlab.core.experiment import Claim, Job, Published, Results, Scale, paired
 from vitlab.core.measurement import Measurement
 from vitlab.core.verdicts import Verdict
-from vitlab.experiments.context_broadcasting._shared import Network, claims_of, effect, gain, verdicts_of
+from vitlab.experiments.context_broadcasting._checks import claims_of, effect, gain, verdicts_of
+from vitlab.experiments.context_broadcasting._shared import Network
 
 TITLE = "CB Fig. 7: entropy and distance of attention with CB"
 

@@ -12,7 +12,8 @@ import numpy as np
 from vitlab.core.experiment import Claim, Job, Published, Results, Scale
 from vitlab.core.measurement import Measurement
 from vitlab.core.verdicts import Verdict
-from vitlab.experiments.context_broadcasting._shared import Network, claims_of, effect, verdicts_of
+from vitlab.experiments.context_broadcasting._checks import claims_of, effect, verdicts_of
+from vitlab.experiments.context_broadcasting._shared import Network
 
 TITLE = "CB Fig. 8: scaling weights of CB_S by layer"
 

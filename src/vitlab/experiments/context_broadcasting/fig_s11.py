@@ -7,7 +7,8 @@ import numpy as np
 from vitlab.core.experiment import Claim, Job, Published, Results, Scale
 from vitlab.core.measurement import Measurement
 from vitlab.core.verdicts import Verdict
-from vitlab.experiments.context_broadcasting._shared import Network, claims_of, gain, verdicts_of
+from vitlab.experiments.context_broadcasting._checks import claims_of, gain, verdicts_of
+from vitlab.experiments.context_broadcasting._shared import Network
 
 TITLE = "CB Fig. S11: training curves with and without CB"
 

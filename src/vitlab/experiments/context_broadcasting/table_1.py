@@ -6,17 +6,16 @@ from functools import partial
 
 from vitlab.core.experiment import Claim, Job, Results, Scale
 from vitlab.core.verdicts import Verdict
-from vitlab.experiments.context_broadcasting._shared import (
-    Network,
+from vitlab.experiments.context_broadcasting._checks import (
     claims_of,
     count,
     difference,
     one,
     raises,
-    sizes,
     table,
     verdicts_of,
 )
+from vitlab.experiments.context_broadcasting._shared import Network, sizes
 
 TITLE = "CB Table 1: uniform attention injected into ViT-S"
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from vitlab.core.experiment import Claim, Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
-from vitlab.experiments.context_broadcasting._shared import call, claims_of, gain, runs, table, verdicts_of
+from vitlab.experiments.context_broadcasting._checks import claims_of, gain, table, verdicts_of
+from vitlab.experiments.context_broadcasting._shared import call, runs
 
 TITLE = "CB Table 10: ViLT on VQAv2 with CB_S"
 

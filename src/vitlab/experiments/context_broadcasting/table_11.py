@@ -8,7 +8,8 @@ from vitlab.core.experiment import Claim, Job, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.context_broadcasting import _architectures
 from vitlab.experiments.context_broadcasting._architectures import Architecture, arm_of
-from vitlab.experiments.context_broadcasting._shared import claims_of, count, one, sizes, table, verdicts_of
+from vitlab.experiments.context_broadcasting._checks import claims_of, count, one, table, verdicts_of
+from vitlab.experiments.context_broadcasting._shared import sizes
 
 TITLE = "CB Table 11: PiT-B and Mixer-S/16 with CB"
 

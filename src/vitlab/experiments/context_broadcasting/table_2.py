@@ -8,16 +8,8 @@ from __future__ import annotations
 
 from vitlab.core.experiment import Claim, Job, Results, Scale
 from vitlab.core.verdicts import Verdict
-from vitlab.experiments.context_broadcasting._shared import (
-    SIZES,
-    Check,
-    Network,
-    claims_of,
-    gain,
-    raises,
-    table,
-    verdicts_of,
-)
+from vitlab.experiments.context_broadcasting._checks import Check, claims_of, gain, raises, table, verdicts_of
+from vitlab.experiments.context_broadcasting._shared import SIZES, Network
 
 TITLE = "CB Table 2: CB in all and in the upper layers"
 

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from vitlab.core.experiment import Claim, Job, Results, Scale
 from vitlab.core.verdicts import Verdict
-from vitlab.experiments.context_broadcasting._shared import (
-    Network,
+from vitlab.experiments.context_broadcasting._checks import (
     claims_of,
     difference,
     gain,
     holds,
     raises,
-    sizes,
     table,
     verdicts_of,
 )
+from vitlab.experiments.context_broadcasting._shared import Network, sizes
 
 TITLE = "CB Table 3: squeeze-and-excitation and CB"
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from vitlab.core.experiment import Claim, Job, Results, Scale, values_of
 from vitlab.core.verdicts import Verdict
-from vitlab.experiments.context_broadcasting._shared import (
-    Network,
+from vitlab.experiments.context_broadcasting._checks import (
     claims_of,
     count,
     gain,
@@ -22,10 +21,10 @@ from vitlab.experiments.context_broadcasting._shared import (
     measured,
     one,
     raises,
-    sizes,
     table,
     verdicts_of,
 )
+from vitlab.experiments.context_broadcasting._shared import Network, sizes
 
 TITLE = "CB Table 4: position of CB"
 

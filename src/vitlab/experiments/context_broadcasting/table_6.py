@@ -10,18 +10,9 @@ from functools import partial
 
 from vitlab.core.experiment import Claim, Job, Results, Scale
 from vitlab.core.verdicts import Verdict
-from vitlab.experiments.context_broadcasting._dense import upernet
-from vitlab.experiments.context_broadcasting._shared import (
-    MODULES,
-    SIZES,
-    Check,
-    claims_of,
-    count,
-    gain,
-    one,
-    table,
-    verdicts_of,
-)
+from vitlab.experiments.context_broadcasting._checks import Check, claims_of, count, gain, one, table, verdicts_of
+from vitlab.experiments.context_broadcasting._dense import upernet, upernet_recipe
+from vitlab.experiments.context_broadcasting._shared import MODULES, SIZES
 
 TITLE = "CB Table 6: UperNet on ADE20K with CB and CB_S"
 
@@ -98,7 +89,7 @@ CLAIMS = claims_of(_CHECKS)
 
 def plan(scale: Scale) -> list[Job]:
     """Counts, and fine-tuning of backbones that were trained on ImageNet-1K."""
-    jobs = [Job(size, "sizes", recipe=f"ade20k_upernet(size={size!r})") for size in SIZES]
+    jobs = [Job(size, "sizes", recipe=upernet_recipe(size)) for size in SIZES]
     cells = [(size, module, length) for size in SIZES for module in _ROWS[size] for length in _LENGTHS]
     if scale in ("smoke", "small"):
         cells = [("tiny", module, 40) for module in _ROWS["tiny"]]

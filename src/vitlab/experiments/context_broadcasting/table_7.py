@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from vitlab.core.experiment import Claim, Job, Results, Scale
 from vitlab.core.verdicts import Verdict
+from vitlab.experiments.context_broadcasting._checks import claims_of, gain, points, table, verdicts_of
 from vitlab.experiments.context_broadcasting._dense import mask_rcnn
-from vitlab.experiments.context_broadcasting._shared import claims_of, gain, table, verdicts_of
 
 TITLE = "CB Table 7: Mask R-CNN on COCO with CB"
 
-#: Column -> metric of the training run, ViT-Ti, + CB.
+#: Column -> value of the instrument, ViT-Ti, + CB.
 _COLUMNS = {
     "AP^b": ("box_ap", 34.8, 35.1),
     "AP50^b": ("box_ap50", 57.4, 57.9),
@@ -32,7 +32,8 @@ _CHECKS = [
         Claim(column, f"CB raises {column} of Mask R-CNN with ViT-Ti", round(cb - plain, 1), source="Table 7"),
         "plain",
         "cb",
-        metric,
+        points(metric),
+        "average_precision",
     )
     for column, (metric, plain, cb) in _COLUMNS.items()
 ]

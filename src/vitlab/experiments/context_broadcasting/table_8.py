@@ -8,7 +8,8 @@ from __future__ import annotations
 from vitlab.core.experiment import Job, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.context_broadcasting import _robustness
-from vitlab.experiments.context_broadcasting._shared import Network, claims_of, verdicts_of
+from vitlab.experiments.context_broadcasting._checks import claims_of, verdicts_of
+from vitlab.experiments.context_broadcasting._shared import Network
 
 TITLE = "CB Table 8: robustness of ViT-S with CB and CB_S"
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from vitlab.core.experiment import Claim, Job, Results, Scale, paired
 from vitlab.core.verdicts import Verdict
+from vitlab.experiments.context_broadcasting._checks import Check, claims_of, effect, gain, points, table, verdicts_of
 from vitlab.experiments.context_broadcasting._dense import upernet
-from vitlab.experiments.context_broadcasting._shared import Check, claims_of, effect, gain, points, table, verdicts_of
 
 TITLE = "CB Table 9: ADE20K under noise and blur with CB"
 

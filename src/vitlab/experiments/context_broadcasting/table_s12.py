@@ -5,8 +5,9 @@ from __future__ import annotations
 from vitlab.core.experiment import Job, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.context_broadcasting import _accuracy
+from vitlab.experiments.context_broadcasting._checks import claims_of, verdicts_of
 from vitlab.experiments.context_broadcasting._distilled import distilled
-from vitlab.experiments.context_broadcasting._shared import FILES, SIZES, claims_of, verdicts_of
+from vitlab.experiments.context_broadcasting._shared import FILES, SIZES
 
 TITLE = "CB Table S12: distilled networks with CB and CB_S"
 

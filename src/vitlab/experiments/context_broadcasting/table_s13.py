@@ -9,8 +9,8 @@ from __future__ import annotations
 from vitlab.core.experiment import Job, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.context_broadcasting import _robustness
+from vitlab.experiments.context_broadcasting._checks import claims_of, verdicts_of
 from vitlab.experiments.context_broadcasting._distilled import distilled
-from vitlab.experiments.context_broadcasting._shared import claims_of, verdicts_of
 
 TITLE = "CB Table S13: robustness of distilled ViT-S with CB and CB_S"
 

@@ -9,7 +9,7 @@ from vitlab.core.experiment import Job, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.context_broadcasting import _architectures
 from vitlab.experiments.context_broadcasting._architectures import Architecture
-from vitlab.experiments.context_broadcasting._shared import claims_of, table, verdicts_of
+from vitlab.experiments.context_broadcasting._checks import claims_of, table, verdicts_of
 
 TITLE = "CB Table S14: PVT, LocalViT, PVTv2 and Swin with CB"
 

@@ -7,15 +7,8 @@ from __future__ import annotations
 
 from vitlab.core.experiment import Job, Results, Scale
 from vitlab.core.verdicts import Verdict
-from vitlab.experiments.context_broadcasting._shared import (
-    CIFAR100,
-    Network,
-    claims_of,
-    raises,
-    runs,
-    table,
-    verdicts_of,
-)
+from vitlab.experiments.context_broadcasting._checks import claims_of, raises, table, verdicts_of
+from vitlab.experiments.context_broadcasting._shared import CIFAR100, Network, runs
 
 TITLE = "CB Table S15: ViT-S on CIFAR-100"
 

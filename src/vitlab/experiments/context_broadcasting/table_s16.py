@@ -44,13 +44,13 @@ _ARMS = {"plain": ""} | {
 _TRAINED: dict[Scale, tuple[str, str, int, dict[str, Any]]] = {
     "smoke": (
         "quick(images=96, epochs=1)",
-        "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3, num_classes=25)",
+        "timm/vit_tiny_patch16_224(img_size=32, patch_size=4, embed_dim=64, depth=6, num_heads=4, num_classes=25)",
         1,
         {},
     ),
     "small": (
         "vit_tiny_cifar100",
-        "timm/vit_tiny_patch16_224(img_size=32, patch_size=4, num_classes=100, drop_path_rate=0.1)",
+        "timm/vit_tiny_patch16_224(img_size=32, patch_size=4, num_classes=100, num_heads=3, drop_path_rate=0.1)",
         5,
         {"needs": ("cifar-100-binary",), "gpu_minutes": 4.0, "gigabytes": 0.2},
     ),

@@ -9,19 +9,17 @@ from functools import partial
 
 from vitlab.core.experiment import Claim, Job, Results, Scale
 from vitlab.core.verdicts import Verdict
-from vitlab.experiments.context_broadcasting._shared import (
+from vitlab.experiments.context_broadcasting._checks import (
     COLUMNS,
-    MODULES,
-    Network,
     claims_of,
     count,
     gain,
     one,
     raises,
-    sizes,
     table,
     verdicts_of,
 )
+from vitlab.experiments.context_broadcasting._shared import MODULES, Network, sizes
 
 TITLE = "CB Table S17: CB, CB_gate and CB_hybrid in the MLP"
 

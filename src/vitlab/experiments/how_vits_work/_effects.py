@@ -26,7 +26,7 @@ __all__ = [
     "verdicts",
 ]
 
-#: A run: its seed and, where the images are split, the number of the part.
+#: A run: its seed and the number of the part of the images, 1 where they are not split.
 Run = tuple[int, int]
 
 
@@ -46,8 +46,7 @@ class Reading:
 
     def by_run(self, results: Results, arm: str) -> dict[Run, float]:
         """Returns the number of each run of an arm."""
-        found = [pair for kind in self.kinds for pair in results.select(arm, kind)]
-        return {(job.seed, _part(measured)): self.value(measured) for job, measured in found}
+        return {run: number for kind in self.kinds for run, number in results.by_part(arm, kind, self.value).items()}
 
 
 @dataclass(frozen=True)
@@ -180,9 +179,3 @@ def _verdict(check: Check, effects: Sequence[float]) -> Verdict:
     found = judged(check.claim, finite)
     missing = len(effects) - len(finite)
     return replace(found, why=f"{found.why}; {missing} run(s) without a finite effect") if missing else found
-
-
-def _part(measured: Measurement) -> int:
-    """The number of the part of the images; 0 where they are not split."""
-    part = measured.provenance.get("part")
-    return int(part[0]) if part else 0

@@ -56,19 +56,21 @@ _TINY_MODELS = {
     "cnn": "vitlab/alternet50_cifar(depths=(2, 2), plan=(0, 0), width=8, num_classes=25)",
     "alternet": "vitlab/alternet50_cifar(depths=(2, 2), plan=(0, 1), width=8, heads=(1, 2), num_classes=25)",
     "vit": "vitlab/vit_tiny_cifar(patch_size=8, embed_dim=24, depth=4, num_classes=25)",
-    "pit": "vitlab/pit_tiny_cifar(patch_size=8, stride=4, base_dims=(8, 8), depth=(2, 2), heads=(1, 2), num_classes=25)",
+    "pit": (
+        "vitlab/pit_tiny_cifar(patch_size=8, stride=4, base_dims=(8, 8), depth=(2, 2), heads=(1, 2), num_classes=25)"
+    ),
     "swin": "vitlab/swin_tiny_cifar(patch_size=4, embed_dim=8, depths=(2, 2, 2), num_heads=(1, 2, 4), num_classes=25)",
     "conv": "vitlab/conv_vit_tiny_k3(patch_size=8, embed_dim=24, depth=2, num_classes=25)",
 }
 _TINY_CHANGES = (
     f"data={_TINY_DATA}",
-    "epochs=2",
+    "epochs=3",
     "batch_size=16",
-    "snapshots=(1, 2)",
+    "snapshots=(1, 2, 3)",
     "optimizer.warmup_epochs=1",
-    "evaluate_every=2",
+    "evaluate_every=3",
 )
-_SMALL_CHANGES = ("epochs=30", "snapshots=(5, 30)", "precision=bfloat16", "compile=True")
+_SMALL_CHANGES = ("epochs=30", "snapshots=(5, 10, 15, 20, 25, 30)", "precision=bfloat16", "compile=True")
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,8 @@ ROUGHNESS = Reading("log distance from a paraboloid", ("loss_landscape",), _roug
 
 def _turning(found: Measurement) -> float:
     angle = values_of(found, "angle")
-    return float(np.abs(np.diff(angle[np.isfinite(angle)], 2)).sum())
+    angle = angle[np.isfinite(angle)]
+    return float(np.abs(np.diff(angle, 2)).sum()) if len(angle) > 2 else float("nan")
 
 
 #: The sum of |second differences| of the angle is our measure of an irregular trajectory.
@@ -189,7 +190,7 @@ def variance(
     """The mean change of the feature map variance in the MSAs, MLPs or Convs, relative to the mean variance.
 
     Args:
-        unit: `MSA`, `MLP` or `Conv`.
+        unit: `MSA`, `MLP` or `Conv`; the first Conv block of a later stage subsamples and is left out.
         stages: only these stages, counted from 1.
         without: all stages but this one.
         last: only the last unit of each stage.
@@ -199,6 +200,8 @@ def variance(
         stage, change = _steps(found, unit)
         number = 1 + np.unique(stage, return_inverse=True)[1]
         keep = np.ones(len(change), dtype=bool)
+        if unit == "Conv":
+            keep[1:] &= number[1:] == number[:-1]  # the first block of a later stage subsamples
         if stages is not None:
             keep &= np.isin(number, stages)
         if without is not None:
