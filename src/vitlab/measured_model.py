@@ -105,6 +105,7 @@ class MeasuredModel:
         preprocessing: fields that replace the model's own.
         classes: see `match_labels`.
         augmentation: of training images; None for none.
+        seed: of random weights.
         dense: whether the data has label maps, because the model was trained on them.
     """
 
@@ -119,6 +120,7 @@ class MeasuredModel:
     preprocessing: Mapping[str, Any] | None = None
     classes: Mapping[str, Any] | Sequence[str] | None = None
     augmentation: Augmentation | None = None
+    seed: int = 0
     dense: bool = False
     _parts: dict[Any, list[Batches]] = field(default_factory=dict)
 
@@ -126,7 +128,7 @@ class MeasuredModel:
     def model(self) -> nn.Module:
         """The model, on its device."""
         preparing("loading the model")
-        return zoo.load(self.text, seed=0).to(self.device)
+        return zoo.load(self.text, seed=self.seed).to(self.device)
 
     @cached_property
     def weights(self) -> str:

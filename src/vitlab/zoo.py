@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from vitlab.checkpoints import load_weights, read_weights
+from vitlab.checkpoints import from_released, load_weights, read_weights
 from vitlab.core import plugins
 from vitlab.core.downloads import downloading_from
 from vitlab.core.errors import VitlabError
@@ -138,11 +138,13 @@ def _fit_parts(model: nn.Module, parsed: ModelExpression, origin: str = "random"
 def _load_file_weights(model: nn.Module, parsed: ModelExpression, path: str, entry: str | None) -> str:
     """Load a file's weights and fit the parts, which are fitted first if the file has them; returns the origin."""
     tensors, metadata = read_weights(path, entry)
+    tensors, layout = from_released(tensors, model, parsed, path)
     with_parts = bool(parts_in(tensors))
     if with_parts:
         _fit_parts(model, parsed)
     random_head = load_weights(model, tensors, path, new_head=True)
-    origin = f"file: {path}" + (" (random head)" if random_head else "")
+    released = f" (published layout {layout})" if layout else ""
+    origin = f"file: {path}{released}" + (" (random head)" if random_head else "")
     if not with_parts:
         _fit_parts(model, parsed, origin)
     _declare_as_trained(model, metadata, path, random_head=random_head)

@@ -1,7 +1,7 @@
-"""The parts, recipes, instruments, stress tests, models and families of the package, read without importing torch.
+"""The parts, recipes, instruments, stress tests, models, families and experiments, read without importing torch.
 
 Parts and recipes are the names in a file's `__all__`. Each instrument and each stress test is one file with a `CARD`.
-Families are the keys of an adapter's `FAMILIES`.
+Families are the keys of an adapter's `FAMILIES`. Each experiment is one file in the folder of its paper.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from vitlab.core.extensions import KINDS, extensions, resolve
 from vitlab.core.recipe import Recipe
 
 _PACKAGE = Path(__file__).resolve().parent.parent
+
+#: The key of each paper, the first word of its experiments' names, and its folder in `experiments/`.
+PAPERS = {"cb": "context_broadcasting", "hdvw": "how_vits_work", "tapadl": "robust_token_attention"}
 
 
 def parts() -> dict[str, str]:
@@ -114,6 +117,31 @@ def source_digest(reference: str) -> str:
     """Returns a digest of the file of an extension, so that cached results of older code are not reused."""
     file = _source(reference)
     return "" if file is None else blake2b(file.read_bytes(), digest_size=8).hexdigest()
+
+
+def experiments() -> dict[str, str]:
+    """Every experiment and the module that defines it, in the order of the papers; figures come before tables.
+
+    >>> experiments()["cb_table_s16"]
+    'vitlab.experiments.context_broadcasting.table_s16'
+    """
+    own = {
+        f"{key}_{file.stem}": f"vitlab.experiments.{folder}.{file.stem}"
+        for key, folder in PAPERS.items()
+        for file in sorted(_files(f"experiments/{folder}"), key=lambda file: _in_order(file.stem))
+    }
+    return _with_extensions("experiments", own)
+
+
+def _in_order(stem: str) -> tuple[str, str, int, str]:
+    """Sort key of the name of a table or figure: `fig_9` before `fig_10`, numbered ones before those of an appendix.
+
+    >>> sorted(["fig_10", "table_1", "fig_s11", "fig_9", "fig_c1"], key=_in_order)
+    ['fig_9', 'fig_10', 'fig_c1', 'fig_s11', 'table_1']
+    """
+    kind, _, label = stem.partition("_")
+    letters = label.rstrip("0123456789")
+    return kind, letters, int(label[len(letters) :] or 0), stem
 
 
 def models() -> list[str]:
