@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -36,6 +36,7 @@ __all__ = ["builder_of", "load", "model_names", "recipe_of", "save"]
 
 _HUB = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"  # server of timm's and Hugging Face's weights
 
+_T = TypeVar("_T")
 _WEIGHTS = ("weights", "weights_entry", "pretrained")
 
 
@@ -265,8 +266,9 @@ def _hugging_face(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
         return kind._from_config(config) if hasattr(kind, "_from_config") else kind.from_config(config)
 
     local = Path(name).is_dir()
-    model: Any = _build_or_raise(f"hf/{name}", build, "" if local else _HUB)
-    processor = _image_processor(name)
+    server = "" if local else _HUB
+    model: Any = _build_or_raise(f"hf/{name}", build, server)
+    processor = _build_or_raise(f"hf/{name}", lambda: _image_processor(name), server)
     if processor is not None:
         declare(model, **from_hugging_face(processor, getattr(model.config, "id2label", None)))
     if any("classifier" not in key for key in replaced):
@@ -339,7 +341,7 @@ def _builder_expression(path: str, metadata: dict[str, Any], settings: Mapping[s
     return str(replace(parsed, settings={**parsed.settings, **settings})) if settings else expression
 
 
-def _build_or_raise(what: str, build: Callable[[], nn.Module], server: str = "") -> nn.Module:
+def _build_or_raise(what: str, build: Callable[[], _T], server: str = "") -> _T:
     """Build a model, with downloads from `server` if given; errors of other libraries become one-line errors."""
     try:
         with downloading_from(server):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 
 import pytest
+import torch
 import typer
+from torch import Tensor, nn
 
 from vitlab.cli import exit_codes
 from vitlab.core.errors import VitlabError
@@ -53,6 +55,49 @@ def test_codes(arguments: list[str], code: int, said: str, capsys, monkeypatch) 
     assert (caught.value.code or 0) == code
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == (code != 0)
+
+
+class Attention(nn.Module):
+    """Fails on images of an odd size."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[-1] % 2:
+            raise RuntimeError("odd\nsize")
+        return x
+
+
+class Foreign(nn.Sequential):
+    """A model of another library."""
+
+
+@app.command()
+def apply(size: int) -> None:
+    """Run a model."""
+    Foreign(nn.Identity(), nn.Sequential(Attention()))(torch.zeros(1, size))
+
+
+def test_an_error_of_a_model_is_one_line_with_the_module(capsys, monkeypatch) -> None:
+    monkeypatch.setattr("sys.argv", ["vitlab", "apply", "3"])
+    monkeypatch.delenv("VITLAB_DEBUG", raising=False)
+    with pytest.raises(SystemExit) as caught:
+        exit_codes.run(app)
+    said = capsys.readouterr().err
+    assert caught.value.code == 2 and said.count("\n") == 1
+    assert said.startswith("vitlab: Foreign failed in 1.0 (RuntimeError: odd size); check its settings, the image size")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "raised"), [(["apply", "3"], "RuntimeError: odd"), (["fail", "--how", "mistake"], "no part 'x';")]
+)
+def test_the_debug_variable_shows_the_traceback(arguments: list[str], raised: str, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("sys.argv", ["vitlab", *arguments])
+    for value, shown in (("1", True), ("0", False), ("", False)):
+        monkeypatch.setenv("VITLAB_DEBUG", value)
+        with pytest.raises(SystemExit):
+            exit_codes.run(app)
+        said = capsys.readouterr().err
+        assert ("Traceback" in said and raised in said) == shown
+        assert said.splitlines()[-1].startswith("vitlab: ")
 
 
 @pytest.mark.parametrize("how", ["broken", "pipe"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+from urllib.request import urlopen
 
 import huggingface_hub
 import pytest
@@ -18,7 +19,7 @@ NOWHERE = "nobody/no_such_model_anywhere"
 
 @pytest.fixture(autouse=True)
 def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "https_proxy", "all_proxy"):
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
 
@@ -38,7 +39,7 @@ def test_a_server_is_reachable_while_it_listens(closed: str) -> None:
 
 
 def test_a_missing_file_is_one_reason_without_retries(closed: str, caplog: pytest.LogCaptureFixture) -> None:
-    before = (constants.HF_HUB_OFFLINE, socket.getdefaulttimeout())
+    before = (constants.HF_HUB_OFFLINE, socket.getaddrinfo)
     with (
         caplog.at_level(logging.DEBUG),
         pytest.raises(ConnectionError, match=r"127.0.0.1 cannot be reached \(Connection refused\).*weights=FILE"),
@@ -46,7 +47,37 @@ def test_a_missing_file_is_one_reason_without_retries(closed: str, caplog: pytes
     ):
         huggingface_hub.hf_hub_download(NOWHERE, "config.json")
     assert "Retry" not in caplog.text
-    assert (constants.HF_HUB_OFFLINE, socket.getdefaulttimeout()) == before
+    assert (constants.HF_HUB_OFFLINE, socket.getaddrinfo) == before
+
+
+def test_other_libraries_do_not_wait_for_the_network(closed: str) -> None:
+    """A lookup without a network can take half a minute: no connection is tried, not even to a server that listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.0)
+        with pytest.raises(ConnectionError, match="cannot be reached"), downloading_from(closed):
+            urlopen(f"http://127.0.0.1:{server.getsockname()[1]}/weights.pth", timeout=60)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+def test_a_proxy_is_tried_in_place_of_the_server(closed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = FileNotFoundError("x")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        listening = f"http://127.0.0.1:{server.getsockname()[1]}"
+        for proxy in (listening, listening.removeprefix("http://")):
+            monkeypatch.setenv("http_proxy", proxy)
+            with pytest.raises(FileNotFoundError), downloading_from("http://name.invalid"):
+                raise missing
+        for proxy in (closed, closed.removeprefix("http://")):
+            monkeypatch.setenv("http_proxy", proxy)
+            with (
+                pytest.raises(ConnectionError, match="127.0.0.1 cannot be reached"),
+                downloading_from("http://a.invalid"),
+            ):
+                raise missing
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        with pytest.raises(FileNotFoundError), downloading_from(listening):
+            raise missing
 
 
 def test_other_mistakes_keep_their_own_words(closed: str) -> None:

@@ -84,7 +84,10 @@ class Bomb:
 
 
 def test_pickles_are_refused_and_not_opened(tmp_path: Path) -> None:
-    example().save(tmp_path / "m")
+    about = example().save(tmp_path / "m")
+    text = json.loads(about.read_text())
+    del text["checksum"]  # as in files of earlier versions
+    about.write_text(json.dumps(text))
     for write in (
         lambda path: np.savez(path, entropy=np.array([Bomb()], dtype=object)),
         lambda path: path.write_bytes(pickle.dumps(Bomb())),
@@ -130,6 +133,7 @@ def test_files_whose_axes_do_not_fit_are_refused(tmp_path: Path) -> None:
     about = example().save(tmp_path / "m")
     text = json.loads(about.read_text(encoding="utf-8"))
     text["dims"]["entropy"] = ["layer"]
+    del text["checksum"]
     about.write_text(json.dumps(text))
     with pytest.raises(VitlabError, match="2 axes"):
         Measurement.load(about)
@@ -162,7 +166,7 @@ def test_which_value_is_an_error_is_stored_and_not_guessed(tmp_path: Path) -> No
     assert Measurement.load(about).errors == {"accuracy": "spread"}
     assert Measurement("k", "s", values, dict.fromkeys(values, ("mask",))).errors == {}
     text = json.loads(about.read_text(encoding="utf-8"))
-    del text["errors"], text["pooling"]  # as it was before the fields existed
+    del text["errors"], text["pooling"], text["checksum"]  # as it was before the fields existed
     about.write_text(json.dumps(text))
     assert Measurement.load(about).errors == {"accuracy": "accuracy_error"}
 

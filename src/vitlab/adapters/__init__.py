@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.adapters.assembled import in_assembly, is_assembly
+from vitlab.adapters.failures import adapter_error
 from vitlab.adapters.flow import Flow
 from vitlab.adapters.wrappers import unwrap
 from vitlab.core.anatomy import Anatomy, Block, Mixer
@@ -68,9 +69,14 @@ def describe(model: nn.Module, input_size: int | tuple[int, int] | None = None) 
         raise
     except Exception as error:  # any error of another library's forward is reported with the input size
         raise _forward_error(model, size, error) from error
-    blocks = tuple(_as_fitted(model, block) for block in adapter.blocks(model, flow))
-    stem = adapter.stem(model, flow) if hasattr(adapter, "stem") else ()
-    return Anatomy(adapter.family(model), blocks, size, adapter.ABSENT, stem)
+    try:
+        blocks = tuple(_as_fitted(model, block) for block in adapter.blocks(model, flow))
+        stem = adapter.stem(model, flow) if hasattr(adapter, "stem") else ()
+        return Anatomy(adapter.family(model), blocks, size, adapter.ABSENT, stem)
+    except VitlabError:
+        raise
+    except Exception as error:  # of an adapter for other models, whose modules have other attributes
+        raise adapter_error(model, error) from error
 
 
 def _forward_error(model: nn.Module, size: tuple[int, int], error: Exception) -> VitlabError:

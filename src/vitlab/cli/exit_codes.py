@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
 import warnings
 from functools import cache
 from typing import Any
@@ -33,20 +35,38 @@ class Verbs(TyperGroup):
 
 
 def run(app: typer.Typer) -> None:
-    """Run a command line and exit. Internal errors keep their traceback, for bug reports."""
+    """Run a command line and exit. Internal errors keep their traceback, for bug reports.
+
+    The environment variable VITLAB_DEBUG=1 shows the traceback of every error.
+    """
     warnings.showwarning = lambda message, *_: _warn(" ".join(str(message).split()))
     try:
         sys.exit(app(standalone_mode=False))
-    except VitlabError as error:
-        _print_error(str(error))
-    except _UsageError as error:
-        hint = f" See: {error.ctx.command_path} --help" if error.ctx else ""
-        _print_error(error.format_message() + hint)
-    except OSError as error:
-        if error.filename is None:  # not a file of the user
+    except Exception as error:
+        message = _message(error)
+        if message is None:
             raise
-        _print_error(f"{error.filename}: {error.strerror}")
+        if os.environ.get("VITLAB_DEBUG", "0") not in ("", "0"):
+            traceback.print_exc()
+        _print_error(message)
     sys.exit(2)
+
+
+def _message(error: Exception) -> str | None:
+    """The message for an error of the user's input, files or model; None for an internal error."""
+    if isinstance(error, VitlabError):
+        return str(error)
+    if isinstance(error, _UsageError):
+        usage: Any = error
+        return str(usage.format_message()) + (f" See: {usage.ctx.command_path} --help" if usage.ctx else "")
+    if isinstance(error, OSError) and error.filename is not None:  # a file of the user
+        return f"{error.filename}: {error.strerror}"
+    if "torch" not in sys.modules:  # no model was built
+        return None
+    from vitlab.adapters.failures import model_error
+
+    found = model_error(error)
+    return None if found is None else str(found)
 
 
 @cache

@@ -6,8 +6,9 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import getproxies
+from urllib.request import getproxies, proxy_bypass
 
 _TIMEOUT = 3.0  # seconds until a server that does not accept a connection counts as unreachable
 
@@ -16,8 +17,8 @@ _TIMEOUT = 3.0  # seconds until a server that does not accept a connection count
 def downloading_from(address: str) -> Iterator[None]:
     """Context in which downloads fail immediately if the server cannot be reached.
 
-    Files in the local cache are still used. The context has no effect if the server is reachable or a proxy is
-    configured.
+    Files in the local cache are still used. The context has no effect if the server, or the proxy for it, is
+    reachable.
 
     Args:
         address: of the server, such as `https://huggingface.co`; empty if nothing is downloaded.
@@ -25,8 +26,8 @@ def downloading_from(address: str) -> Iterator[None]:
     Raises:
         ConnectionError: if the server cannot be reached and a file is not in the cache.
     """
-    by_proxy = not getproxies().keys().isdisjoint({"http", "https", "all"})
-    reason = unreachable(address) if address and not by_proxy else ""
+    first = _proxy_of(address) or address
+    reason = unreachable(first) if address else ""
     if not reason:
         yield
         return
@@ -34,11 +35,20 @@ def downloading_from(address: str) -> Iterator[None]:
         with _without_network():
             yield
     except OSError as error:  # huggingface_hub, transformers and urllib all raise it
-        where = urlsplit(address).hostname
+        where = urlsplit(first).hostname
         raise ConnectionError(
             f"{where} cannot be reached ({reason}), and the files are not in the local cache; connect to the network, "
             "or omit pretrained and give weights=FILE"
         ) from error
+
+
+def _proxy_of(address: str) -> str:
+    """The address of the proxy that is configured for a server; empty if there is none."""
+    parts, proxies = urlsplit(address), getproxies()
+    if not parts.hostname or proxy_bypass(parts.hostname):
+        return ""
+    proxy = proxies.get(parts.scheme) or proxies.get("all") or ""
+    return proxy if "//" in proxy or not proxy else f"http://{proxy}"
 
 
 def unreachable(address: str) -> str:
@@ -69,14 +79,17 @@ def unreachable(address: str) -> str:
 
 @contextmanager
 def _without_network() -> Iterator[None]:
-    """Switch huggingface_hub to offline mode and set a short timeout for other sockets; both are restored on exit."""
+    """Switch huggingface_hub to offline mode and refuse to look up addresses for others; both are restored on exit."""
     from huggingface_hub import constants
 
-    offline, timeout = constants.HF_HUB_OFFLINE, socket.getdefaulttimeout()
+    def refuse(*arguments: Any, **settings: Any) -> Any:  # without a network a lookup can take half a minute
+        raise socket.gaierror("there is no network")
+
+    offline, lookup = constants.HF_HUB_OFFLINE, socket.getaddrinfo
     constants.HF_HUB_OFFLINE = True
-    socket.setdefaulttimeout(1.0)
+    socket.getaddrinfo = refuse
     try:
         yield
     finally:
         constants.HF_HUB_OFFLINE = offline
-        socket.setdefaulttimeout(timeout)
+        socket.getaddrinfo = lookup

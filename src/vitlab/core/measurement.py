@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from vitlab.core.checksum import measurement_checksum
 from vitlab.core.errors import VitlabError
+from vitlab.core.npz import read_npz
 from vitlab.core.old_files import errors_by_name, pooling_by_kind
 from vitlab.core.plain_data import plain
 from vitlab.core.store import write_atomically
@@ -155,11 +156,11 @@ class Measurement:
     __hash__ = None  # type: ignore[assignment]
 
     def save(self, stem: str | Path) -> Path:
-        """Write `stem.json` and `stem.npz`, each atomically; returns the path of the JSON file."""
+        """Write `stem.json` and `stem.npz`, each atomically, with a checksum of both; returns the path of the JSON."""
         stem = Path(stem)
         stem.parent.mkdir(parents=True, exist_ok=True)
         arrays, about = stem.with_name(stem.name + ".npz"), stem.with_name(stem.name + ".json")
-        text = {
+        text: dict[str, Any] = {
             "kind": self.kind,
             "subject": self.subject,
             "dims": {name: list(dims) for name, dims in self.dims.items()},
@@ -169,24 +170,31 @@ class Measurement:
             "errors": dict(self.errors),
             "pooling": {name: list(rule) for name, rule in self.pooling.items()},
         }
+        pack, arrays_by_name = io.BytesIO(), dict[str, Any](self.values)
+        np.savez_compressed(pack, **arrays_by_name)
+        text["checksum"] = measurement_checksum(text, pack.getvalue())
         data = json.dumps(text, indent=1, ensure_ascii=False).encode()  # may fail, so before anything is written
         with write_atomically(arrays) as file:
-            arrays_by_name: dict[str, Any] = dict(self.values)
-            np.savez_compressed(file, **arrays_by_name)
+            file.write(pack.getvalue())
         with write_atomically(about) as file:
             file.write(data)
         return about
 
     @staticmethod
     def load(path: str | Path) -> Measurement:
-        """Load a saved measurement from the path of the JSON file or the stem."""
+        """Load a saved measurement from the path of the JSON file or the stem.
+
+        Raises:
+            VitlabError: if the files are missing, damaged or not a measurement.
+        """
         about = Path(path)
         about = about if about.suffix == ".json" else about.with_name(about.name + ".json")
         arrays = about.with_suffix(".npz")
         try:
-            text = json.loads(about.read_text(encoding="utf-8"))
-            with np.load(arrays, allow_pickle=False) as pack:
-                values = {name: pack[name] for name in pack.files}
+            text, data = json.loads(about.read_text(encoding="utf-8")), arrays.read_bytes()
+            if "checksum" in text and text["checksum"] != measurement_checksum(text, data):
+                raise VitlabError("their contents do not match their checksum")
+            values = read_npz(io.BytesIO(data))
             dims = {name: tuple(axes) for name, axes in text["dims"].items()}
             return Measurement(
                 text["kind"],
@@ -201,7 +209,10 @@ class Measurement:
             )
         except _UNREADABLE as error:
             reason = " ".join(str(error).split())
-            raise VitlabError(f"{about} and {arrays.name} are not a measurement of vitlab: {reason}") from error
+            raise VitlabError(
+                f"{about} and {arrays.name} are not a measurement of vitlab, or are damaged ({reason}); "
+                "measure again, or restore both from a copy"
+            ) from error
 
     def _repr_html_(self) -> str:
         """The figures of the measurement, for notebooks."""
@@ -211,4 +222,4 @@ class Measurement:
 
 
 #: Exceptions raised for missing, truncated, damaged or foreign files.
-_UNREADABLE = (OSError, EOFError, KeyError, AttributeError, TypeError, ValueError, zipfile.BadZipFile, zlib.error)
+_UNREADABLE = (OSError, KeyError, AttributeError, TypeError, ValueError, RecursionError)

@@ -7,8 +7,7 @@ and the progress callback; without one, nothing is stored or reported.
 from __future__ import annotations
 
 import hashlib
-import zipfile
-import zlib
+import io
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,6 +17,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from vitlab.core.errors import VitlabError
+from vitlab.core.npz import read_npz
 from vitlab.core.store import write_atomically
 
 #: The state of a step: read from the cache (kept), started (begun), or finished (done).
@@ -35,6 +36,7 @@ class _StepCache:
             self.report_progress(name, total, state)
 
 
+_CHECKSUM_BYTES = hashlib.sha256().digest_size
 _NONE = _StepCache(None, None)
 _open: ContextVar[_StepCache] = ContextVar("step_cache", default=_NONE)
 
@@ -91,16 +93,20 @@ def preparing(what: str) -> None:
 
 
 def _write(path: Path, result: Mapping[str, np.ndarray]) -> None:
+    """Write the arrays of a step as npz, followed by their SHA-256."""
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, Any] = {key: np.asarray(value) for key, value in result.items()}
+    pack = io.BytesIO()
+    np.savez_compressed(pack, **arrays)
     with write_atomically(path) as file:
-        np.savez_compressed(file, **arrays)
+        file.write(pack.getvalue() + hashlib.sha256(pack.getvalue()).digest())
 
 
 def _read(path: Path) -> dict[str, np.ndarray] | None:
     """Returns the arrays of a finished step; None if the file is missing or damaged, so that the step is recomputed."""
     try:
-        with np.load(path, allow_pickle=False) as pack:
-            return {name: pack[name] for name in pack.files}
-    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error):
+        data = path.read_bytes()
+        pack, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
+        return read_npz(io.BytesIO(pack)) if hashlib.sha256(pack).digest() == checksum else None
+    except (OSError, VitlabError):
         return None

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from vitlab.core.checksum import verify_tensor_file, with_checksums
 from vitlab.core.errors import VitlabError
 from vitlab.core.lock import locked
 
@@ -48,7 +49,7 @@ def write_atomically(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_tensors(path: str | Path, tensors: Mapping[str, Any], about: Mapping[str, Any]) -> str:
-    """Write torch tensors and metadata to a safetensors file; returns its SHA-256."""
+    """Write torch tensors, metadata and checksums of both to a safetensors file; returns the SHA-256 of the file."""
     from safetensors.torch import save
 
     path = Path(path)
@@ -60,22 +61,33 @@ def write_tensors(path: str | Path, tensors: Mapping[str, Any], about: Mapping[s
         if memory in seen:
             plain[name] = tensor.clone()
         seen.add(memory)
-    data = save(plain, metadata={"vitlab": json.dumps(dict(about))})
+    parts = with_checksums(save(plain, metadata={"vitlab": json.dumps(dict(about))}))
+    digest = hashlib.sha256()
     with write_atomically(path) as file:
-        file.write(data)
-    return hashlib.sha256(data).hexdigest()
+        for part in parts:
+            file.write(part)
+            digest.update(part)
+    return digest.hexdigest()
 
 
 def read_tensors(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns tensors and metadata of a safetensors file; the metadata of files that vitlab did not write is empty."""
+    """Returns tensors and metadata of a safetensors file; the metadata of files that vitlab did not write is empty.
+
+    Raises:
+        VitlabError: if the file is not a safetensors file, or does not match the checksums in it.
+    """
     with _open_tensors(path, "pt") as file:
-        return {name: file.get_tensor(name) for name in file.keys()}, _about(file)  # noqa: SIM118 (no mapping)
+        content = {name: file.get_tensor(name) for name in file.keys()}, _about(file)  # noqa: SIM118 (no mapping)
+    verify_tensor_file(Path(path), tensors=True)
+    return content
 
 
 def read_about(path: str | Path) -> dict[str, Any]:
     """Returns the metadata of a safetensors file, without reading its tensors or importing torch."""
     with _open_tensors(path, "numpy") as file:
-        return _about(file)
+        about = _about(file)
+    verify_tensor_file(Path(path), tensors=False)
+    return about
 
 
 @contextmanager
@@ -90,7 +102,8 @@ def _open_tensors(path: str | Path, framework: str) -> Iterator[Any]:
             yield file
     except (SafetensorError, ValueError) as error:
         raise VitlabError(
-            f"{path} is not a safetensors file ({error}); pickled checkpoints are not read, convert it first"
+            f"{path} is not a safetensors file, or is damaged ({error}); "
+            "restore it from a copy; files of torch.save are read if they end in .pth or .pt"
         ) from error
 
 

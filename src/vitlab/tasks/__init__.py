@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vitlab.core import plugins
+from vitlab.core.out_folder import check_writable
 from vitlab.core.recipe import Recipe, change
 
 __all__ = ["train", "train_task"]
@@ -47,6 +48,7 @@ def train_task(recipe: Recipe, out: str | Path, **options: Any) -> dict[str, Any
     Returns:
         The last row of metrics.
     """
+    check_writable(out)
     run = importlib.import_module(f"vitlab.tasks.{recipe.task}").run
     row: dict[str, Any] = run(recipe, out, **options)
     return row

@@ -1,0 +1,80 @@
+"""One-line errors for what a model or its adapter raises, with the module that failed, read from the traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from traceback import walk_tb
+from types import FrameType
+
+import torch
+from torch import nn
+
+from vitlab.adapters.wrappers import unwrap
+from vitlab.core.errors import VitlabError
+
+_ADAPTERS = Path(__file__).parent
+_LONGEST = 300  # characters of a reason
+
+
+def adapter_error(model: nn.Module, error: Exception) -> VitlabError:
+    """The error for a model whose adapter raised an exception.
+
+    Args:
+        model: the model that was described.
+        error: the exception, with its traceback.
+    """
+    place = _innermost(_frames(error), model, all_locals=True)
+    at = f", at {place}" if place else ""
+    return VitlabError(
+        f"{_name(model)} cannot be described{at} ({_reason(error)}); its structure differs from that of the models of "
+        "its adapter; write an adapter for it, see docs/adding.md; "
+        "VITLAB_DEBUG=1 shows the traceback"
+    )
+
+
+def model_error(error: Exception) -> VitlabError | None:
+    """The error for an exception that was raised while a model or adapter was running; None if none was."""
+    frames = _frames(error)
+    running = [frame.f_locals["self"] for frame in frames if isinstance(frame.f_locals.get("self"), nn.Module)]
+    if running:
+        model = unwrap(running[0])
+        place = _innermost(frames, model, all_locals=False)
+        out_of_memory = isinstance(error, torch.OutOfMemoryError)
+        advice = (
+            "use fewer images, a smaller batch or a smaller model"
+            if out_of_memory
+            else "check its settings, the image size and the data; VITLAB_DEBUG=1 shows the traceback"
+        )
+        return VitlabError(f"{_name(model)} failed{f' in {place}' if place else ''} ({_reason(error)}); {advice}")
+    for frame in frames:
+        model = frame.f_locals.get("model")
+        if Path(frame.f_code.co_filename).parent == _ADAPTERS and isinstance(model, nn.Module):
+            return adapter_error(model, error)
+    return None
+
+
+def _frames(error: Exception) -> list[FrameType]:
+    return [frame for frame, _ in walk_tb(error.__traceback__)]
+
+
+def _innermost(frames: list[FrameType], model: nn.Module, *, all_locals: bool) -> str:
+    """The path of the innermost submodule whose method was running, or that a local variable held; else ''."""
+    paths = {id(module): path for path, module in model.named_modules()}
+    for frame in reversed(frames):
+        values = frame.f_locals.values() if all_locals else [frame.f_locals.get("self")]
+        found = [paths.get(id(value), "") for value in values if isinstance(value, nn.Module)]
+        if any(found):
+            return next(path for path in reversed(found) if path)
+    return ""
+
+
+def _name(model: nn.Module) -> str:
+    """The class of a model, and the expression that built it, if it is known."""
+    expression = getattr(getattr(model, "vitlab_origin", None), "expression", None)
+    return f"{type(model).__name__} of {expression}" if expression else type(model).__name__
+
+
+def _reason(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    shortened = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+    return f"{type(error).__name__}: {shortened}" if text else type(error).__name__

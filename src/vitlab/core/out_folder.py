@@ -1,0 +1,45 @@
+"""Checks of the folder that results are written to."""
+
+from __future__ import annotations
+
+import glob
+import os
+import tempfile
+from pathlib import Path
+
+from vitlab.core.errors import VitlabError
+
+
+def check_writable(folder: str | Path) -> None:
+    """Raise an error if no files can be written to a folder, or it cannot be created; nothing is left behind."""
+    folder = Path(folder)
+    try:
+        existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        raise VitlabError(f"{folder} cannot be written ({error.strerror}); give another --out") from error
+
+
+def remove_unfinished(stem: Path) -> None:
+    """Remove unfinished files of `write_atomically` whose process has ended.
+
+    Args:
+        stem: path of the finished files, without suffix.
+    """
+    for file in stem.parent.glob(f".{glob.escape(stem.name)}.*.partial"):
+        process = file.name.split(".")[-2]
+        if process.isdigit() and not _is_running(int(process)):
+            file.unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    if os.name != "posix":  # elsewhere signal 0 would end the process
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # a process of another user
+        return True
+    return True

@@ -1,0 +1,94 @@
+"""What an adapter or a model raises becomes one line with the model, the module and what to do."""
+
+from __future__ import annotations
+
+import pytest
+import timm
+import torch
+from torch import Tensor, nn
+
+import vitlab
+from vitlab.adapters import _adapters_by_class, describe
+from vitlab.adapters.failures import adapter_error, model_error
+from vitlab.core.errors import VitlabError
+from vitlab.core.extensions import _REGISTERED, register
+
+TINY = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3)"
+
+
+class Unusual(nn.Module):
+    """A model without the attribute that its adapter reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.layers[1](self.layers[0](images[..., :4]))
+
+
+class careless_adapter:  # noqa: N801
+    """An adapter that expects convolutions."""
+
+    FAMILIES = {"unusual": "Unusual()"}  # noqa: RUF012
+    CLASSES = (f"{__name__}.Unusual",)
+    ABSENT = {}  # noqa: RUF012
+
+    @staticmethod
+    def family(model: nn.Module) -> str:
+        return "unusual"
+
+    @staticmethod
+    def blocks(model: nn.Module, flow: object) -> list[object]:
+        return [layer.kernel_size for layer in list(model.layers)[1:]]
+
+
+@pytest.fixture
+def _registered():
+    register("adapters", "careless_adapter", careless_adapter)
+    _adapters_by_class.cache_clear()
+    yield
+    del _REGISTERED["adapters", "careless_adapter"]
+    _adapters_by_class.cache_clear()
+
+
+@pytest.mark.usefixtures("_registered")
+def test_an_error_of_an_adapter_names_the_model_and_the_block() -> None:
+    with pytest.raises(VitlabError, match="Unusual cannot be described, at layers.1 .AttributeError: ") as caught:
+        describe(Unusual(), 8)
+    said = str(caught.value)
+    assert "\n" not in said and "write an adapter" in said and "VITLAB_DEBUG=1" in said
+    assert isinstance(caught.value.__cause__, AttributeError)
+
+
+def raised_by(model: nn.Module, images: Tensor) -> Exception:
+    with pytest.raises(RuntimeError) as caught:
+        model(images)
+    return caught.value
+
+
+def test_an_error_of_a_model_names_its_expression_and_its_innermost_module() -> None:
+    model = vitlab.load(TINY)
+    model.blocks[1].attn.qkv = nn.Linear(5, 5)
+    found = model_error(raised_by(model, torch.zeros(1, 3, 32, 32)))
+    assert found is not None
+    assert str(found).startswith(
+        f"VisionTransformer of {TINY} failed in blocks.1.attn.qkv (RuntimeError: "
+    )
+
+
+def test_a_wrapped_model_has_the_names_of_the_model() -> None:
+    model = timm.create_model("test_vit")
+    model.norm = nn.LayerNorm(5)
+    found = model_error(raised_by(nn.DataParallel(model), torch.zeros(1, 3, 160, 160)))
+    assert str(found).startswith("VisionTransformer failed in norm (RuntimeError: ")
+
+
+def test_other_errors_are_not_those_of_a_model() -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        1 / 0
+    assert model_error(caught.value) is None
+
+
+def test_a_long_reason_is_shortened() -> None:
+    assert len(str(adapter_error(nn.Identity(), ValueError("x " * 5000)))) < 700
