@@ -5,7 +5,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 CORES := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo smoke test test-slow check docs setup clean
+.PHONY: demo smoke test test-slow test-full check docs setup clean
 
 demo: $(VENV)/.core
 	$(RUN) -m vitlab demo
@@ -15,10 +15,14 @@ smoke: $(VENV)/.dev
 	$(RUN) -m vitlab reproduce --all --scale smoke --out build/smoke --device cpu --quiet
 
 test: $(VENV)/.dev
-	$(RUN) -m pytest -n $(CORES) -m "not slow"
+	$(RUN) -m pytest -n $(CORES) -m "not slow and not full"
 
 test-slow: $(VENV)/.dev
 	$(RUN) -m pytest -n $(CORES) -m slow
+
+# Long checks that CI only samples, for example 32 points of kill -9; -s shows their counts.
+test-full: $(VENV)/.dev
+	$(RUN) -m pytest -s -m full
 
 check: $(VENV)/.dev
 	$(RUN) -m ruff check .

@@ -53,6 +53,16 @@ def test_the_same_is_not_measured_again_and_another_is(tmp_path: Path) -> None:
     assert more.provenance["images"] == 5
 
 
+def test_a_damaged_measurement_is_measured_again(tmp_path: Path) -> None:
+    path, first = measured(TINY, "attention_entropy", tmp_path)
+    damaged = path.read_text().replace('"images": 4', '"images": 5')
+    assert damaged != path.read_text()
+    path.write_text(damaged)
+    second = measured(TINY, "attention_entropy", tmp_path)[1]
+    assert second.provenance["images"] == 4
+    np.testing.assert_array_equal(first.values["mean"], second.values["mean"])
+
+
 def test_new_weights_in_the_same_file_are_measured_again(tmp_path: Path) -> None:
     model, path = vitlab.load(TINY, seed=0), tmp_path / "model.safetensors"
     zoo.save(model, TINY, str(path))

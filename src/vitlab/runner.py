@@ -15,7 +15,7 @@ from vitlab import zoo
 from vitlab.core import plugins
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
-from vitlab.core.out_folder import check_writable, remove_unfinished
+from vitlab.core.out_folder import check_writable
 from vitlab.core.step_cache import ReportProgress, step_cache
 from vitlab.data.folder_fingerprint import folder_fingerprint
 from vitlab.instruments import measure as measure_one
@@ -225,7 +225,6 @@ def _run_job(kind: Kind, model: MeasuredModel, job: _Job, folder: Path, report_p
         if each not in missing:
             _rename(each.stem, model.name)
         shutil.rmtree(each.steps, ignore_errors=True)
-        remove_unfinished(each.stem)
     return [each.stem.with_name(f"{each.stem.name}.json") for each in wanted]
 
 

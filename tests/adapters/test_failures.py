@@ -72,9 +72,7 @@ def test_an_error_of_a_model_names_its_expression_and_its_innermost_module() -> 
     model.blocks[1].attn.qkv = nn.Linear(5, 5)
     found = model_error(raised_by(model, torch.zeros(1, 3, 32, 32)))
     assert found is not None
-    assert str(found).startswith(
-        f"VisionTransformer of {TINY} failed in blocks.1.attn.qkv (RuntimeError: "
-    )
+    assert str(found).startswith(f"VisionTransformer of {TINY} failed in blocks.1.attn.qkv (RuntimeError: ")
 
 
 def test_a_wrapped_model_has_the_names_of_the_model() -> None:

@@ -12,7 +12,8 @@ import pytest
 from vitlab import runner, tasks
 from vitlab.core import plugins
 from vitlab.core.errors import VitlabError
-from vitlab.core.out_folder import check_writable, remove_unfinished
+from vitlab.core.out_folder import check_writable
+from vitlab.core.store import write_atomically
 
 
 def test_nothing_is_left_in_a_folder_that_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,9 +56,10 @@ def test_measuring_and_training_check_the_folder_before_data_and_model(tmp_path:
 def test_unfinished_files_of_ended_processes_are_removed_and_nothing_else(tmp_path: Path) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    gone = [f".m.json.{ended.pid}.partial", f".m.npz.{ended.pid}.partial"]
-    stay = [f".m.json.{os.getpid()}.partial", f".other.npz.{ended.pid}.partial", "m.json", ".m.npz.x.partial"]
+    gone = [f".m.json.{ended.pid}.partial"]
+    stay = [f".m.json.{os.getppid()}.partial", f".m.npz.{ended.pid}.partial", "m.json", ".m.json.x.partial"]
     for name in (*gone, *stay):
         (tmp_path / name).write_text("x")
-    remove_unfinished(tmp_path / "m")
+    with write_atomically(tmp_path / "m.json") as file:
+        file.write(b"y")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(stay)

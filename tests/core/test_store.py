@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -53,8 +54,7 @@ def test_tensors_come_back_bit_for_bit_and_other_readers_agree(tmp_path: Path) -
         "view": torch.arange(6.0).reshape(2, 3).T,
         "leaf": torch.nn.Parameter(torch.ones(2)),
     }
-    checksum = write_tensors(path, tensors, {"model": "timm/x", "list": [1, None]})
-    assert checksum == hashlib.sha256(path.read_bytes()).hexdigest()
+    write_tensors(path, tensors, {"model": "timm/x", "list": [1, None]})
     found, about = read_tensors(path)
     assert about == {"model": "timm/x", "list": [1, None]}
     for other in (found, load_file(path)):
@@ -115,9 +115,7 @@ def test_the_newest_two_checkpoints_are_kept(tmp_path: Path) -> None:
     assert run.newest_checkpoint() is None
     save(run, 9, 10, 200, 1000)
     stems = {"step-000000200", "step-000001000"}
-    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {
-        stem + suffix for stem in stems for suffix in (".safetensors", ".json")
-    }
+    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {f"{stem}.safetensors" for stem in stems}
     assert newest(run) == 1000
 
 
@@ -127,14 +125,19 @@ def flip(path: Path) -> None:
     path.write_bytes(bytes(data))
 
 
+def checksum_file(text: str) -> Callable[[Path], object]:
+    """Write a checksum beside a checkpoint, as earlier versions did."""
+    return lambda path: path.with_suffix(".json").write_text(text)
+
+
 DAMAGE = {
     "a flipped bit": flip,
     "cut short": lambda path: path.write_bytes(path.read_bytes()[:-9]),
     "empty": lambda path: path.write_bytes(b""),
-    "no checksum": lambda path: path.with_suffix(".json").unlink(),
-    "a cut checksum": lambda path: path.with_suffix(".json").write_text('{"sha'),
-    "no such key": lambda path: path.with_suffix(".json").write_text("{}"),
-    "another kind of checksum": lambda path: path.with_suffix(".json").write_text("[]"),
+    "another checksum": checksum_file(json.dumps({"sha256": "0" * 64})),
+    "a cut checksum": checksum_file('{"sha'),
+    "no such key": checksum_file("{}"),
+    "another kind of checksum": checksum_file("[]"),
 }
 
 
@@ -148,8 +151,24 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(damage: ob
     with pytest.warns(UserWarning, match=r"step-000000002.safetensors is damaged .* renamed to step-000000002.damaged"):
         assert newest(run) == 1
     assert path.with_suffix(".damaged").read_bytes() == left and not path.exists()
-    save(run, 2, 3)
+    save(run, 2)
+    assert newest(run) == 2
+    save(run, 3)
     assert newest(run) == 3
+
+
+def test_a_checkpoint_of_an_earlier_version_is_compared_with_the_checksum_beside_it(tmp_path: Path) -> None:
+    run, path = Run(tmp_path), tmp_path / "checkpoints/step-000000002.safetensors"
+    save(run, 1)
+    metadata = {"vitlab": json.dumps({"step": 2, "epoch": 20})}
+    save_file({"x": torch.full((50,), 2.0)}, path, metadata=metadata)
+    path.with_suffix(".json").write_text(json.dumps({"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}))
+    assert newest(run) == 2
+    flip(path)
+    with pytest.warns(UserWarning, match=r"step-000000002.safetensors is damaged .its checksum does not match"):
+        assert newest(run) == 1
+    save(run, 2)
+    assert newest(run) == 2
 
 
 def test_all_damaged_is_none(tmp_path: Path) -> None:
@@ -164,17 +183,15 @@ def test_all_damaged_is_none(tmp_path: Path) -> None:
 def test_another_process_may_set_a_damaged_checkpoint_aside_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, reads = Run(tmp_path), Path.read_bytes
+    run, replace = Run(tmp_path), Path.replace
     save(run, 1, 2)
     flip(tmp_path / "checkpoints/step-000000002.safetensors")
 
-    def read_late(path: Path) -> bytes:
-        data = reads(path)
-        if path.name == "step-000000002.safetensors":
-            path.replace(path.with_suffix(".damaged"))
-        return data
+    def replace_late(path: Path, target: Path) -> Path:
+        replace(path, target)  # by the other process
+        return replace(path, target)
 
-    monkeypatch.setattr(Path, "read_bytes", read_late)
+    monkeypatch.setattr(Path, "replace", replace_late)
     with pytest.warns(UserWarning, match="damaged"):
         assert newest(run) == 1
 

@@ -60,7 +60,7 @@ def values(out: Path, works: list[Work]) -> list[dict[str, np.ndarray]]:
 
 def kill_the_worker(folder: Path) -> None:
     """Kill the process that trains in a run folder, when it has saved a checkpoint; its lock file has its number."""
-    while not list(folder.glob("checkpoints/*.json")):
+    while not list(folder.glob("checkpoints/*.safetensors")):
         time.sleep(0.05)
     os.kill(json.loads((folder / ".lock").read_text(encoding="utf-8"))["pid"], signal.SIGKILL)
 

@@ -51,6 +51,16 @@ def test_a_run_takes_the_subject_of_what_lies_in_it_and_is_not_told_twice(tmp_pa
     assert [float(m.values["top1"][0]) for m in read([tmp_path]) if m.kind == "training"] == [9.0]
 
 
+def test_damaged_measurements_are_listed(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        Measurement("k", name, {"x": np.array(1.0)}, {"x": ()}, settings={"tau": 0.5}).save(tmp_path / name)
+    for name in ("a", "c"):
+        file = tmp_path / f"{name}.json"
+        file.write_text(file.read_text().replace("0.5", "0.4"))
+    with pytest.raises(VitlabError, match=r"2 of 3 files cannot be read: .*a.json.* checksum.*c.json.* checksum"):
+        read([tmp_path])
+
+
 def test_a_run_without_an_epoch_is_nothing_to_report(tmp_path: Path) -> None:
     run(tmp_path / "new")
     with pytest.raises(VitlabError, match="no measurements and no epochs"):

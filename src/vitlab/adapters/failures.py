@@ -47,9 +47,9 @@ def model_error(error: Exception) -> VitlabError | None:
         )
         return VitlabError(f"{_name(model)} failed{f' in {place}' if place else ''} ({_reason(error)}); {advice}")
     for frame in frames:
-        model = frame.f_locals.get("model")
-        if Path(frame.f_code.co_filename).parent == _ADAPTERS and isinstance(model, nn.Module):
-            return adapter_error(model, error)
+        described = frame.f_locals.get("model")
+        if Path(frame.f_code.co_filename).parent == _ADAPTERS and isinstance(described, nn.Module):
+            return adapter_error(described, error)
     return None
 
 
@@ -59,7 +59,7 @@ def _frames(error: Exception) -> list[FrameType]:
 
 def _innermost(frames: list[FrameType], model: nn.Module, *, all_locals: bool) -> str:
     """The path of the innermost submodule whose method was running, or that a local variable held; else ''."""
-    paths = {id(module): path for path, module in model.named_modules()}
+    paths: dict[int, str] = {id(module): path for path, module in model.named_modules()}
     for frame in reversed(frames):
         values = frame.f_locals.values() if all_locals else [frame.f_locals.get("self")]
         found = [paths.get(id(value), "") for value in values if isinstance(value, nn.Module)]

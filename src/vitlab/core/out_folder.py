@@ -1,4 +1,4 @@
-"""Checks of the folder that results are written to."""
+"""The folder that results are written to: whether it can be written, and what killed processes left in it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,9 @@ def check_writable(folder: str | Path) -> None:
         raise VitlabError(f"{folder} cannot be written ({error.strerror}); give another --out") from error
 
 
-def remove_unfinished(stem: Path) -> None:
-    """Remove unfinished files of `write_atomically` whose process has ended.
-
-    Args:
-        stem: path of the finished files, without suffix.
-    """
-    for file in stem.parent.glob(f".{glob.escape(stem.name)}.*.partial"):
+def remove_unfinished(path: Path) -> None:
+    """Remove temporary files for a path (`store.write_atomically`) whose process has ended."""
+    for file in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
         process = file.name.split(".")[-2]
         if process.isdigit() and not _is_running(int(process)):
             file.unlink(missing_ok=True)

@@ -2,7 +2,7 @@
 
 RUN/recipe.json                      the recipe
 RUN/metrics.jsonl                    one line per epoch, and one per `log_every` steps
-RUN/checkpoints/step-*.safetensors   the newest checkpoints to resume from; the .json beside each has its checksum
+RUN/checkpoints/step-*.safetensors   the newest checkpoints to resume from
 RUN/snapshots/epoch-*.safetensors    weights that are saved permanently, loadable as `file/PATH`; 0000: initial weights
 RUN/model.safetensors                the final weights, loadable as `file/PATH`
 """
@@ -22,6 +22,7 @@ from typing import IO, Any
 from vitlab.core.checksum import verify_tensor_file, with_checksums
 from vitlab.core.errors import VitlabError
 from vitlab.core.lock import locked
+from vitlab.core.out_folder import remove_unfinished
 
 #: Unfinished files of `write_atomically` in a run folder. Other names are omitted: other commands may be writing them.
 _UNFINISHED = tuple(
@@ -32,7 +33,10 @@ _UNFINISHED = tuple(
 
 @contextmanager
 def write_atomically(path: Path) -> Iterator[IO[bytes]]:
-    """Open a temporary file that replaces `path` when it is complete; after a crash the old file, if any, remains."""
+    """Open a temporary file that replaces `path` when it is complete; after a crash the old file, if any, remains.
+
+    Temporary files of processes that were killed while they wrote the same path are removed.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with temporary.open("wb") as file:
@@ -40,6 +44,7 @@ def write_atomically(path: Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+        remove_unfinished(path)
     except OSError as error:
         raise VitlabError(
             f"{path} could not be written ({error.strerror}); an existing file was not changed"
@@ -48,8 +53,8 @@ def write_atomically(path: Path) -> Iterator[IO[bytes]]:
         temporary.unlink(missing_ok=True)
 
 
-def write_tensors(path: str | Path, tensors: Mapping[str, Any], about: Mapping[str, Any]) -> str:
-    """Write torch tensors, metadata and checksums of both to a safetensors file; returns the SHA-256 of the file."""
+def write_tensors(path: str | Path, tensors: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+    """Write torch tensors, metadata and checksums of both to a safetensors file."""
     from safetensors.torch import save
 
     path = Path(path)
@@ -61,13 +66,10 @@ def write_tensors(path: str | Path, tensors: Mapping[str, Any], about: Mapping[s
         if memory in seen:
             plain[name] = tensor.clone()
         seen.add(memory)
-    parts = with_checksums(save(plain, metadata={"vitlab": json.dumps(dict(about))}))
-    digest = hashlib.sha256()
+    header, data = with_checksums(save(plain, metadata={"vitlab": json.dumps(dict(about))}))
     with write_atomically(path) as file:
-        for part in parts:
-            file.write(part)
-            digest.update(part)
-    return digest.hexdigest()
+        file.write(header)
+        file.write(data)
 
 
 def read_tensors(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -155,11 +157,10 @@ class Run:
             file.write(json.dumps(wanted, indent=1).encode())
 
     def save_checkpoint(self, step: int, tensors: Mapping[str, Any], about: Mapping[str, Any]) -> Path:
-        """Write a checkpoint with its checksum, then remove all but the newest `keep`."""
+        """Write a checkpoint, then remove all but the newest `keep`."""
         path = self.folder / "checkpoints" / f"step-{step:09d}.safetensors"
-        checksum = write_tensors(path, tensors, {**about, "step": step})
-        with write_atomically(path.with_suffix(".json")) as file:
-            file.write(json.dumps({"sha256": checksum, "step": step}).encode())
+        path.with_suffix(".json").unlink(missing_ok=True)  # checksum of a file that is replaced, of an earlier version
+        write_tensors(path, tensors, {**about, "step": step})
         for old in self._checkpoints()[self.keep :]:
             old.with_suffix(".json").unlink(missing_ok=True)
             old.unlink(missing_ok=True)
@@ -169,9 +170,7 @@ class Run:
         """Returns the newest intact checkpoint, or None; damaged ones are renamed with a warning."""
         for path in self._checkpoints():
             try:
-                expected = _read_json(path.with_suffix(".json"))["sha256"]
-                if hashlib.sha256(path.read_bytes()).hexdigest() != expected:
-                    raise VitlabError("its checksum does not match")
+                _compare_with_checksum_file(path)
                 return read_tensors(path)
             except (OSError, ValueError, KeyError) as error:
                 renamed = path.with_suffix(".damaged")
@@ -226,6 +225,13 @@ class Run:
     def _checkpoints(self) -> list[Path]:
         """Returns the paths of all checkpoints, newest first."""
         return sorted((self.folder / "checkpoints").glob("step-*.safetensors"), reverse=True)
+
+
+def _compare_with_checksum_file(path: Path) -> None:
+    """Compare a checkpoint of an earlier version with the checksum in the .json file beside it, if there is one."""
+    beside = path.with_suffix(".json")
+    if beside.exists() and hashlib.sha256(path.read_bytes()).hexdigest() != _read_json(beside)["sha256"]:
+        raise VitlabError("its checksum does not match")
 
 
 def _row(line: bytes) -> dict[str, Any] | None:
