@@ -27,6 +27,7 @@ from vitlab.core.recipe import Recipe, stored_recipe
 from vitlab.core.store import read_about, write_tensors
 from vitlab.identity import set_origin
 from vitlab.markers import parts_in
+from vitlab.models._vilt import build_vilt, pretrained_body, weights_file
 from vitlab.preprocessing import declare
 from vitlab.preprocessing.declaration import from_hugging_face, from_torchvision
 from vitlab.surgery import retrofit
@@ -35,6 +36,7 @@ __all__ = ["builder_of", "load", "model_names", "recipe_of", "save"]
 
 _HUB = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"  # server of timm's and Hugging Face's weights
 
+_VILT = ("vitlab", "vilt")  # question answering: not an image classifier of timm's registry
 _WEIGHTS = ("weights", "weights_entry", "pretrained")
 
 
@@ -130,11 +132,13 @@ def _fit_parts(model: nn.Module, parsed: ModelExpression) -> None:
 
 def _load_file_weights(model: nn.Module, parsed: ModelExpression, path: str, entry: str | None) -> str:
     """Load a file's weights and fit the parts, which are fitted first if the file has them; returns the origin."""
-    tensors, metadata = read_weights(path, entry)
+    is_vilt = (parsed.source, parsed.name) == _VILT
+    tensors, metadata = read_weights(weights_file(path) if is_vilt else path, entry)
     with_parts = bool(parts_in(tensors))
     if with_parts:
         _fit_parts(model, parsed)
-    random_head = load_weights(model, tensors, path, new_head=True)
+    tensors, no_head = pretrained_body(tensors, model.state_dict()) if is_vilt else (tensors, False)
+    random_head = load_weights(model, tensors, path, new_head=True) or no_head
     if not with_parts and parsed.parts:
         names = ", ".join(dict.fromkeys(part.name for part in parsed.parts))
         warnings.warn(
@@ -165,9 +169,11 @@ def _timm(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
 
 
 def _vitlab(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
+    if ("vitlab", name) == _VILT:
+        return _build_or_raise("vitlab/vilt", lambda: build_vilt(settings)), "random"
     names = model_names("vitlab")
     if name not in names:
-        raise _unknown_model("vitlab", name, names)
+        raise _unknown_model("vitlab", name, [*names, "vilt"])
     return _timm(name, settings)
 
 

@@ -7,7 +7,9 @@ An adapter is a module with
 - `family(model)`: the family of a model;
 - `blocks(model, flow)`: the model's `Block`s, from the module tree and one recorded forward;
 - `ABSENT`: seam name -> reason why these models do not have it;
-- `inputs(model, size)`, optional: the inputs of the model, if they are not one image tensor.
+- `inputs(model, size)`, optional: the inputs of the model, if they are not one image tensor;
+- `token_kinds(model)`, optional: for models of text and images, the path of the module that joins their tokens, and a
+  module-level function that reads the kind of each token from a call of this module (`modules/token_kinds.py`).
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from vitlab.adapters.wrappers import unwrap
 from vitlab.core.anatomy import Anatomy, Block, Mixer
 from vitlab.core.errors import VitlabError
 from vitlab.core.plugins import adapter_modules
+from vitlab.modules.token_kinds import Reader
 
 __all__ = ["describe"]
 
@@ -62,6 +65,16 @@ def describe(model: nn.Module, input_size: int | tuple[int, int] | None = None) 
         raise _forward_error(model, size, error) from error
     blocks = tuple(_as_fitted(model, block) for block in adapter.blocks(model, flow))
     return Anatomy(adapter.family(model), blocks, size, adapter.ABSENT)
+
+
+def token_kinds(model: nn.Module) -> tuple[str, Reader] | None:
+    """The module that joins text and image tokens, and the function that reads their kinds from a call of it.
+
+    None for a model that has image tokens only.
+    """
+    adapter = _adapter(unwrap(model))
+    found: tuple[str, Reader] | None = adapter.token_kinds(unwrap(model)) if hasattr(adapter, "token_kinds") else None
+    return found
 
 
 def _forward_error(model: nn.Module, size: tuple[int, int], error: Exception) -> VitlabError:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitlab.core.errors import VitlabError
+from vitlab.modules.token_kinds import PADDING, TokenKinds, subset_mean
 
 __all__ = ["SqueezeExcite"]
 
@@ -25,6 +26,7 @@ class SqueezeExcite(nn.Module):
     Args:
         dim: D.
         ratio: width of the hidden layer as a share of D, above 0 and at most 1; at least one channel.
+        kinds: the kinds of the tokens, which `retrofit` fills in; padding is not in the mean.
 
     Returns:
         (B, N, D) for an input of (B, N, D).
@@ -38,8 +40,9 @@ class SqueezeExcite(nn.Module):
 
     default_seam: ClassVar[str] = "mlp.out"
 
-    def __init__(self, dim: int, *, ratio: float = 0.25) -> None:
+    def __init__(self, dim: int, *, ratio: float = 0.25, kinds: TokenKinds | None = None) -> None:
         super().__init__()
+        self.kinds = kinds
         if not 0 < ratio <= 1:
             raise VitlabError(
                 f"invalid ratio={ratio} of SqueezeExcite; expected a share of the channels, above 0 and at most 1"
@@ -50,6 +53,8 @@ class SqueezeExcite(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, N, D) -> (B, N, D)."""
-        hidden = F.relu(self.squeeze(x.mean(dim=1, keepdim=True)))
+        kinds = self.kinds
+        mean = x.mean(dim=1, keepdim=True) if kinds is None else subset_mean(x, kinds.of(x) != PADDING)
+        hidden = F.relu(self.squeeze(mean))
         gate: Tensor = self.expand(hidden).sigmoid()
         return x * gate.to(x.dtype)
