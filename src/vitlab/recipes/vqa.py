@@ -44,7 +44,7 @@ def vqa_vilt(part: str = "", tokens: str = "both", weights: str = "", path: str 
     """
     return Recipe(
         model=model("vitlab", "vilt", {"weights": weights}, *_parts(part, tokens)),
-        data=f"vqav2({path!r}, tokenizer={path + '/bert-base-uncased'!r})",
+        data=f"vqav2(path={path!r}, tokenizer={path + '/bert-base-uncased'!r})",
         task="vqa",
         image_size=(384, 640),
         epochs=10,
