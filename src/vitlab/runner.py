@@ -18,6 +18,7 @@ from vitlab.core.measurement import Measurement
 from vitlab.core.step_cache import ReportProgress, step_cache
 from vitlab.data.catalogue import check_data
 from vitlab.data.folder_fingerprint import folder_fingerprint
+from vitlab.data.question_catalogue import question_sets
 from vitlab.instruments import measure as measure_one
 from vitlab.instruments import measure_together
 from vitlab.measured_model import MeasuredModel, Procedure, augmentation, digest, procedure
@@ -93,7 +94,7 @@ def run_all(
     """
     _check(kind, models, names, images, repeats, called)
     check_names(preprocessing or {})
-    if data is not None:
+    if data is not None and data.partition("(")[0].strip() not in question_sets():
         check_data(data)
     where = choose_device(device)
     jobs = _jobs([procedure(kind.name, text, kind.known()) for text in names], repeats, kind)

@@ -67,6 +67,7 @@ class QuestionBatches:
         rank, world: rank of this process and number of processes.
         device: device of the batches.
         processes: worker processes that decode files; 0 for none, -1 for one per core up to 8.
+        exact: resize files to `size` as (height, width), whatever their aspect ratio; there is then no padding.
     """
 
     questions: QuestionSet
@@ -82,6 +83,7 @@ class QuestionBatches:
     world: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     processes: int = -1
+    exact: bool = False
 
     def __post_init__(self) -> None:
         """Raise an error if a batch cannot be divided over the processes."""
@@ -142,7 +144,7 @@ class QuestionBatches:
             return
         processes = min(os.cpu_count() or 1, 8) if self.processes < 0 else self.processes
         loader: DataLoader[Tensor] = DataLoader(
-            _Files(pictures, self.size, self.multiple),
+            _Files(pictures, self.size, self.multiple, self.exact),
             batch_sampler=[place.tolist() for place in places],
             num_workers=processes,
             collate_fn=padded,
@@ -159,6 +161,7 @@ class _Files(Dataset[Tensor]):
     paths: tuple[Path, ...]
     size: tuple[int, int]
     multiple: int
+    exact: bool
 
     def __getitem__(self, index: int) -> Tensor:
         path = self.paths[index]
@@ -166,7 +169,7 @@ class _Files(Dataset[Tensor]):
             image = open_rgb(path)
         except (OSError, ValueError, SyntaxError) as error:
             raise VitlabError(f"{path} cannot be read as an image ({error}); replace the file") from error
-        width, height = resized(image.size, self.size, self.multiple)
+        width, height = self.size[::-1] if self.exact else resized(image.size, self.size, self.multiple)
         pixels: Tensor = F.pil_to_tensor(image.resize((width, height), Image.Resampling.BICUBIC))
         return pixels
 
