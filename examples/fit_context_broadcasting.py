@@ -15,9 +15,6 @@ from pathlib import Path
 import torch
 
 import vitlab
-from vitlab.inputs import batches_for
-from vitlab.recipes.quick import quick
-from vitlab.tasks.classification import run
 
 
 def main() -> None:
@@ -31,7 +28,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="one epoch of training on few images")
     options = parser.parse_args()
     model = vitlab.load(options.model or trained(options.out / "model", smoke=options.smoke)).eval()
-    batches = batches_for(model, options.data, options.images)
+    batches = vitlab.batches_for(model, options.data, options.images)
     images, _ = next(iter(batches))
     with torch.no_grad():
         before = model(images[:2])
@@ -48,8 +45,8 @@ def main() -> None:
 
 def trained(folder: Path, *, smoke: bool) -> str:
     """Returns the expression of a small timm ViT trained on scenes; a second call reuses the checkpoint."""
-    recipe = quick(epochs=1, images=192) if smoke else quick()
-    print(f"top-1 {run(recipe, folder)['top1']:.1f} %, chance 20 %", flush=True)
+    recipe = "quick(epochs=1, images=192)" if smoke else "quick"
+    print(f"top-1 {vitlab.train(recipe, folder)['top1']:.1f} %, chance 20 %", flush=True)
     return f"file/{folder / 'model.safetensors'}"
 
 

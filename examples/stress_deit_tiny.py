@@ -13,8 +13,8 @@ import os
 import sys
 from pathlib import Path
 
+import vitlab
 from vitlab import runner
-from vitlab.core.measurement import Measurement
 
 #: The stress tests; epsilons are in 1/255.
 TESTS = [
@@ -47,7 +47,7 @@ def main() -> None:
     model = SMOKE if options.smoke else deit_tiny(options.weights)
     what = {"data": options.data, "images": options.images, "device": options.device}
     for path in runner.stress([model], tests, options.out, **what):
-        show(Measurement.load(path))
+        show(vitlab.Measurement.load(path))
 
 
 def deit_tiny(weights: str) -> str:
@@ -60,7 +60,7 @@ def deit_tiny(weights: str) -> str:
     return f"timm/deit_tiny_patch16_224(weights={weights!r})"
 
 
-def show(found: Measurement) -> None:
+def show(found: vitlab.Measurement) -> None:
     """Print accuracies in per cent with standard errors, one row per entry of the first axis."""
     print(f"\n{found.kind}")
     first, *second = found.dims["accuracy"]

@@ -14,11 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import vitlab
-from vitlab.core.measurement import Measurement
-from vitlab.inputs import batches_for
-from vitlab.recipes.quick import quick
-from vitlab.tasks.classification import run
 
+DATA = "scenes(train=1, test=512, objects=1, cues='agree')"  # the test scenes of the recipe `quick`
 TESTS: dict[str, dict[str, Any]] = {
     "occlusion": {"grid": 8},  # cells of 4x4 pixels, the patches of the model
     "patch_shuffle": {},
@@ -37,19 +34,20 @@ def main() -> None:
     options = parser.parse_args()
     if options.smoke:
         options.epochs, options.images = 1, 32
-    found: list[Measurement] = []
+    found: list[vitlab.Measurement] = []
     for name, part in (("plain", ""), (options.part, options.part)):
         found += strain(name, part, options)
     print(vitlab.report(found, options.out / "report.html", title=f"A small ViT, plain and with {options.part}"))
 
 
-def strain(name: str, part: str, options: argparse.Namespace) -> list[Measurement]:
+def strain(name: str, part: str, options: argparse.Namespace) -> list[vitlab.Measurement]:
     """Train one model, resuming an interrupted run, and run every test on it."""
-    recipe = quick(part=part, epochs=options.epochs, images=192 if options.smoke else 1536)
-    row = run(recipe, options.out / name)
+    images = 192 if options.smoke else 1536
+    recipe = f"quick(part={part!r}, epochs={options.epochs}, images={images})"
+    row = vitlab.train(recipe, options.out / name)
     print(f"{name}: top-1 {row['top1']:.1f} %, chance 20 %", flush=True)
     model = vitlab.load(f"file/{options.out / name / 'model.safetensors'}").eval()
-    batches = batches_for(model, recipe.data, options.images)
+    batches = vitlab.batches_for(model, DATA, options.images)
     found = []
     for test, settings in TESTS.items():
         measured = vitlab.stress(test, model, batches, name=name, **settings)

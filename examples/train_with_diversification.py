@@ -12,9 +12,8 @@ import argparse
 from pathlib import Path
 
 import vitlab
-from vitlab.inputs import batches_for
-from vitlab.recipes.quick import quick
-from vitlab.tasks.classification import run
+
+DATA = "scenes(train=1, test=512, objects=1, cues='agree')"  # the test scenes of the recipe `quick`
 
 
 def main() -> None:
@@ -30,11 +29,11 @@ def main() -> None:
         options.epochs, options.images = 1, 192
     found = []
     for weight in options.weights:
-        recipe = quick(diversification=weight, epochs=options.epochs, images=options.images)
+        recipe = f"quick(diversification={weight}, epochs={options.epochs}, images={options.images})"
         folder = options.out / f"weight-{weight:g}"
-        row = run(recipe, folder)
+        row = vitlab.train(recipe, folder)
         model = vitlab.load(f"file/{folder / 'model.safetensors'}").eval()
-        batches = batches_for(model, recipe.data, 64)
+        batches = vitlab.batches_for(model, DATA, 64)
         measured = vitlab.measure("attention_diversity", model, batches, name=f"λ = {weight:g}")
         rows, heads = measured.values["row_similarity"].mean(), measured.values["head_similarity"].mean()
         print(f"λ = {weight:g}: top-1 {row['top1']:.1f} %, rows alike {rows:.3f}, heads alike {heads:.3f}", flush=True)

@@ -24,7 +24,7 @@ ROWS = [
     {"training", "instruments", "stress_tests"},
     {"zoo", "inputs"},
     {"preprocessing"},
-    {"surgery", "checkpoints", "eval_mode"},
+    {"surgery", "checkpoints", "eval_mode", "interventions"},
     {"identity"},
     {"recording", "fitted", "markers"},
     {"adapters"},
@@ -223,9 +223,20 @@ def test_every_public_function_can_be_called_twice(tmp_path: Path) -> None:
         batches = [(images.clamp(-1, 1), torch.tensor([0, 1]))]
         assert vitlab.stress("patch_shuffle", model, batches, grids=[2]).kind == "patch_shuffle"
         assert vitlab.report([measurement], tmp_path / "report.html").exists()
+        with vitlab.intervene(model, "ablate", block="blocks.0"):
+            model(images)
+        assert isinstance(measurement, vitlab.Measurement)
+        prepared = vitlab.batches_for(model, "scenes(test=4, size=32)", images=2)
+        assert isinstance(prepared, vitlab.Batches)
+        row = vitlab.train("quick(images=32, epochs=1)", tmp_path / "run", device="cpu")
+        assert row["epoch"] == 1
     assert set(vitlab.__all__) == {
+        "Batches",
+        "Measurement",
         "VitlabError",
+        "batches_for",
         "describe",
+        "intervene",
         "load",
         "measure",
         "parts",
@@ -234,4 +245,5 @@ def test_every_public_function_can_be_called_twice(tmp_path: Path) -> None:
         "restore",
         "retrofit",
         "stress",
+        "train",
     }, "a new public name: call it twice here too"

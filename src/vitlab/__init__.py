@@ -12,19 +12,28 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from vitlab.adapters import describe as describe
+    from vitlab.core.batches import Batches as Batches
     from vitlab.core.errors import VitlabError as VitlabError
+    from vitlab.core.measurement import Measurement as Measurement
     from vitlab.fitted import parts as parts
+    from vitlab.inputs import batches_for as batches_for
     from vitlab.instruments import measure as measure
+    from vitlab.interventions import intervene as intervene
     from vitlab.recording import record as record
     from vitlab.reporting import report as report
     from vitlab.stress_tests import stress as stress
     from vitlab.surgery import restore as restore
     from vitlab.surgery import retrofit as retrofit
+    from vitlab.tasks import train as train
     from vitlab.zoo import load as load
 
 _MODULES = {
+    "Batches": "vitlab.core.batches",
+    "Measurement": "vitlab.core.measurement",
     "VitlabError": "vitlab.core.errors",
+    "batches_for": "vitlab.inputs",
     "describe": "vitlab.adapters",
+    "intervene": "vitlab.interventions",
     "load": "vitlab.zoo",
     "measure": "vitlab.instruments",
     "parts": "vitlab.fitted",
@@ -33,11 +42,16 @@ _MODULES = {
     "restore": "vitlab.surgery",
     "retrofit": "vitlab.surgery",
     "stress": "vitlab.stress_tests",
+    "train": "vitlab.tasks",
 }
 
 __all__ = [
+    "Batches",
+    "Measurement",
     "VitlabError",
+    "batches_for",
     "describe",
+    "intervene",
     "load",
     "measure",
     "parts",
@@ -46,6 +60,7 @@ __all__ = [
     "restore",
     "retrofit",
     "stress",
+    "train",
 ]
 
 

@@ -12,7 +12,7 @@ import vitlab
 from cases.features import FAMILY, FEATURES, images, labels
 from vitlab.adapters import describe
 from vitlab.instruments.lesion import paired_change
-from vitlab.instruments.shared.unit_removal import removed, units
+from vitlab.interventions.units import removed, units
 
 each = pytest.mark.parametrize("case", FEATURES, ids=lambda case: case.family)
 

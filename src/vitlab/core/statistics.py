@@ -10,6 +10,18 @@ import numpy as np
 from vitlab.core.errors import VitlabError
 
 
+def standard_error(values: np.ndarray) -> np.ndarray:
+    """Returns the standard error of the mean over the first axis; NaN for a single row.
+
+    >>> float(standard_error(np.array([1.0, 3.0])))
+    1.0
+    """
+    if len(values) < 2:
+        return np.full(values.shape[1:], np.nan)
+    error: np.ndarray = np.asarray(values.std(0, ddof=1) / np.sqrt(len(values)))
+    return error
+
+
 def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float]:
     """Mean of repeated runs with Student's interval: (mean, low, high); the interval of one run is infinite.
 

@@ -7,26 +7,21 @@ Shape legend: B batch, T windows, H heads, N query tokens, M key tokens.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.batches import Batches
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Card, Measurement
-from vitlab.corruptions.apply import corrupt_pixels
-from vitlab.corruptions.noise import gaussian_noise
-from vitlab.corruptions.randomness import Randomness
+from vitlab.instruments.shared.corrupted_pairs import clean_and_corrupted, corruption_function, normalisation
 from vitlab.instruments.shared.one_pass import Result, observe, table
 from vitlab.instruments.shared.per_image_sums import PerImageObserver, split_windows
 from vitlab.instruments.shared.predictions import device_of
-from vitlab.preprocessing import normalisation_of
 from vitlab.recording.attention_call import AttentionCall
 
 CARD = Card(
@@ -149,97 +144,15 @@ def measure(
         images in each bin; `distribution` (similarity) and `overall` (), the same over all layers and heads (Figs. 1,
         5).
     """
-    corrupt = _corruption_function(corruption, severity, sigma, seed)
-    channel_mean, channel_std = _normalisation(model, batches, mean, std)
-    items = _clean_and_corrupted(batches, corrupt, channel_mean, channel_std, device_of(model))
+    corrupt = corruption_function(corruption, severity, sigma, seed, "attention_stability")
+    channel_mean, channel_std = normalisation(model, batches, mean, std, "attention_stability")
+    items = clean_and_corrupted(batches, corrupt, channel_mean, channel_std, device_of(model))
     pairs = Batches(items, channel_mean, channel_std, fingerprint=getattr(batches, "fingerprint", ""))
     measured = observe(model, pairs, [_SimilarityObserver(unit, bins)])[0]
     name = corruption if isinstance(corruption, str) else getattr(corruption, "__qualname__", type(corruption).__name__)
     settings = {"corruption": name, "severity": severity, "sigma": sigma, "seed": seed, "unit": unit}
     about = {**measured.provenance, "images": measured.provenance["images"] // 2}
     return replace(measured, settings=settings, provenance=about)
-
-
-def _clean_and_corrupted(
-    batches: Iterable[Any],
-    corrupt: Callable[..., Tensor],
-    mean: Sequence[float],
-    std: Sequence[float],
-    device: torch.device,
-) -> Iterator[Tensor]:
-    """Yield clean images and their corrupted versions, half a batch at a time to keep the batch size of the user."""
-    shift, scale = (torch.tensor(part, device=device)[:, None, None] for part in (mean, std))
-    bounds: list[Tensor] = []
-    start = 0
-    for item in batches:
-        images = item[0] if isinstance(item, (tuple, list)) else item
-        if not isinstance(images, Tensor) or images.ndim != 4 or not len(images):
-            yield images  # `observe` raises the error
-            return
-        if len(mean) not in (1, images.shape[1]):
-            raise VitlabError(f"mean and std have {len(mean)} channels; expected {images.shape[1]}, as in the images")
-        for half in images.chunk(2):
-            half = half.to(device)
-            pixels = half.float() * scale + shift
-            bounds.append(torch.stack(torch.aminmax(pixels)))
-            if start == 0 or device.type == "cpu":  # other checks would synchronise the device; they run at the end
-                _check_range(bounds[-1:])
-            pixels = corrupt(pixels.clamp(0, 1), range(start, start + len(half))).float()
-            pair = torch.cat((half, ((pixels - shift) / scale).to(half.dtype)))
-            start += len(half)
-            del half, pixels  # free memory for the forward
-            yield pair
-            del pair
-    _check_range(bounds)
-
-
-def _corruption_function(
-    corruption: Any, severity: int, sigma: float | None, seed: int
-) -> Callable[[Tensor, Sequence[int]], Tensor]:
-    """A function from pixels and image indices to corrupted pixels."""
-    if sigma is not None:
-        if not sigma >= 0:
-            raise VitlabError(
-                f"attention_stability: invalid sigma={sigma}; expected a standard deviation in pixels, for example 0.18"
-            )
-        level = sigma
-        return lambda x, indices: gaussian_noise(x, Randomness.of(seed, "gaussian_noise", 0, indices, x.device), level)
-    if isinstance(corruption, str):
-        return lambda x, indices: corrupt_pixels(x, corruption, severity, seed=seed, indices=indices)
-    if not callable(corruption):
-        raise VitlabError(
-            f"invalid corruption; expected a name or a function of pixels, not {type(corruption).__name__}"
-        )
-    return lambda x, indices: corruption(x)
-
-
-def _check_range(bounds: Sequence[Tensor]) -> None:
-    """Raise an error if the minimum or maximum pixel of a batch is outside [0, 1]; `observe` reports empty data."""
-    low, high = torch.stack(list(bounds)).unbind(1) if bounds else torch.tensor([[0.0], [1.0]])
-    least, most = float(low.min()), float(high.max())
-    if math.isnan(least + most):
-        raise VitlabError("attention_stability: some pixels are NaN; check the images")
-    if not (least >= -0.01 and most <= 1.01):
-        raise VitlabError(
-            f"images * std + mean run from {least:.3g} to {most:.3g}, not 0 to 1; "
-            "set mean= and std= to the normalisation of the images"
-        )
-
-
-def _normalisation(
-    model: nn.Module, batches: Iterable[Any], mean: Sequence[float] | None, std: Sequence[float] | None
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and std from the settings, else from the batches, else from the model."""
-    for known in (
-        (mean, std),
-        (getattr(batches, "mean", None), getattr(batches, "std", None)),
-        normalisation_of(model) or (None, None),
-    ):
-        if known[0] is not None and known[1] is not None:
-            return tuple(map(float, known[0])), tuple(map(float, known[1]))
-    raise VitlabError(
-        "attention_stability needs the normalisation of the images, which is unknown; pass Batches, or mean= and std="
-    )
 
 
 def _shares(values: np.ndarray, bins: int) -> np.ndarray:

@@ -24,7 +24,7 @@ from vitlab.core.provenance import provenance
 from vitlab.core.step_cache import step
 from vitlab.eval_mode import eval_mode
 from vitlab.instruments.shared.predictions import Scores, concatenate, device_batches, device_of, predict, score
-from vitlab.instruments.shared.unit_removal import Conv, Unit, removed, units
+from vitlab.interventions.units import Conv, Unit, removed, units
 
 CARD = Card(
     title="Change of accuracy when one MSA, MLP or Conv is removed",

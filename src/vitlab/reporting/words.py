@@ -52,6 +52,22 @@ _VALUES = {
         "brier": "Brier score",
     },
     "corruptions": {"drop": "mean drop of accuracy"},
+    "attention_rollout": {
+        "entropy": "entropy of attention rollout, nats",
+        "prefix_share": "share of the prefix tokens",
+    },
+    "gradient_attention": {
+        "entropy": "entropy of gradient-weighted attention, nats",
+        "prefix_share": "share of the prefix tokens",
+    },
+    "causal_trace": {
+        "total_effect": "effect of the corruption on the probability of the clean prediction",
+        "tokens": "mean effect of a cell of tokens",
+        "prefix": "mean effect of a prefix token",
+        "heads": "mean effect of a head",
+        "attention": "mean effect of the attention branch",
+        "mlp": "mean effect of the MLP branch",
+    },
     "feature_fourier": {
         "amplitude": "mean Δ log amplitude",
         "high": "Δ log amplitude at the highest frequency, after the last block",

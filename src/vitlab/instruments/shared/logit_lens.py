@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.errors import VitlabError
 from vitlab.instruments.shared.predictions import predict
+from vitlab.interventions.hooks import hooked
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,9 @@ def logit_lens(model: nn.Module, anatomy: Anatomy) -> Iterator[Callable[[Tensor]
     stacking = _OutputStacking([block.name for block in blocks])
     with ExitStack() as stack:
         for block in blocks:
-            module = model.get_submodule(_path(block))
-            stack.callback(module.register_forward_hook(stacking.hook(block.name)).remove)
+            stack.enter_context(hooked(model, _path(block), stacking.hook(block.name)))
         for block in blocks[:1]:
-            module = model.get_submodule(_path(block))
-            stack.callback(module.register_forward_pre_hook(stacking.keep_one_copy).remove)
+            stack.enter_context(hooked(model, _path(block), stacking.keep_one_copy, "in"))
         yield lambda images: _apply_lens(model, anatomy, stacking, images)
 
 

@@ -112,6 +112,24 @@ def device_batches(
         raise VitlabError(f"{instrument}: invalid images={count}; the data has only {seen} images")
 
 
+def image_batches(batches: Iterable[Any], device: torch.device, instrument: str, count: int | None) -> Iterator[Tensor]:
+    """Yield images on the device, at most `count` in total; targets are ignored."""
+    if count is not None and count < 1:
+        raise VitlabError(f"{instrument}: invalid images={count}; expected at least 1, or None for all")
+    seen = 0
+    for item in batches:
+        images = item[0] if isinstance(item, (tuple, list)) else item
+        if not isinstance(images, Tensor) or images.ndim != 4 or not len(images):
+            raise VitlabError(f"{instrument} needs batches of images of shape (B, C, h, w) with at least one image")
+        used = len(images) if count is None else min(len(images), count - seen)
+        yield images[:used].to(device)
+        seen += used
+        if seen == count:
+            return
+    if not seen:
+        raise VitlabError(f"{instrument} needs at least one batch of images; there are none")
+
+
 def device_of(model: nn.Module) -> torch.device:
     """Device of the model's first parameter; the CPU if it has none."""
     return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))

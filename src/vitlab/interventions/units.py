@@ -11,7 +11,7 @@ Shape legend: B batch, C channels, h w grid.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
@@ -19,13 +19,12 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from vitlab.adapters.wrappers import guard_hooks
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.errors import unknown
+from vitlab.interventions.hooks import Hook, hooked
 from vitlab.recording.tape import Feature, record
 
 Conv = Literal["kernel", "block"]
-Hook = Callable[[nn.Module, Any, Any], Any]
 
 _BRANCHES = {"MSA": ("attn.out", "block.in", "block.mid"), "MLP": ("mlp.out", "block.mid", "block.out")}
 
@@ -64,10 +63,9 @@ def units(model: nn.Module, anatomy: Anatomy, images: Tensor, conv: Conv = "kern
 @contextmanager
 def removed(model: nn.Module, *chosen: Unit) -> Iterator[None]:
     """Temporarily remove units from the model; they are restored on exit."""
-    guard_hooks()
     with ExitStack() as stack:
         for unit in chosen:
-            stack.callback(model.get_submodule(unit.path).register_forward_hook(unit.hook).remove)
+            stack.enter_context(hooked(model, unit.path, unit.hook))
         yield
 
 

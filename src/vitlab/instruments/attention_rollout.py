@@ -1,0 +1,82 @@
+"""Attention rollout: the relevance of input tokens for the output, from the product of all attention maps.
+
+    R_l = (r I + (1 − r) A_l) R_{l−1},   R_0 = I
+
+Abnar & Zuidema 2020, "Quantifying attention flow in transformers". Values and the MLPs are not taken into account.
+
+Shape legend: n images, B batch, N tokens, h w grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from vitlab.core.anatomy import Anatomy, Block
+from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.measurement import Card, Measurement
+from vitlab.instruments.shared.token_relevance import measure_relevance, rollout
+from vitlab.recording.tape import record
+
+CARD = Card(
+    title="Relevance of image tokens by attention rollout",
+    paper="",
+    cost="one forward",
+    inputs="images",
+    passes="one",
+    needs=("attention",),
+)
+
+_NAME = "attention_rollout"
+Fusion = Literal["mean", "max", "min"]
+
+
+def fuse(maps: Tensor, fusion: Fusion = "mean") -> Tensor:
+    """Combine the maps of the heads (B, H, N, N) into (B, N, N) with rows that sum to 1.
+
+    >>> fuse(torch.tensor([[[[1.0, 0.0]], [[0.5, 0.5]]]]), "max")
+    tensor([[[0.6667, 0.3333]]])
+    """
+    fused = maps.mean(1) if fusion == "mean" else maps.amax(1) if fusion == "max" else maps.amin(1)
+    return fused / fused.sum(-1, keepdim=True).clamp_min(torch.finfo(fused.dtype).tiny)
+
+
+def measure(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    fusion: Fusion = "mean",
+    residual: float = 0.5,
+    images: int | None = None,
+    stored: int = 8,
+) -> Measurement:
+    """Relevance of the tokens of the image grid for the class token, and its entropy after each layer.
+
+    Args:
+        model: a plain vision transformer: square maps of the same tokens in all layers.
+        batches: yields (images, targets) or images; labels are not used.
+        fusion: how the heads are combined.
+        residual: r, the weight of the skip connection, from 0 to 1.
+        images: number of images to use. Default: all.
+        stored: number of images whose relevance map is stored.
+
+    Returns:
+        `map` (image, row, column), the share of each token of the grid in the class token's row of R_L (without a class
+        token: in the mean row); `entropy` (layer) in nats, of that row of R_l, averaged over images, with
+        `entropy_error`; `prefix_share` (), the mean share of the prefix tokens in the last layer.
+    """
+    if fusion not in get_args(Fusion):
+        raise unknown(f"fusion of {_NAME}", fusion, get_args(Fusion))
+    if not 0 <= residual <= 1:
+        raise VitlabError(f"invalid residual={residual} for {_NAME}; expected a number from 0 to 1")
+
+    def relevance(inner: nn.Module, anatomy: Anatomy, blocks: Sequence[Block], pixels: Tensor) -> list[Tensor]:
+        with record(inner, "attention", reduce=lambda call: fuse(call.map(), fusion), anatomy=anatomy) as tape:
+            inner(pixels)
+        return rollout([tape[block.name][0] for block in blocks], residual)
+
+    settings = {"fusion": fusion, "residual": residual, "images": images, "stored": stored}
+    return measure_relevance(_NAME, model, batches, relevance, images, stored, settings)

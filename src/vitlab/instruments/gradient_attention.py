@@ -1,0 +1,85 @@
+"""Gradient-weighted attention: the relevance of input tokens for the score of a class.
+
+    R_l = R_{l−1} + mean_h max(0, ∂s/∂A_l ⊙ A_l) R_{l−1},   R_0 = I
+
+s is the logit of the predicted class. Chefer et al. 2021, "Generic attention-model explainability for interpreting
+bi-modal and encoder-decoder transformers", Eqs. 5 and 6.
+
+Shape legend: B batch, H heads, N tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vitlab.core.anatomy import Anatomy, Block
+from vitlab.core.errors import VitlabError
+from vitlab.core.measurement import Card, Measurement
+from vitlab.instruments.shared.explicit_attention import explicit_attention
+from vitlab.instruments.shared.predictions import predict
+from vitlab.instruments.shared.token_relevance import measure_relevance, propagated
+
+CARD = Card(
+    title="Relevance of image tokens for the predicted class by gradient-weighted attention",
+    paper="",
+    cost="one forward and one backward",
+    inputs="images",
+    passes="one",
+    needs=("attention",),
+)
+
+_NAME = "gradient_attention"
+
+
+def weighted(maps: Tensor, gradients: Tensor) -> Tensor:
+    """mean_h max(0, ∂s/∂A ⊙ A): (B, H, N, N) twice -> (B, N, N).
+
+    >>> weighted(torch.tensor([[[[0.5]], [[0.5]]]]), torch.tensor([[[[2.0]], [[-2.0]]]]))
+    tensor([[[0.5000]]])
+    """
+    return (maps * gradients).clamp_min(0).mean(1)
+
+
+def measure(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    target: int | None = None,
+    images: int | None = None,
+    stored: int = 8,
+) -> Measurement:
+    """Relevance of the tokens of the image grid for the score of a class, and its entropy after each layer.
+
+    Args:
+        model: a classifier that is a plain vision transformer: square maps of the same tokens in all layers.
+        batches: yields (images, targets) or images; labels are not used.
+        target: index of the class whose logit is differentiated; None for the predicted class of each image.
+        images: number of images to use. Default: all.
+        stored: number of images whose relevance map is stored.
+
+    Returns:
+        `map` (image, row, column), the share of each token of the grid in the class token's row of R_L (without a class
+        token: in the mean row); `entropy` (layer) in nats, of that row of R_l, averaged over images, with
+        `entropy_error`; `prefix_share` (), the mean share of the prefix tokens in the last layer.
+    """
+
+    def relevance(inner: nn.Module, anatomy: Anatomy, blocks: Sequence[Block], pixels: Tensor) -> list[Tensor]:
+        with torch.enable_grad(), explicit_attention(inner, blocks) as maps:
+            logits = predict(inner, pixels.detach().clone().requires_grad_(), _NAME)
+            if target is not None and not 0 <= target < logits.shape[1]:
+                raise VitlabError(f"invalid target={target} for {_NAME}; expected 0 to {logits.shape[1] - 1}")
+            chosen = logits.argmax(1) if target is None else torch.full_like(logits[:, 0], target, dtype=torch.int64)
+            missing = [block.name for block in blocks if block.name not in maps]
+            if missing:
+                raise VitlabError(f"{_NAME}: no attention map was computed in {', '.join(missing)}")
+            score = logits.gather(1, chosen[:, None]).sum()
+            gradients = torch.autograd.grad(score, [maps[block.name] for block in blocks])
+        pairs = zip(blocks, gradients, strict=True)
+        return propagated([weighted(maps[block.name].detach(), gradient) for block, gradient in pairs])
+
+    settings = {"target": target, "images": images, "stored": stored}
+    return measure_relevance(_NAME, model, batches, relevance, images, stored, settings)

@@ -1,0 +1,309 @@
+"""`intervene`: ablate, replace or patch activations of a model inside a `with` block; state is restored on exit.
+
+Shape legend: B batch, N tokens, D channels, d channels of a head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from vitlab.adapters import blank_images, describe
+from vitlab.adapters.wrappers import guard_hooks, unwrap
+from vitlab.core.anatomy import Anatomy, Block, Seam
+from vitlab.core.errors import VitlabError, unknown
+from vitlab.interventions.heads import changed_heads
+from vitlab.interventions.hooks import hooked
+from vitlab.interventions.places import SHORT, Change, changed, seam_of
+from vitlab.interventions.units import removed, units
+from vitlab.recording.tokens import to_tokens
+
+__all__ = ["Activations", "activations", "intervene"]
+
+Action = Literal["ablate", "replace", "patch"]
+Value = Tensor | float | Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Activations:
+    """Activations of one forward.
+
+    Args:
+        values: tokens (B, N, D) by block and seam, for example `("blocks.3", "attn.out")`; outputs of the heads
+            (B, H, N, d) by block and `"heads"`.
+        output: what the model returned.
+    """
+
+    values: Mapping[tuple[str, str], Tensor]
+    output: Any
+
+    def at(self, block: str, place: str) -> Tensor:
+        """Returns the activations of a block at a place."""
+        if (block, place) not in self.values:
+            known = sorted({f"{name} {where}" for name, where in self.values})
+            raise VitlabError(f"no stored activations of {block} at {place!r}; stored: {', '.join(known)}")
+        return self.values[block, place]
+
+
+@contextmanager
+def intervene(
+    model: nn.Module,
+    action: Action,
+    *,
+    block: str | Sequence[str] = "all",
+    at: str = "block",
+    head: int | Sequence[int] | None = None,
+    tokens: Sequence[int] | slice | None = None,
+    value: Value | None = None,
+    source: Activations | Tensor | None = None,
+    input_size: int | tuple[int, int] | None = None,
+    anatomy: Anatomy | None = None,
+) -> Iterator[nn.Module]:
+    """Change activations of a model inside a `with` block. Weights are not changed, and no hook remains on exit.
+
+    Interventions compose: nest the `with` blocks, or enter several in one statement.
+
+    Args:
+        model: any model that `describe` supports; it may be compiled or wrapped in DDP.
+        action: `"ablate"` removes the contribution: the output of a branch or head is 0, and a block passes its input
+            through. `"replace"` sets `value`. `"patch"` sets the activations of another forward, from `source`.
+        block: name of a block, several names, or `"all"`.
+        at: `"attn"` or `"mlp"`, the output of a branch; `"block"`, the residual stream after the block; or a seam,
+            such as `"mlp.mid"`.
+        head: index of one or more attention heads: their outputs before the projection are changed instead.
+        tokens: indices of the tokens to change, prefix tokens first, then the grid in row-major order; default all.
+        value: for `"replace"`: a number, a tensor that can be broadcast to the activations, or a function of them.
+        source: for `"patch"`: the result of `activations`, or images: the model is then run on them once.
+        input_size: size of the images. Default: the model's input size.
+        anatomy: result of `describe` for this model and size, if already computed; saves a forward.
+
+    Yields:
+        The model.
+
+    >>> import timm
+    >>> model = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=2).eval()
+    >>> clean, noisy = torch.rand(2, 3, 32, 32), torch.rand(2, 3, 32, 32)
+    >>> with torch.no_grad(), intervene(model, "patch", block="blocks.1", source=clean):
+    ...     patched = model(noisy)
+    >>> with torch.no_grad():
+    ...     torch.equal(patched, model(clean))
+    True
+    """
+    _check(action, value, source)
+    inner = unwrap(model)
+    anatomy = anatomy or describe(inner, input_size)
+    blocks = _blocks(anatomy, block)
+    if action == "patch" and isinstance(source, Tensor):
+        source = activations(inner, source, block=[each.name for each in blocks], at=at, heads=head is not None)
+    with ExitStack() as stack:
+        if head is not None:
+            heads = (head,) if isinstance(head, int) else tuple(head)
+            edits = {
+                each.name: (each, _head_change(action, each, heads, tokens, value, source))  # type: ignore[arg-type]
+                for each in blocks
+            }
+            stack.enter_context(changed_heads(inner, edits))
+        elif action == "ablate" and at in SHORT:
+            _ablate(inner, anatomy, blocks, at, tokens, stack)
+        else:
+            for each in blocks:
+                seam = seam_of(anatomy, each, at)
+                new = _new(action, value, source, each.name, seam.name)  # type: ignore[arg-type]
+                stack.enter_context(changed(inner, seam, _at_tokens(new, tokens, each.name)))
+        guard_hooks()
+        yield model
+
+
+def activations(
+    model: nn.Module,
+    images: Tensor | Mapping[str, Tensor],
+    *,
+    block: str | Sequence[str] = "all",
+    at: str | Sequence[str] = "block",
+    heads: bool = False,
+    anatomy: Anatomy | None = None,
+) -> Activations:
+    """Run a model once without gradients and return activations, for `intervene(model, "patch", source=...)`.
+
+    Args:
+        model: any model that `describe` supports; the caller sets evaluation mode.
+        images: (B, C, h, w), or the inputs by name.
+        block: name of a block, several names, or `"all"`.
+        at: one or more places, as in `intervene`.
+        heads: whether to store the outputs of the attention heads instead.
+        anatomy: result of `describe` for this model and size, if already computed; saves a forward.
+    """
+    inner = unwrap(model)
+    pixels = images if isinstance(images, Tensor) else images["pixel_values"]
+    anatomy = anatomy or describe(inner, (int(pixels.shape[-2]), int(pixels.shape[-1])))
+    values: dict[tuple[str, str], Tensor] = {}
+
+    def store(name: str, place: str) -> Change:
+        def read(x: Tensor) -> None:
+            values[name, place] = x.detach().clone()
+
+        return read
+
+    blocks = _blocks(anatomy, block)
+    with ExitStack() as stack, torch.no_grad():
+        if heads:
+            stack.enter_context(changed_heads(inner, {each.name: (each, store(each.name, "heads")) for each in blocks}))
+        else:
+            for each in blocks:
+                for place in (at,) if isinstance(at, str) else at:
+                    seam = seam_of(anatomy, each, place)
+                    stack.enter_context(changed(inner, seam, store(each.name, seam.name)))
+        guard_hooks()
+        output = inner(images) if isinstance(images, Tensor) else inner(**images)
+    return Activations(values, output)
+
+
+def _check(action: str, value: Any, source: Any) -> None:
+    if action not in get_args(Action):
+        raise unknown("action", action, get_args(Action))
+    if (value is None) == (action == "replace"):
+        raise VitlabError(f"intervene({action!r}): value= is needed for 'replace' and for nothing else")
+    if (source is None) == (action == "patch"):
+        raise VitlabError(f"intervene({action!r}): source= is needed for 'patch' and for nothing else")
+
+
+def _blocks(anatomy: Anatomy, block: str | Sequence[str]) -> list[Block]:
+    if block == "all":
+        return list(anatomy.blocks)
+    return [anatomy.block(name) for name in ((block,) if isinstance(block, str) else block)]
+
+
+def _new(action: Action, value: Value | None, source: Activations | None, block: str, place: str) -> Change:
+    """A function from activations to those that replace them."""
+    if action == "ablate":
+        return torch.zeros_like
+    if action == "patch":
+        assert source is not None
+        stored = source.at(block, place)
+        return lambda x: _like(stored, x, f"the stored activations of {block} at {place!r}")
+    if callable(value):
+        return value
+    given = torch.as_tensor(value)
+    return lambda x: _like(given, x, f"value= for {block} at {place!r}")
+
+
+def _like(given: Tensor, x: Tensor, what: str) -> Tensor:
+    """A tensor in the shape, type and device of activations."""
+    try:
+        return given.to(x.device, x.dtype).expand_as(x)
+    except RuntimeError:
+        raise VitlabError(
+            f"{what} have shape {tuple(given.shape)}; expected {tuple(x.shape)}, the shape of the activations"
+        ) from None
+
+
+def _at_tokens(new: Change, tokens: Sequence[int] | slice | None, block: str) -> Change:
+    """Restrict a change to some tokens, on the axis before the last."""
+    if tokens is None:
+        return new
+
+    def change(x: Tensor) -> Tensor:
+        result, index = x.clone(), _index(tokens, x.shape[-2], block)
+        changed_tokens = new(x)
+        if changed_tokens is not None:
+            result[..., index, :] = changed_tokens[..., index, :]
+        return result
+
+    return change
+
+
+def _index(tokens: Sequence[int] | slice, count: int, block: str) -> slice | list[int]:
+    if isinstance(tokens, slice):
+        return tokens
+    chosen = [int(token) for token in tokens]
+    if any(not -count <= token < count for token in chosen):
+        raise VitlabError(f"invalid tokens={chosen} for {block}; expected indices from 0 to {count - 1}")
+    return chosen
+
+
+def _head_change(
+    action: Action,
+    block: Block,
+    heads: tuple[int, ...],
+    tokens: Sequence[int] | slice | None,
+    value: Value | None,
+    source: Activations | None,
+) -> Change:
+    """A function of the outputs of all heads (B, H, N, d) that changes some of them."""
+    layout = block.mixer.queries
+    if tokens is not None and layout is not None and (layout.windows > 1 or layout.permutation is not None):
+        raise VitlabError(f"tokens= cannot be combined with head= in {block.name}, whose attention is windowed")
+    new = _at_tokens(_new(action, value, source, block.name, "heads"), tokens, block.name)
+
+    def change(x: Tensor) -> Tensor:
+        if any(not 0 <= head < x.shape[1] for head in heads):
+            raise VitlabError(f"invalid head={list(heads)} for {block.name}; expected 0 to {x.shape[1] - 1}")
+        result, index = x.clone(), list(heads)
+        edited = new(x)
+        if edited is not None:
+            result[:, index] = edited[:, index]
+        return result
+
+    return change
+
+
+def _ablate(
+    model: nn.Module,
+    anatomy: Anatomy,
+    blocks: Sequence[Block],
+    at: str,
+    tokens: Sequence[int] | slice | None,
+    stack: ExitStack,
+) -> None:
+    """Remove branches, or pass the input of blocks through."""
+    if at == "block":
+        for each in blocks:
+            _skip(model, anatomy, each, tokens, stack)
+        return
+    kind = "MSA" if at == "attn" else "MLP"
+    with torch.no_grad():
+        found = units(model, anatomy, blank_images(model, anatomy.input_size))
+    branches = {unit.block.name: unit for unit in found if unit.kind == kind}
+    for each in blocks:
+        if each.name not in branches:
+            seam_of(anatomy, each, at)  # raises if there is none
+            raise VitlabError(f"{each.name} has no skip path around its {kind}; it cannot be ablated")
+        unit = branches[each.name]
+        if tokens is None:
+            stack.enter_context(removed(model, unit))
+        else:
+            seam = seam_of(anatomy, each, at)
+            place = Seam(seam.name, unit.path, "out", seam.layout, seam.dim)
+            stack.enter_context(changed(model, place, _at_tokens(torch.zeros_like, tokens, each.name)))
+
+
+def _skip(
+    model: nn.Module, anatomy: Anatomy, block: Block, tokens: Sequence[int] | slice | None, stack: ExitStack
+) -> None:
+    """Replace the output of a block by its input."""
+    start, end = block.tap("block.in"), seam_of(anatomy, block, "block")
+    if start is None:
+        raise VitlabError(f"the input of {block.name} cannot be read, so the block cannot be ablated; use at='attn'")
+    inputs: list[Tensor] = []
+
+    def read(module: nn.Module, *given: Any) -> None:
+        x = given[-1][0] if isinstance(given[-1], tuple) else given[-1]
+        inputs[:] = [to_tokens(x, start.layout)]
+
+    def new(x: Tensor) -> Tensor:
+        if not inputs or inputs[0].shape != x.shape:
+            shape = tuple(inputs[0].shape) if inputs else "unknown"
+            raise VitlabError(
+                f"{block.name} changes the shape of its tokens from {shape} to {tuple(x.shape)} and cannot be ablated; "
+                "use at='attn' or at='mlp'"
+            )
+        return inputs[0]
+
+    side: Literal["in", "out"] = "in" if start.side == "in" else "out"
+    stack.enter_context(hooked(model, start.path, read, side, prepend=side == "in"))
+    stack.enter_context(changed(model, end, _at_tokens(new, tokens, block.name)))

@@ -1,0 +1,223 @@
+"""Interventions against hooks by hand, and the same promises for every family."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import vitlab
+from cases import VIT, Case, redraw, run, timm_model
+from cases.everything import CASES
+from vitlab.adapters import describe
+from vitlab.core.errors import VitlabError
+from vitlab.interventions import activations
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture
+def images() -> Tensor:
+    return torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture
+def other() -> Tensor:
+    return torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(2))
+
+
+def plain_model() -> nn.Module:
+    return redraw(timm_model("vit_tiny_patch16_224", **VIT)()).eval()
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_ablating_a_head_equals_zeroing_its_slice_of_the_projection_input(images: Tensor, fused: bool) -> None:
+    model = plain_model()
+    model.blocks[1].attn.fused_attn = fused
+
+    def zero_slice(module: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        x = arguments[0].clone()
+        x[..., 8:16] = 0  # head 1 of three with 8 channels each
+        return (x,)
+
+    with torch.no_grad(), vitlab.intervene(model, "ablate", block="blocks.1", head=1):
+        ours = model(images)
+    handle = model.blocks[1].attn.proj.register_forward_pre_hook(zero_slice)
+    with torch.no_grad():
+        expected = model(images)
+    handle.remove()
+    with torch.no_grad():
+        assert torch.equal(ours, expected) and not torch.equal(ours, model(images))
+
+
+def test_heads_of_multihead_attention(images: Tensor) -> None:
+    """torchvision's ViT: a head without contribution is one whose values are 0."""
+    case = next(case for case in CASES if case.family == "torchvision_vit")
+    model, inputs = case.model(), case.inputs()
+    name = describe(model, case.size).blocks[0].name
+    with torch.no_grad(), vitlab.intervene(model, "ablate", block=name, head=0, input_size=case.size):
+        ours = run(model, inputs)
+    attention = next(module for module in model.modules() if isinstance(module, nn.MultiheadAttention))
+    width = attention.embed_dim // attention.num_heads
+    rows = slice(2 * attention.embed_dim, 2 * attention.embed_dim + width)
+    with torch.no_grad():
+        attention.in_proj_weight[rows] = 0
+        attention.in_proj_bias[rows] = 0
+        assert torch.allclose(ours, run(model, inputs), atol=1e-6)
+
+
+def test_ablated_branches_and_blocks(images: Tensor) -> None:
+    model = plain_model()
+    blocks = model.blocks
+    with torch.no_grad():
+        tokens = model._pos_embed(model.patch_embed(images))
+        for index, block in enumerate(blocks):
+            tokens = tokens + block.attn(block.norm1(tokens))
+            if index != 1:
+                tokens = tokens + block.mlp(block.norm2(tokens))
+        without_mlp = model.forward_head(model.norm(tokens))
+        tokens = model._pos_embed(model.patch_embed(images))
+        without_block = model.forward_head(model.norm(blocks[2](blocks[1](tokens))))
+        with vitlab.intervene(model, "ablate", block="blocks.1", at="mlp"):
+            assert torch.allclose(model(images), without_mlp, atol=1e-6)
+        with vitlab.intervene(model, "ablate", block="blocks.0", at="block"):
+            assert torch.allclose(model(images), without_block, atol=1e-6)
+
+
+def test_tokens_are_changed_where_they_are_named(images: Tensor) -> None:
+    model = plain_model()
+    with torch.no_grad(), vitlab.intervene(model, "replace", block="blocks.0", tokens=[0, 3], value=2.5):
+        after = activations(model, images, block="blocks.0").at("blocks.0", "block.out")
+    with torch.no_grad():
+        before = activations(model, images, block="blocks.0").at("blocks.0", "block.out")
+    assert (after[:, [0, 3]] == 2.5).all()
+    rest = [1, 2, *range(4, after.shape[1])]
+    assert torch.equal(after[:, rest], before[:, rest])
+
+
+def test_a_function_of_the_activations(images: Tensor) -> None:
+    model = plain_model()
+    with torch.no_grad():
+        with vitlab.intervene(model, "replace", block="blocks.2", at="attn", value=lambda x: 3 * x):
+            ours = model(images)
+        handle = model.blocks[2].attn.register_forward_hook(lambda module, inputs, output: 3 * output)
+        assert torch.equal(ours, model(images))
+        handle.remove()
+
+
+def test_patching_one_branch_moves_only_that_branch(images: Tensor, other: Tensor) -> None:
+    model = plain_model()
+    stored: list[Tensor] = []
+    with torch.no_grad():
+        handle = model.blocks[1].attn.register_forward_hook(lambda module, inputs, output: stored.append(output))
+        model(other)
+        handle.remove()
+        handle = model.blocks[1].attn.register_forward_hook(lambda module, inputs, output: stored[0])
+        expected = model(images)
+        handle.remove()
+        with vitlab.intervene(model, "patch", block="blocks.1", at="attn", source=other):
+            assert torch.equal(model(images), expected)
+
+
+def test_interventions_compose(images: Tensor) -> None:
+    model = plain_model()
+    with torch.no_grad():
+        with vitlab.intervene(model, "ablate", block=["blocks.0", "blocks.1"], head=[0, 2]):
+            together = model(images)
+        with (
+            vitlab.intervene(model, "ablate", block="blocks.0", head=[0, 2]),
+            vitlab.intervene(model, "ablate", block="blocks.1", head=0),
+            vitlab.intervene(model, "ablate", block="blocks.1", head=2),
+        ):
+            assert torch.equal(together, model(images))
+
+
+def test_gradients_flow_through_what_is_not_changed(images: Tensor) -> None:
+    model = plain_model()
+    with vitlab.intervene(model, "ablate", block="blocks.2", at="attn"):
+        model(images).sum().backward()
+    assert model.blocks[2].attn.qkv.weight.grad is None or not model.blocks[2].attn.qkv.weight.grad.any()
+    assert model.blocks[1].attn.qkv.weight.grad.any()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"action": "remove"}, "ablate"),
+        ({"action": "ablate", "block": "blocks.7"}, "blocks.2"),
+        ({"action": "ablate", "at": "mlp.end"}, "it has: .*mlp.out"),
+        ({"action": "ablate", "head": 3}, "expected 0 to 2"),
+        ({"action": "ablate", "value": 1.0}, "needed for 'replace'"),
+        ({"action": "patch"}, "needed for 'patch'"),
+        ({"action": "replace", "value": 1.0, "tokens": [17]}, "from 0 to 16"),
+        ({"action": "replace", "value": torch.zeros(3, 5)}, r"expected \(2, 17, 24\)"),
+    ],
+)
+def test_mistakes_are_one_line(images: Tensor, arguments: dict[str, object], message: str) -> None:
+    model = plain_model()
+    before = model(images)
+    with pytest.raises(VitlabError, match=message) as caught, vitlab.intervene(model, **arguments):  # type: ignore[arg-type]
+        model(images)
+    assert "\n" not in str(caught.value)
+    assert torch.equal(model(images), before)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.family)
+def test_contract(case: Case) -> None:
+    """Patching the last residual stream gives the clean logits exactly; ablations change them; exit restores them."""
+    model, anatomy = case.model(), describe(case.model(), case.size)
+    hooks = sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules())
+    mine, others = case.inputs(1), case.inputs(2)
+    with torch.no_grad():
+        torch.manual_seed(0)
+        before = run(model, mine)
+        for at, kind in (("attn", "attn.out"), ("mlp", "mlp.out")):
+            blocks = [block for block in anatomy.blocks if block.seam(kind) and block.mixer.kind != "class attention"]
+            if not blocks or case.text:
+                continue
+            try:
+                with vitlab.intervene(model, "ablate", block=blocks[0].name, at=at, anatomy=anatomy):
+                    assert not torch.equal(run(model, mine), before), f"ablating {at} changed nothing"
+            except VitlabError as error:
+                assert "no skip path" in str(error)
+        everywhere = [block.name for block in anatomy.blocks if block.seam("block.out")]
+        if everywhere:
+            torch.manual_seed(0)
+            stored = activations(model, others if case.text else others[""], block=everywhere, anatomy=anatomy)
+            torch.manual_seed(0)  # ViLT shuffles its patches
+            clean = run(model, others)
+            with vitlab.intervene(model, "patch", block=everywhere, source=stored, anatomy=anatomy):
+                torch.manual_seed(0)
+                patched = run(model, mine)
+            if everywhere[-1] == anatomy.blocks[-1].name:
+                assert torch.equal(patched, clean)
+            assert not torch.equal(patched, before)
+        torch.manual_seed(0)
+        assert torch.equal(run(model, mine), before)
+    assert hooks == sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules())
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if not case.text], ids=lambda case: case.family)
+def test_every_head_can_be_patched_or_the_error_says_why(case: Case) -> None:
+    """Patching all heads of a block with those of other images equals patching its attention branch."""
+    model, anatomy = case.model(), describe(case.model(), case.size)
+    blocks = [block for block in anatomy.blocks if block.mixer.queries is not None and block.seam("attn.out")]
+    blocks = [block for block in blocks if block.mixer.kind != "class attention"]
+    if not blocks:
+        pytest.skip("no attention between tokens")
+    name = blocks[0].name
+    mine, others = case.inputs(1)[""], case.inputs(2)[""]
+    with torch.no_grad():
+        try:
+            stored = activations(model, others, block=name, heads=True, anatomy=anatomy)
+        except VitlabError as error:
+            assert "mixed after the softmax" in str(error)
+            return
+        count = stored.at(name, "heads").shape[1]
+        with vitlab.intervene(model, "patch", block=name, head=list(range(count)), source=stored, anatomy=anatomy):
+            heads = run(model, {"": mine})
+        with vitlab.intervene(model, "patch", block=name, at="attn", source=others, anatomy=anatomy):
+            branch = run(model, {"": mine})
+        assert not torch.equal(heads, run(model, {"": mine}))
+        if case.family != "mvitv2":  # adds the pooled queries to the outputs of the heads
+            assert torch.allclose(heads, branch, atol=1e-5)
