@@ -48,8 +48,9 @@ def _recipes() -> dict[str, str]:
 
 def _data() -> dict[str, str]:
     from vitlab.data.catalogue import data_sets
+    from vitlab.data.question_catalogue import question_sets
 
-    return data_sets()
+    return {**data_sets(), **question_sets()}
 
 
 #: The entries of each kind: a summary or a card by name.

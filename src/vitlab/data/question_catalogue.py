@@ -78,12 +78,19 @@ def _scene_questions(
     seed: int = 0,
     objects: Annotated[int, Between(1, MOST_OBJECTS)] = 2,
     cues: Cues = "free",
+    kinds: list[str] | None = None,
 ) -> QuestionData:
     """Questions of seven kinds about generated scenes, 29 answers; nothing to download."""
     frame = location.size if size is None else (size, size)
+    for kind in kinds or ():
+        if kind not in KINDS:
+            raise unknown("kind of question", kind, KINDS)
+    wanted = torch.tensor([kinds is None or kind in kinds for kind in KINDS])
 
     def split(count: int, start: int) -> QuestionSet:
-        return _asked(draw_scenes(count, size=frame, seed=seed, start=start, objects=objects, cues=cues), questions)
+        scenes = draw_scenes(count, size=frame, seed=seed, start=start, objects=objects, cues=cues)
+        asked = _asked(scenes, questions)
+        return asked.subset(wanted[asked.kinds].nonzero()[:, 0])
 
     about = f"scene_questions {VERSION}"
     return QuestionData(split(train, 0), split(test, TEST_SCENES), ANSWERS, KINDS, _CLASS_TOKEN + 1, MEAN, STD, about)
