@@ -54,8 +54,8 @@ def retrofit(
     Args:
         model: any model that `describe` supports; wrappers of `torch.compile` and DDP are removed first.
         part: a part's name or call as text (`"TokenAwarePooling(branches=4)"`), its class, or a module, which is
-            copied for each block. A class may have the parameters `dim`, `layout`, `attention` and `kinds` (of the tokens:
-            `modules/token_kinds.py`); these are filled in.
+            copied for each block. A class may have the parameters `dim`, `layout`, `attention` and `kinds`
+            (`modules/token_kinds.py`); these are filled in.
         at: the seam, for example `"mlp.out"`. Default: the part's default seam.
         blocks: `"all"` (default), `"upper"`, `"lower"`, `"6:12"`, `":30%"`, `"30%:"`, or a list of indices or names.
             Class attention is not counted.

@@ -11,7 +11,22 @@ from vitlab.data.question_batches import QuestionBatches
 from vitlab.data.question_catalogue import open_questions
 from vitlab.data.question_set import PAD
 
-VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "what", "colour", "is", "it", "?", "how", "many", "##s", "cat"]
+VOCABULARY = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "what",
+    "colour",
+    "is",
+    "it",
+    "?",
+    "how",
+    "many",
+    "##s",
+    "cat",
+]
 SIZES = {9: (64, 48), 42: (100, 40)}
 
 

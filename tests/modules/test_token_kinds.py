@@ -23,7 +23,14 @@ TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "in
 def vilt(seed=0):
     torch.manual_seed(seed)
     config = ViltConfig(
-        **TINY, vocab_size=20, image_size=16, patch_size=8, num_labels=5, max_position_embeddings=12, initializer_range=0.3)
+        **TINY,
+        vocab_size=20,
+        image_size=16,
+        patch_size=8,
+        num_labels=5,
+        max_position_embeddings=12,
+        initializer_range=0.3,
+    )
     return ViltForQuestionAnswering(config).eval()
 
 

@@ -123,7 +123,9 @@ def _vqav2(
     """VQAv2, questions about COCO images with ten human answers each."""
     folder = location.path(path)
     if not folder.is_dir():
-        raise VitlabError(f"no folder {folder}; give vqav2(path='FOLDER') with VQAv2's official files, or --root above vqav2")
+        raise VitlabError(
+            f"no folder {folder}; give vqav2(path='FOLDER') with VQAv2's official files, or --root above vqav2"
+        )
     return open_vqav2(folder, location.path(tokenizer), answers, at_least)
 
 

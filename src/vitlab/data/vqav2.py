@@ -91,7 +91,9 @@ def _entry(
         raise VitlabError(f"{noted} has no annotation of question {number}; expected one for each question of {asked}")
     note = notes[number]
     if _field(note, "image_id", int, noted) != image:
-        raise VitlabError(f"question {number} is about image {image} in {asked}, but about {note['image_id']} in {noted}")
+        raise VitlabError(
+            f"question {number} is about image {image} in {asked}, but about {note['image_id']} in {noted}"
+        )
     file = f"COCO_{split}_{image:012d}.jpg"
     if file not in files:
         raise VitlabError(f"the image of question {number} is missing: {asked.parent / split / file}")

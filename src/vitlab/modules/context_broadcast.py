@@ -83,9 +83,7 @@ class ScaledContextBroadcast(nn.Module):
 
     default_seam: ClassVar[str] = "mlp.out"
 
-    def __init__(
-        self, dim: int, *, init: float = 0.0, tokens: Subset = None, kinds: TokenKinds | None = None
-    ) -> None:
+    def __init__(self, dim: int, *, init: float = 0.0, tokens: Subset = None, kinds: TokenKinds | None = None) -> None:
         super().__init__()
         self.tokens = _subset(tokens, type(self).__name__, kinds)
         self.kinds = kinds

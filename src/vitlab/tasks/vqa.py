@@ -58,7 +58,7 @@ def run(
     """
     if recipe.compile:
         raise VitlabError(
-            "compile=True does not work with ViLT, which selects patches by their number in each image; set compile=False"
+            "compile=True does not work with ViLT, which selects the patches of each image by number; set compile=False"
         )
     world = init_distributed(device)
     try:
