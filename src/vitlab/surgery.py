@@ -291,7 +291,7 @@ def _build(
         injected = {"dim": seam.dim, "layout": seam.layout, "attention": host, "kinds": kinds}
         settings = {**settings, **{key: value for key, value in injected.items() if key in accepted}}
     try:
-        part = make(**settings)
+        part: Any = make(**settings)
     except VitlabError:
         raise
     except Exception as error:  # any error of a part's constructor is about the user's settings

@@ -151,7 +151,7 @@ class QuestionBatches:
             pin_memory=self.device.type == "cuda",
             generator=torch.Generator(),  # otherwise the loader draws from the global generator
         )
-        yield from loader  # type: ignore[misc]
+        yield from loader
 
 
 @dataclass(frozen=True)
