@@ -33,7 +33,8 @@ def build_vilt(settings: Mapping[str, Any]) -> nn.Module:
     for name in settings:
         if name not in known:
             raise unknown("setting of vitlab/vilt", name, known)
-    model: nn.Module = ViltForQuestionAnswering(ViltConfig(**settings))
+    make: Any = ViltForQuestionAnswering  # not typed
+    model: nn.Module = make(ViltConfig(**settings))
     return model
 
 

@@ -104,7 +104,7 @@ def with_answers(expression: str, data: QuestionData) -> str:
 
 def batches(recipe: Recipe, data: QuestionData, world: World, model: Any) -> QuestionBatches:
     """Returns the source of training batches."""
-    config = getattr(model, "config", None)
+    config: Any = getattr(model, "config", None)
     if getattr(config, "model_type", "") != "vilt" or not hasattr(model, "classifier"):
         raise VitlabError(f"{recipe.model!r} does not answer questions; use vitlab/vilt, or hf/FOLDER of such a model")
     return QuestionBatches(
