@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 import vitlab
 from cases import VIT, redraw
+from vitlab import zoo
 from vitlab.modules.context_broadcast import ContextBroadcast, ScaledContextBroadcast
 
 PARTS = ["ContextBroadcast", "ScaledContextBroadcast(init=0.3)", "TokenAwarePooling(branches=3)"]
@@ -403,3 +404,27 @@ def test_local_attention_has_no_token_token_map() -> None:
     assert set(tape) == {"blocks.1", "blocks.2"}
     with pytest.raises(vitlab.VitlabError, match="3x3 window"):
         tape["blocks.0"]
+
+
+def test_a_part_in_trained_weights_says_what_it_does(tmp_path: Path) -> None:
+    """A measured warning for trained weights; nothing, and no further forward, for random and unknown ones."""
+    expression = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3)"
+    random = vitlab.load(expression, seed=0)
+    file = tmp_path / "trained.safetensors"
+    zoo.save(random, expression, str(file))
+    with pytest.warns(
+        UserWarning, match=r"ContextBroadcast changed the outputs of trained weights .* by \d+% on noise"
+    ):
+        vitlab.retrofit(vitlab.load(f"file/{file}"), "ContextBroadcast")
+    with pytest.warns(UserWarning, match="ContextBroadcast, AveragePooling changed the outputs") as warned:
+        vitlab.load(f"file/{file} | ContextBroadcast | AveragePooling")
+    assert len(warned) == 1
+    forwards: list[int] = []
+    random.register_forward_hook(lambda *_: forwards.append(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        vitlab.retrofit(vitlab.load(f"file/{file}"), "TokenAwarePooling(identity_init=True)")
+        vitlab.load(f"file/{file} | ContextBroadcast(identity_init=True)")
+        vitlab.retrofit(random, "ContextBroadcast")
+        vitlab.retrofit(plain_model(), "ContextBroadcast")
+    assert len(forwards) == 1, "describe runs one forward"

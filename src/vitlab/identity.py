@@ -82,6 +82,12 @@ def is_random(model: nn.Module) -> bool:
     return origin is not None and origin.words == _RANDOM
 
 
+def trained_origin(model: nn.Module) -> str:
+    """The origin of a model's weights if they are known to be trained, else an empty string."""
+    origin: Origin | None = getattr(unwrap(model), "vitlab_origin", None)
+    return "" if origin is None or origin.words == _RANDOM else origin.words
+
+
 def identify(model: nn.Module, name: str | None = None) -> ModelIdentity:
     """Compute the identity of a model.
 

@@ -28,8 +28,10 @@ from vitlab.core.recipe import Augment, Recipe
 from vitlab.core.settings import check_settings
 from vitlab.core.step_cache import preparing
 from vitlab.data.question_inputs import question_parts
+from vitlab.detection_inputs import detection_parts
 from vitlab.identity import identify
 from vitlab.inputs import Augmentation, NoTrainingImagesError, Split, parts_for
+from vitlab.pair_inputs import conditions_of, pair_parts
 from vitlab.recipes.deit_imagenet import deit_imagenet
 
 
@@ -85,11 +87,6 @@ def procedure(kind: str, text: str, known: Mapping[str, str]) -> Procedure:
     if name not in known:
         raise unknown(kind, name, known)
     module = importlib.import_module(known[name])
-    if module.CARD.inputs == "image and mask pairs":
-        raise VitlabError(
-            f"{name} needs batches of (images, masks), which this command does not make yet; from Python:"
-            f" vitlab.stress({name!r}, model, batches)"
-        )
     if module.CARD.inputs == "training and test images" and "test" in settings:
         raise VitlabError(f"{name} takes its test set from --data; omit test=")
     check_settings(name, module.measure, settings)
@@ -114,6 +111,7 @@ class MeasuredModel:
         preprocessing: fields that replace the model's own.
         classes: see `match_labels`.
         augmentation: of training images; None for none.
+        dense: whether the data has label maps, because the model was trained on them.
     """
 
     text: str
@@ -127,6 +125,7 @@ class MeasuredModel:
     preprocessing: Mapping[str, Any] | None = None
     classes: Mapping[str, Any] | Sequence[str] | None = None
     augmentation: Augmentation | None = None
+    dense: bool = False
     _parts: dict[Any, list[Batches]] = field(default_factory=dict)
 
     @cached_property
@@ -155,6 +154,10 @@ class MeasuredModel:
 
     def parts(self, *, augmented: bool = False, split: Split = "test", batch_size: int = 16) -> list[Batches]:
         """The images in `repeats` disjoint parts, cached."""
+        if self.dense:
+            if augmented or split == "train":
+                raise VitlabError(f"{self.data!r} has label maps; training images with one label each are needed")
+            return self.pairs(masks=False)
         key = (augmented, split, batch_size)
         if key not in self._parts:
             self._parts[key] = parts_for(
@@ -169,6 +172,22 @@ class MeasuredModel:
                 preprocessing=self.preprocessing,
                 classes=self.classes,
             )
+        return self._parts[key]
+
+    def pairs(self, *, masks: bool) -> list[Batches]:
+        """The images in `repeats` disjoint parts, with label maps or without labels, cached."""
+        key = ("pairs", masks)
+        if key not in self._parts:
+            given = (self.data, self.images, self.repeats, self.root)
+            self._parts[key] = pair_parts(self.model, *given, masks=masks, preprocessing=self.preprocessing)
+        return self._parts[key]
+
+    def annotated(self) -> list[Batches]:
+        """The images with their objects in `repeats` disjoint parts, cached."""
+        key = ("annotated",)
+        if key not in self._parts:
+            given = (self.data, self.images, self.repeats, self.root)
+            self._parts[key] = detection_parts(self.model, *given, preprocessing=self.preprocessing)
         return self._parts[key]
 
     def training_parts(self, batch_size: int = 16) -> list[Batches]:
@@ -187,7 +206,7 @@ class MeasuredModel:
             given["preprocessing"] = dict(self.preprocessing)
         return {**given, **procedure.settings}
 
-    def inputs_for(self, procedure: Procedure, part: int) -> tuple[Batches | Path | tuple[()], dict[str, Batches], str]:
+    def inputs_for(self, procedure: Procedure, part: int) -> tuple[Any, dict[str, Batches], str]:
         """The inputs of a procedure, inputs that it takes as settings, and the fingerprint of both."""
         kind = procedure.card.inputs
         if kind == "nothing":
@@ -197,6 +216,11 @@ class MeasuredModel:
             return folder, {}, f"files in {folder.resolve()} {self.fingerprint_of(folder)}"
         if self.takes_questions or kind == "questions":
             return self._questions_for(procedure, part)
+        if kind == "image and mask pairs":
+            return self._with_masks(procedure, part)
+        if kind == "images with objects":
+            annotated = self.annotated()[part - 1]
+            return annotated, {}, _fingerprint(annotated)
         if kind == "augmented training images":
             augmented = self.training_parts(procedure.settings.get("batch_size", 16))[part - 1]
             return augmented, {}, _fingerprint(augmented)
@@ -218,6 +242,13 @@ class MeasuredModel:
             )
         asked = self.questions(same_length=kind != "questions")[part - 1]
         return asked, {}, _fingerprint(asked)
+
+    def _with_masks(self, procedure: Procedure, part: int) -> tuple[Any, dict[str, Batches], str]:
+        if procedure.settings.get("suite") == "by_condition":
+            sets = conditions_of(self.model, self.data, self.images, self.root, self.preprocessing)
+            return sets, {}, "; ".join(map(_fingerprint, sets.values()))
+        masked = self.pairs(masks=True)[part - 1]
+        return masked, {}, _fingerprint(masked)
 
     def identity(self, procedure: Procedure, fingerprint: str) -> str:
         """Digest of all that a measurement depends on; a stored one with this identity is used again."""

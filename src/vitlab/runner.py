@@ -16,12 +16,11 @@ from vitlab.core import plugins
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
 from vitlab.core.step_cache import ReportProgress, step_cache
-from vitlab.data.catalogue import check_data
 from vitlab.data.folder_fingerprint import folder_fingerprint
-from vitlab.data.question_catalogue import question_sets
 from vitlab.instruments import measure as measure_one
 from vitlab.instruments import measure_together
 from vitlab.measured_model import MeasuredModel, Procedure, augmentation, digest, procedure
+from vitlab.pair_inputs import check_source, only_pairs
 from vitlab.preprocessing.description import check_names
 from vitlab.progress import Bar
 from vitlab.stress_tests import stress as stress_one
@@ -78,7 +77,7 @@ def run_all(
             stress test decides whether test images, training images or both are used.
         root: the folder of the data sets, or of the files of a stress test.
         images: number of images of each set, chosen at even distances; default 64. For tests on files the number of
-            images or videos; default all.
+            images or videos, and for data with label maps the number of images; default all.
         repeats: split the images into this many disjoint parts; gives error bars.
         device: `cpu`, `cuda` or `mps`; by default CUDA where available. Random numbers depend on the device.
         called: display names of the models in reports; by default their expressions.
@@ -94,8 +93,8 @@ def run_all(
     """
     _check(kind, models, names, images, repeats, called)
     check_names(preprocessing or {})
-    if data is not None and data.partition("(")[0].strip() not in question_sets():
-        check_data(data)
+    if data is not None:
+        check_source(data)
     where = choose_device(device)
     jobs = _jobs([procedure(kind.name, text, kind.known()) for text in names], repeats, kind)
     fingerprint_of = cache(partial(folder_fingerprint, besides=out))
@@ -105,8 +104,9 @@ def run_all(
             recipe = zoo.recipe_of(text)
             source = data or (recipe.data if recipe else "scenes")
             trained = augmentation(augment, recipe)
+            dense = only_pairs(source) or (recipe is not None and recipe.task == "segmentation")
             model = MeasuredModel(
-                text, name, source, root, images, repeats, where, fingerprint_of, preprocessing, classes, trained
+                text, name, source, root, images, repeats, where, fingerprint_of, preprocessing, classes, trained, dense
             )
             for job in jobs:
                 with (

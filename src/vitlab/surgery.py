@@ -15,18 +15,21 @@ import inspect
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from vitlab.adapters import describe, token_kinds
+from vitlab.adapters.noise import noise_outputs, relative_change
 from vitlab.adapters.wrappers import guard_hooks, unwrap
 from vitlab.core import plugins
 from vitlab.core.anatomy import SEAMS, Anatomy, Block, Seam
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_part
 from vitlab.fitted import configuration
+from vitlab.identity import trained_origin
 from vitlab.markers import mark, snake
 from vitlab.modules.token_kinds import TokenKinds
 from vitlab.recording.tokens import from_tokens, orders, to_tokens
@@ -38,6 +41,7 @@ Part = str | nn.Module | Callable[..., nn.Module]
 
 _PREFIX = "vitlab_"
 _KINDS = "vitlab_token_kinds"
+_TOLERANCE = 0.01  # relative change of the outputs that is not reported
 _INJECTED = ("dim", "layout", "attention", "kinds")  # constructor parameters of a part that retrofit fills in
 
 
@@ -51,14 +55,19 @@ def retrofit(
 ) -> Model:
     """Insert a part into a model, in place.
 
+    Most parts change what trained weights compute. If the weights are known to be trained (`vitlab.load` of a file or
+    of pretrained weights), the outputs on two noise images before and after are compared, and a change above 1 % is a
+    warning. With random weights, and with weights of unknown origin, nothing is compared.
+
     Args:
         model: any model that `describe` supports; wrappers of `torch.compile` and DDP are removed first.
         part: a part's name or call as text (`"TokenAwarePooling(branches=4)"`), its class, or a module, which is
             copied for each block. A class may have the parameters `dim`, `layout`, `attention` and `kinds`
             (`modules/token_kinds.py`); these are filled in.
         at: the seam, for example `"mlp.out"`. Default: the part's default seam.
-        blocks: `"all"` (default), `"upper"`, `"lower"`, `"6:12"`, `":30%"`, `"30%:"`, or a list of indices or names.
-            Class attention is not counted.
+        blocks: `"all"` (default), `"upper"`, `"lower"`, `"6:12"`, `":30%"`, `"30%:"`, or a list of indices or names;
+            `"not-tapped"` for the blocks of an assembly's backbone whose outputs do not feed its neck. Class attention
+            is not counted.
         input_size: size of the images, for parts that depend on the grid. Default: the model's input size.
 
     Returns:
@@ -79,13 +88,40 @@ def retrofit(
     duplicates = [block.name for block, seam, module in fitted if _has_same(inner, seam, module, settings)]
     if duplicates:
         warnings.warn(f"{name} with the same settings is already at {at!r} of {', '.join(duplicates)}", stacklevel=2)
-    for block, seam, module in fitted:
-        module.vitlab_name, module.vitlab_block, module.vitlab_settings = name, block.name, settings
-        _insert(inner, seam, snake(name), module)
-    if kinds is not None and any(getattr(module, "kinds", None) is kinds for _, _, module in fitted):
-        _insert_kinds(inner, kinds)
+    with changes_reported(inner, trained_origin(inner), [name], input_size):
+        for block, seam, module in fitted:
+            module.vitlab_name, module.vitlab_block, module.vitlab_settings = name, block.name, settings
+            _insert(inner, seam, snake(name), module)
+        if kinds is not None and any(getattr(module, "kinds", None) is kinds for _, _, module in fitted):
+            _insert_kinds(inner, kinds)
     guard_hooks()
     return model
+
+
+@contextmanager
+def changes_reported(
+    model: nn.Module, origin: str, names: Sequence[str], input_size: int | tuple[int, int] | None = None
+) -> Iterator[None]:
+    """Warn on exit if parts that were inserted since changed the outputs on noise images by more than 1 %.
+
+    Args:
+        model: the model.
+        origin: the origin of its weights if they are trained; if empty, nothing is computed.
+        names: the names of the parts, for the warning.
+        input_size: size of the images. Default: the model's input size.
+    """
+    if not origin or not names:
+        yield
+        return
+    before = noise_outputs(model, input_size)
+    yield
+    change = relative_change(before, noise_outputs(model, input_size))
+    if not change <= _TOLERANCE:
+        warnings.warn(
+            f"{', '.join(names)} changed the outputs of trained weights ({origin}) by {change:.0%} on noise images; "
+            "fine-tune the model, and insert parts with identity_init=True to begin with unchanged outputs",
+            stacklevel=5,
+        )
 
 
 def restore(model: Model) -> Model:
@@ -188,7 +224,7 @@ def _select_seams(anatomy: Anatomy, at: str, blocks: Any) -> list[tuple[Block, S
     mixing = [block for block in anatomy.blocks if block.mixer.kind != "class attention"]
     if at == "stage.out":
         mixing = [block for block in mixing if block.seam(at)]
-    chosen = _select_blocks(mixing, blocks)
+    chosen = _not_tapped(anatomy, mixing) if blocks == "not-tapped" else _select_blocks(mixing, blocks)
     seams = [(block, block.seam(at)) for block in chosen]
     missing = [block.name for block, seam in seams if seam is None]
     if len(missing) == len(seams):
@@ -208,6 +244,17 @@ def _select_seams(anatomy: Anatomy, at: str, blocks: Any) -> list[tuple[Block, S
             stacklevel=3,
         )
     return [(block, seam) for block, seam in seams if seam is not None]
+
+
+def _not_tapped(anatomy: Anatomy, blocks: list[Block]) -> list[Block]:
+    if not anatomy.tapped:
+        raise VitlabError(
+            "invalid blocks='not-tapped': the model is not an assembly, so that no block feeds a neck; use 'all'"
+        )
+    chosen = [block for block in blocks if block.name not in anatomy.tapped]
+    if not chosen:
+        raise VitlabError("invalid blocks='not-tapped': all blocks feed the neck; choose other taps")
+    return chosen
 
 
 _RANGE = re.compile(r"^(\d+%?)?:(\d+%?)?$")

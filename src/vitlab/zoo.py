@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from difflib import get_close_matches
@@ -24,13 +23,14 @@ from vitlab.core.downloads import downloading_from
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import ModelExpression, parse_model
 from vitlab.core.recipe import Recipe, stored_recipe
+from vitlab.core.settings import check_settings
 from vitlab.core.store import read_about, write_tensors
 from vitlab.identity import set_origin
 from vitlab.markers import parts_in
 from vitlab.models._vilt import build_vilt, pretrained_body, weights_file
 from vitlab.preprocessing import declare
 from vitlab.preprocessing.declaration import from_hugging_face, from_torchvision
-from vitlab.surgery import retrofit
+from vitlab.surgery import changes_reported, retrofit
 
 __all__ = ["builder_of", "load", "model_names", "recipe_of", "save"]
 
@@ -73,6 +73,8 @@ def builder_of(expression: str) -> str:
         _, metadata = _read_vitlab_file(parsed.name)
         return " | ".join([_builder_expression(parsed.name, metadata), *map(str, parsed.parts)])
     settings = {key: value for key, value in parsed.settings.items() if key not in _WEIGHTS}
+    if _is_assembly(parsed) and isinstance(settings.get("backbone"), str):
+        settings["backbone"] = builder_of(settings["backbone"])
     if parsed.source == "timm" and "." in parsed.name:
         settings["pretrained"] = False
     return str(replace(parsed, settings=settings))
@@ -121,13 +123,16 @@ def _build(parsed: ModelExpression) -> tuple[nn.Module, str]:
         model, origin = build(parsed.name, settings)
     if path is not None:
         return model, _load_file_weights(model, parsed, str(path), entry)
-    _fit_parts(model, parsed)
+    _fit_parts(model, parsed, origin)
     return model, origin
 
 
-def _fit_parts(model: nn.Module, parsed: ModelExpression) -> None:
-    for part in parsed.parts:
-        retrofit(model, str(part))
+def _fit_parts(model: nn.Module, parsed: ModelExpression, origin: str = "random") -> None:
+    """Insert the parts of an expression; warns if they change the outputs of trained weights."""
+    names = list(dict.fromkeys(part.name for part in parsed.parts))
+    with changes_reported(model, "" if origin == "random" else origin, names):
+        for part in parsed.parts:
+            retrofit(model, str(part))
 
 
 def _load_file_weights(model: nn.Module, parsed: ModelExpression, path: str, entry: str | None) -> str:
@@ -139,14 +144,11 @@ def _load_file_weights(model: nn.Module, parsed: ModelExpression, path: str, ent
         _fit_parts(model, parsed)
     tensors, no_head = pretrained_body(tensors, model.state_dict()) if is_vilt else (tensors, False)
     random_head = load_weights(model, tensors, path, new_head=True) or no_head
-    if not with_parts and parsed.parts:
-        names = ", ".join(dict.fromkeys(part.name for part in parsed.parts))
-        warnings.warn(
-            f"{path} was saved without {names}; these weights were not trained with the fitted parts", stacklevel=4
-        )
-        _fit_parts(model, parsed)
+    origin = f"file: {path}" + (" (random head)" if random_head else "")
+    if not with_parts:
+        _fit_parts(model, parsed, origin)
     _declare_as_trained(model, metadata, path)
-    return f"file: {path}" + (" (random head)" if random_head else "")
+    return origin
 
 
 def _timm(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
@@ -171,10 +173,33 @@ def _timm(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
 def _vitlab(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
     if ("vitlab", name) == _VILT:
         return _build_or_raise("vitlab/vilt", lambda: build_vilt(settings)), "random"
+    if name in plugins.assemblies():
+        return _assembly(name, settings)
     names = model_names("vitlab")
     if name not in names:
-        raise _unknown_model("vitlab", name, [*names, "vilt"])
+        raise _unknown_model("vitlab", name, [*names, *plugins.assemblies(), "vilt"])
     return _timm(name, settings)
+
+
+def _assembly(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
+    """An assembly around the backbone that its setting `backbone` describes."""
+    text = settings.pop("backbone", None)
+    if not isinstance(text, str):
+        raise VitlabError(
+            f"vitlab/{name} needs a backbone; write vitlab/{name}(backbone='timm/vit_tiny_patch16_224', …)"
+        )
+    build = getattr(importlib.import_module(plugins.assemblies()[name]), name)
+    check_settings(f"vitlab/{name}", build, settings, skip=1)
+    if _is_assembly(parse_model(builder_of(text))):
+        raise VitlabError(f"the backbone {text!r} of vitlab/{name} is an assembly itself; expected a backbone")
+    backbone, origin = _build(parse_model(text))
+    random = origin == "random" or origin.endswith(" (random head)")
+    model: nn.Module = build(backbone, **settings)
+    return model, origin if random else f"{origin} (random head)"
+
+
+def _is_assembly(parsed: ModelExpression) -> bool:
+    return parsed.source == "vitlab" and parsed.name in plugins.assemblies()
 
 
 def _vitlab_modules() -> list[str]:

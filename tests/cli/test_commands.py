@@ -141,6 +141,9 @@ def test_describe_says_family_weights_and_seams() -> None:
     assert plain["model"]["origin"] == "random" == plain["weights"] and plain["model"]["parts"] == []
     assert [part["name"] for part in fitted["model"]["parts"]] == ["ContextBroadcast"]
     assert fitted["model"]["weights"] != plain["model"]["weights"]
+    assert plain["output_change"] is None and fitted["output_change"] > 0.01
+    unchanged = vitlab("describe", f"{TINY} | ContextBroadcast(identity_init=True)").stdout
+    assert "ContextBroadcast: relative change of the outputs 0, on noise images" in " ".join(unchanged.split())
 
 
 def test_measure_and_report(tmp_path: Path) -> None:

@@ -99,3 +99,19 @@ def test_a_recipe_is_frozen_comparable_and_plain() -> None:
         START.epochs = 3
     assert hash(START) == hash(Recipe("timm/vit_tiny_patch16_224", "scenes"))
     assert json.loads(json.dumps(dataclasses.asdict(START)))["optimizer"]["betas"] == [0.9, 0.999]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "optimizer.layer_decay=0.0",
+        "optimizer.layer_decay=1.5",
+        "optimizer.head_lr=-1.0",
+        "optimizer.power=0.0",
+        "steps_per_epoch=-1",
+    ],
+)
+def test_settings_of_the_optimiser_are_checked(setting: str) -> None:
+    name = setting.partition("=")[0].rpartition(".")[2]
+    with pytest.raises(VitlabError, match=f"invalid {name}="):
+        change(Recipe("timm/vit_tiny_patch16_224", "scenes"), [setting])

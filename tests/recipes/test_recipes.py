@@ -74,11 +74,13 @@ GRIDS: dict[str, list[dict[str, list]]] = {
     "quick": [{"part": PARTS, "diversification": [0.0, 1.0]}],
     "vqa_vilt": [{"part": ["", "cb", "cb_s"], "tokens": ["image", "text", "both", "each"]}],
     "quick_vqa": [{"part": ["", "cb", "cb_s"], "tokens": ["image", "text", "both", "each"]}],
+    "ade20k_upernet": [{"size": ["ti", "s", "b"], "part": ["", "cb", "cb_s"], "iterations": [40_000, 160_000]}],
+    "cityscapes_segformer": [{"part": ["", "tap"], "diversification": [0.0, 1.0]}],
+    "camvid_upernet": [{"part": PARTS, "diversification": [0.0, 1.0]}],
+    "quick_segmentation": [{"part": ["", "cb", "cb_s", "tap"], "diversification": [0.0, 1.0]}],
 }
 
-
-#: The data sets of the recipes of each task.
-DATA = {"classification": ("imagenet", "cifar10", "cifar100", "scenes"), "vqa": ("vqav2", "scene_questions")}
+DATA = ("imagenet", "cifar10", "cifar100", "scenes", "camvid", "ade20k", "cityscapes", "vqav2", "scene_questions")
 
 
 def texts() -> list[str]:
@@ -107,10 +109,10 @@ def test_recipes_are_data_of_the_right_kind(name):
         recipe = plugins.recipe(text)
         assert isinstance(recipe, Recipe), text
         assert parse_model(recipe.model).source in ("timm", "vitlab"), text
-        assert parse_call(recipe.data)[0] in DATA[recipe.task], text
+        assert parse_call(recipe.data)[0] in DATA, text
         if recipe.objective.teacher:
             assert parse_model(recipe.objective.teacher).source == "timm"
-        for group in (recipe, recipe.augment, recipe.optimizer, recipe.objective):
+        for group in (recipe, recipe.augment, recipe.optimizer, recipe.objective, recipe.segmentation):
             hints = typing.get_type_hints(type(group))
             for field in dataclasses.fields(group):
                 value, choices = getattr(group, field.name), typing.get_args(hints[field.name])

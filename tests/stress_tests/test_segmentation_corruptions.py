@@ -120,7 +120,7 @@ def test_scores_against_torchmetrics() -> None:
 
     batches = _scenes(6, masks="own")
     _, masks = _all(batches)
-    found = vitlab.stress(NAME, Colours(), batches, suite="clean")
+    found = vitlab.stress(NAME, Colours(), batches, suite="clean", pictures=0)
     predicted = Colours()(torch.cat([images for images, _ in batches])).argmax(1)
     options = {"num_classes": 26, "ignore_index": 255}
     ours, theirs = found.values["clean_class_iou"], MulticlassJaccardIndex(average="none", **options)(predicted, masks)
@@ -300,3 +300,13 @@ def test_mistakes(model, batches, settings, message) -> None:
     with pytest.raises(vitlab.VitlabError, match=message) as caught:
         vitlab.stress(NAME, model, batches, **settings)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_pictures_are_images_with_their_labels_and_predictions() -> None:
+    """Images 0 and 4, whatever the batch size."""
+    for size in (2, 5):
+        found = vitlab.stress(NAME, Bright(), _scenes(5, size), suite="clean", pictures=3).values
+        assert found["example_image"].shape == (2, 24, 24, 3) and found["example_truth"].shape == (2, 24, 24)
+        images, masks = (torch.cat(each)[[0, 4]] for each in zip(*_scenes(5, size), strict=True))
+        np.testing.assert_array_equal(found["example_truth"], masks.numpy())
+        np.testing.assert_array_equal(found["example_prediction"], Bright()(images).argmax(1).numpy())

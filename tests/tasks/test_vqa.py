@@ -115,8 +115,8 @@ def test_a_run_trains_stores_everything_and_loads_again(tmp_path):
     model = zoo.load(f"file/{tmp_path / 'run'}")
     assert [part.settings for part in vitlab.parts(model)] == [{"tokens": "text"}] * 2
     assert zoo.recipe_of(f"file/{tmp_path / 'run'}").task == "vqa"
-    data = open_questions(tiny().data, image_size=(32, 32))
-    test = feed(data.test, batch_size=tiny().batch_size, size=(32, 32))
+    data = open_questions(tiny().data, image_size=tiny().image_size)
+    test = feed(data.test, batch_size=tiny().batch_size)
     again = Accuracy(data, test, World())(model)
     assert again["accuracy"] == row["accuracy"] and again["loss"] == pytest.approx(row["loss"], rel=1e-4)
 

@@ -145,6 +145,24 @@ def test_kill_9_at_a_random_moment_loses_nothing(seed: int, tmp_path: Path) -> N
     assert losses(tmp_path / "killed") == losses(tmp_path / "whole")
 
 
+def test_epochs_of_a_fixed_number_of_steps_resume_bit_for_bit(tmp_path: Path) -> None:
+    """48 images in batches of 8 are 6 steps per pass; epochs of 4 steps, with a rate per layer."""
+    optimizer = Optimizer(warmup_epochs=1, layer_decay=0.5, head_lr=2.0, schedule="poly")
+    recipe = tiny(steps_per_epoch=4, epochs=4, optimizer=optimizer)
+    row = run(recipe, tmp_path / "whole")
+    assert row["step"] == 16 and row["lr"] == pytest.approx(learning_rate(optimizer, 15, 4, 4))
+    assert list(losses(tmp_path / "whole")) == list(range(1, 17))
+
+    def stop(row: dict[str, object]) -> None:
+        if row["step"] == 10:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Interrupted):
+        run(recipe, tmp_path / "parts", log=stop)
+    run(recipe, tmp_path / "parts")
+    assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
+
+
 def test_a_damaged_newest_checkpoint_is_set_aside(tmp_path: Path) -> None:
     run(tiny(epochs=2), tmp_path / "whole")
     run(tiny(epochs=2), tmp_path / "run")
@@ -377,6 +395,7 @@ def test_rows_of_steps_and_of_epochs_count_epochs_alike(tmp_path: Path) -> None:
         ({"sharded": True}, "ema"),
         ({"batch_size": 64}, "smaller than one batch"),
         ({"model": "timm/no_such_model"}, "no_such_model"),
+        ({"optimizer": Optimizer(milestones=(2,))}, "milestones=.2,. are for schedule='step'"),
     ],
 )
 def test_a_recipe_that_cannot_run_leaves_no_folder(settings: dict[str, object], message: str, tmp_path: Path) -> None:

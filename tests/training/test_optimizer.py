@@ -93,3 +93,64 @@ def test_the_rate_of_all_groups_is_set_also_where_it_is_a_tensor() -> None:
         group["lr"] = rate
     set_learning_rate(optimizer, 0.5)
     assert all(group["lr"] is rate for group in optimizer.param_groups) and rate.item() == 0.5
+
+
+@pytest.mark.parametrize("power", [0.9, 1.0, 2.0])
+def test_the_polynomial_schedule_is_that_of_torch(power: float) -> None:
+    given_settings = Optimizer(lr=0.5, warmup_epochs=0, min_lr=0.0, schedule="poly", power=power)
+    other = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.5)
+    schedule = torch.optim.lr_scheduler.PolynomialLR(other, total_iters=12, power=power)
+    for step in range(12):
+        assert learning_rate(given_settings, step, 4, 3) == pytest.approx(schedule.get_last_lr()[0])
+        other.step()
+        schedule.step()
+
+
+def test_the_polynomial_schedule_ends_above_its_minimum_and_begins_with_a_warm_up() -> None:
+    given_settings = Optimizer(lr=1.0, warmup_epochs=1, warmup_lr=0.1, min_lr=0.2, schedule="poly", power=1.0)
+    rates = [learning_rate(given_settings, step, 2, 5) for step in range(10)]
+    scheduled = [0.2 + 0.8 * (1 - step / 10) for step in range(10)]
+    assert rates[2:] == pytest.approx(scheduled[2:])
+    assert rates[:2] == pytest.approx([0.1 + (scheduled[0] - 0.1) / 2, scheduled[1]])
+
+
+def test_the_step_schedule_is_that_of_torch() -> None:
+    given_settings = Optimizer(lr=0.5, warmup_epochs=0, min_lr=0.3, schedule="step", milestones=(2, 3))
+    other = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.5)
+    schedule = torch.optim.lr_scheduler.MultiStepLR(other, milestones=[2, 3], gamma=0.1)
+    for epoch in range(5):
+        for step in range(3):
+            assert learning_rate(given_settings, 3 * epoch + step, 3, 5) == pytest.approx(schedule.get_last_lr()[0])
+        other.step()
+        schedule.step()
+
+
+def test_the_rate_of_a_group_keeps_its_factor() -> None:
+    model = CASES[0].model()
+    for lr in (0.25, torch.tensor(0.25)):
+        optimizer = make_optimizer(model, Optimizer(lr=0.25, layer_decay=0.5, head_lr=3.0), CPU)
+        factors = [group["lr_scale"] for group in optimizer.param_groups]
+        assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.25 * f for f in factors])
+        for group in optimizer.param_groups:
+            group["lr"] = lr.clone() if isinstance(lr, torch.Tensor) else lr
+        set_learning_rate(optimizer, 0.1)
+        assert [float(group["lr"]) for group in optimizer.param_groups] == pytest.approx([0.1 * f for f in factors])
+        assert {0.5, 3.0} < set(factors)
+
+
+@pytest.mark.gpu
+def test_every_group_has_its_own_rate_on_cuda() -> None:
+    model = CASES[0].model().cuda()
+    optimizer = make_optimizer(model, Optimizer(lr=0.25, layer_decay=0.5), torch.device("cuda"))
+    assert len({id(group["lr"]) for group in optimizer.param_groups}) == len(optimizer.param_groups)
+    set_learning_rate(optimizer, 0.1)
+    for group in optimizer.param_groups:
+        assert group["lr"].item() == pytest.approx(0.1 * group["lr_scale"])
+
+
+def test_a_backbone_exempts_its_own_parameters_from_weight_decay() -> None:
+    model = nn.Module()
+    model.backbone, model.decoder = CASES[0].model(), nn.Linear(2, 2)
+    optimizer = make_optimizer(model, Optimizer(weight_decay=0.3), CPU)
+    decay = {id(p): group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
+    assert decay[id(model.backbone.pos_embed)] == 0 and decay[id(model.decoder.weight)] == 0.3

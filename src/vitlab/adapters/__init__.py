@@ -10,6 +10,9 @@ An adapter is a module with
 - `inputs(model, size)`, optional: the inputs of the model, if they are not one image tensor;
 - `token_kinds(model)`, optional: for models of text and images, the path of the module that joins their tokens, and a
   module-level function that reads the kind of each token from a call of this module (`modules/token_kinds.py`).
+- `stem(model, flow)`, optional: the outputs of convolutional stages before the first block.
+
+An assembly is described by the adapter of its backbone (`assembled.py`).
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vitlab.adapters.assembled import in_assembly, is_assembly
 from vitlab.adapters.flow import Flow
 from vitlab.adapters.wrappers import unwrap
 from vitlab.core.anatomy import Anatomy, Block, Mixer
@@ -55,16 +59,20 @@ def describe(model: nn.Module, input_size: int | tuple[int, int] | None = None) 
             f"invalid model of type {type(model).__name__}; expected a torch.nn.Module; use vitlab.load for text"
         )
     model = unwrap(model)
-    adapter = _adapter(model)
     size = _size(model, input_size)
+    if is_assembly(model):
+        assembly: Any = model
+        return in_assembly(assembly, describe(assembly.backbone, assembly.backbone_size(size)), size)
+    adapter = _adapter(model)
     try:
-        flow = Flow(model, _inputs(adapter, model, size))
+        flow = Flow(model, inputs_of(model, size))
     except VitlabError:
         raise
     except Exception as error:  # any error of another library's forward is reported with the input size
         raise _forward_error(model, size, error) from error
     blocks = tuple(_as_fitted(model, block) for block in adapter.blocks(model, flow))
-    return Anatomy(adapter.family(model), blocks, size, adapter.ABSENT)
+    stem = adapter.stem(model, flow) if hasattr(adapter, "stem") else ()
+    return Anatomy(adapter.family(model), blocks, size, adapter.ABSENT, stem)
 
 
 def token_kinds(model: nn.Module) -> tuple[str, Reader] | None:
@@ -123,7 +131,9 @@ def _adapters_by_class() -> dict[str, ModuleType]:
     return {name: adapter for adapter in reversed(adapters) for name in adapter.CLASSES}
 
 
-def _inputs(adapter: ModuleType, model: nn.Module, size: tuple[int, int]) -> Mapping[str, Tensor]:
+def inputs_of(model: nn.Module, input_size: int | tuple[int, int] | None = None) -> Mapping[str, Tensor]:
+    """Two blank images, and all other inputs that the model needs, by name; the name of one positional image is ""."""
+    adapter, size = _adapter(model), _size(model, input_size)
     if hasattr(adapter, "inputs"):
         result: Mapping[str, Tensor] = adapter.inputs(model, size)
         return result

@@ -9,7 +9,7 @@ from torch import nn
 
 from vitlab.adapters.blocks import class_attention_block, transformer_block, with_stage_ends
 from vitlab.adapters.flow import Flow
-from vitlab.core.anatomy import Block, Mixer, TokenLayout
+from vitlab.core.anatomy import Block, Mixer, Seam, TokenLayout
 
 FAMILIES = {"fan_vit": "vitlab/fan_tiny_vit", "fan_hybrid": "vitlab/fan_tiny_hybrid"}
 CLASSES = ("vitlab.models.fan.FullyAttentionalNetwork",)
@@ -41,3 +41,9 @@ def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
         block = class_attention_block(path, keys, index=len(result) + position)
         class_blocks.append(replace(block, taps=(flow.seam("block.out", path, "out", keys),)))
     return (*with_stage_ends(result), *class_blocks)
+
+
+def stem(model: Any, flow: Flow) -> tuple[Seam, ...]:
+    """The outputs of the two ConvNeXt stages of a hybrid."""
+    paths = [f"patch_embed.stages.{stage}" for stage in range(len(getattr(model.patch_embed, "stages", ())))]
+    return tuple(flow.seam("stage.out", path, "out", TokenLayout(flow.grid(path), order="BCHW")) for path in paths)

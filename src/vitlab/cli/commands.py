@@ -195,6 +195,10 @@ def _run_all(
             typer.echo(path)
     if as_json:
         _print_json([listing.measured(path) for path in paths])
+    elif not quiet:
+        from vitlab.cli.tables import show_numbers
+
+        show_numbers(paths)
 
 
 @app.command()
@@ -215,6 +219,7 @@ def train(
     root: Root = None,
     device: Device = None,
     tensorboard: Annotated[bool, typer.Option(help="Also write TensorBoard events into the run folder.")] = False,
+    wandb: Annotated[str | None, typer.Option(help="Also log to this project of Weights & Biases.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -225,9 +230,11 @@ def train(
     chosen = change(plugins.recipe(recipe), set_ or [])
     with _importing(quiet):
         from vitlab.tasks import train_task
-        from vitlab.training.events import tensorboard_log
+        from vitlab.training.events import tensorboard_log, wandb_log
 
-    log = tensorboard_log(out) if tensorboard else None
+    if tensorboard and wandb:
+        raise VitlabError("--tensorboard and --wandb were given; expected one of them")
+    log = tensorboard_log(out) if tensorboard else wandb_log(out, wandb) if wandb else None
     show = sys.stderr.isatty() and not quiet
     compile_on_cpu = any(text.partition("=")[0].strip() == "compile" for text in set_ or [])
     options: dict[str, Any] = {"root": root, "device": device, "show": show, "log": log}
@@ -238,6 +245,18 @@ def train(
         _print_json(row)
     else:
         typer.echo("  ".join(f"{key} {value:.4g}" for key, value in row.items()))
+
+
+@app.command()
+def show(
+    runs: Annotated[list[Path], typer.Argument(help="Measurements, or folders that contain them.")],
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Print the key numbers of stored measurements, with differences between models."""
+    from vitlab.cli.tables import show_numbers
+
+    show_numbers(runs, as_json=as_json)
 
 
 @app.command()

@@ -18,6 +18,8 @@ from vitlab.core import plugins
 from vitlab.core.anatomy import Anatomy
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from vitlab.model_sizes import Size
 
 
@@ -49,8 +51,9 @@ def _recipes() -> dict[str, str]:
 def _data() -> dict[str, str]:
     from vitlab.data.catalogue import data_sets
     from vitlab.data.question_catalogue import question_sets
+    from vitlab.data.segmentation_sets import pair_sets
 
-    return {**data_sets(), **question_sets()}
+    return {**pair_sets(), **data_sets(), **question_sets()}
 
 
 #: The entries of each kind: a summary or a card by name.
@@ -212,8 +215,10 @@ def show_anatomy(expression: str, size: tuple[int, int] | None, *, as_json: bool
     identity = identify(model, expression)
     anatomy = describe(model, size)
     parameters = sum(parameter.numel() for parameter in model.parameters())
+    change = _change_by_parts(model, size) if identity.parts else None
     if as_json:
         about = {"model": asdict(identity), "weights": identity.origin, "parameters": parameters}
+        about |= {"output_change": change}
         print(json.dumps({**about, **_plain(anatomy)}, indent=1))
         return
     console = Console()
@@ -225,9 +230,21 @@ def show_anatomy(expression: str, size: tuple[int, int] | None, *, as_json: bool
         highlight=False,
         markup=False,
     )
+    if change is not None:
+        names = ", ".join(dict.fromkeys(str(part["name"]) for part in identity.parts))
+        console.print(f"{names}: relative change of the outputs {change:.2g}, on noise images", highlight=False)
     console.print(_blocks(anatomy))
     for seam, reason in anatomy.absent.items():
         console.print(f"no {seam}: {reason}", highlight=False, markup=False)
+
+
+def _change_by_parts(model: nn.Module, size: tuple[int, int] | None) -> float:
+    """The relative change of a model's outputs by its parts, which are removed."""
+    from vitlab.adapters.noise import noise_outputs, relative_change
+    from vitlab.surgery import restore
+
+    after = noise_outputs(model, size)
+    return relative_change(noise_outputs(restore(model), size), after)
 
 
 def _blocks(anatomy: Anatomy) -> Table:

@@ -159,13 +159,16 @@ class Block:
 class Anatomy:
     """The description of a model: its family and its blocks in execution order.
 
-    `absent` maps seams that this family does not have to the reason.
+    `absent` maps seams that this family does not have to the reason. `stem` has the outputs of convolutional stages
+    before the first block. `tapped` has the names of the blocks of an assembly's backbone whose outputs feed its neck.
     """
 
     family: str
     blocks: tuple[Block, ...]
     input_size: tuple[int, int]
     absent: Mapping[str, str] = field(default_factory=dict)
+    stem: tuple[Seam, ...] = ()
+    tapped: tuple[str, ...] = ()
 
     @property
     def seams(self) -> tuple[str, ...]:

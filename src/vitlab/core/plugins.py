@@ -85,6 +85,15 @@ def models() -> list[str]:
     return [_module(file) for file in _files("models")]
 
 
+def assemblies() -> dict[str, str]:
+    """Every assembly that a model expression can name, and the module that defines it.
+
+    >>> assemblies()["upernet"]
+    'vitlab.assemblies.upernet'
+    """
+    return {name: _module(file) for file in _files("assemblies") for name in _literal(file, "__all__", [])}
+
+
 def published_sizes() -> dict[str, dict[str, Any]]:
     """The published sizes of vitlab's models: the `PAPER` of each file.
 

@@ -47,7 +47,8 @@ class Optimizer:
     Args:
         lr: learning rate at the batch size of the recipe.
         warmup_epochs: epochs of linear warm-up from `warmup_lr`; included in the epochs of the recipe.
-        schedule: decay after the warm-up: `cosine`, `poly` ((1 − t)^power) or `step` (× 0.1 after each milestone).
+        schedule: decay after the warm-up: `cosine`, `poly` ((1 − t)^power, t the finished share of the run) or `step`
+            (× 0.1 at each milestone, without `min_lr`).
         power: exponent of the `poly` schedule.
         milestones: epochs of the `step` schedule.
         layer_decay: factor of the learning rate from each block to the one before it; 1 for none.
@@ -71,6 +72,14 @@ class Optimizer:
     head_lr: float = 1.0
     clip: float = 0.0
     sam: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Raise an error for invalid values."""
+        if not 0 < self.layer_decay <= 1:
+            raise VitlabError(f"invalid layer_decay={self.layer_decay!r}; expected above 0 and at most 1")
+        for name in ("head_lr", "power"):
+            if not getattr(self, name) > 0:
+                raise VitlabError(f"invalid {name}={getattr(self, name)!r}; expected above 0")
 
 
 @dataclass(frozen=True)
@@ -188,6 +197,8 @@ class Recipe:
         for name in ("epochs", "batch_size", "accumulate", "evaluate_every"):
             if getattr(self, name) < 1:
                 raise VitlabError(f"invalid {name}={getattr(self, name)!r}; expected at least 1")
+        if self.steps_per_epoch < 0:
+            raise VitlabError(f"invalid steps_per_epoch={self.steps_per_epoch!r}; expected at least 0")
         if self.batch_size % self.accumulate:
             raise VitlabError(
                 f"batch_size={self.batch_size} cannot be divided equally into accumulate={self.accumulate} steps; "

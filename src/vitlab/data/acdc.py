@@ -123,14 +123,30 @@ def open_acdc(
         raise unknown("split of ACDC", split, ("train", "val"))
     if batch_size < 1:
         raise VitlabError(f"invalid batch_size={batch_size}; expected at least 1")
-    images_at, masks_at = (_first_folder(Path(root).expanduser(), *names) for names in _FOLDERS)
     by_condition = {}
     for condition in CONDITIONS:
-        pairs = _pairs(images_at / condition / split, masks_at / condition / split)
+        pairs = labelled_paths(root, split, (condition,))
         names = blake2b("\n".join(path.name for path, _ in pairs).encode(), digest_size=8).hexdigest()
         frames = Frames(pairs, size, batch_size, mean, std)
         by_condition[condition] = Batches(frames, mean, std, CLASSES, f"acdc {condition} {split} {len(pairs)} {names}")
     return by_condition
+
+
+def labelled_paths(root: str | Path, split: str, conditions: Sequence[str] = CONDITIONS) -> list[tuple[Path, Path]]:
+    """Paths of the images of some conditions with their label maps, which have training labels."""
+    images_at, masks_at = (_first_folder(Path(root).expanduser(), *names) for names in _FOLDERS)
+    return [
+        pair for condition in conditions for pair in _pairs(images_at / condition / split, masks_at / condition / split)
+    ]
+
+
+def unlabelled_paths(root: str | Path, conditions: Sequence[str] = CONDITIONS) -> list[Path]:
+    """Paths of the test images of some conditions, whose labels are not public."""
+    images_at = _first_folder(Path(root).expanduser(), *_FOLDERS[0])
+    paths = [path for condition in conditions for path in (images_at / condition / "test").glob(f"*/*{_IMAGE}")]
+    if not paths:
+        raise wrong_layout(f"{images_at} contains no test images of ACDC", TREE)
+    return sorted(paths, key=lambda path: natural(str(path)))
 
 
 Decoded = TypeVar("Decoded")

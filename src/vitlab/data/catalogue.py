@@ -21,10 +21,10 @@ from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_call
-from vitlab.data import cifar, folders, imagenet
+from vitlab.data import cifar, coco, folders, imagenet
 from vitlab.data.images import Channels, DataSet
 from vitlab.data.scene_layout import Cues
-from vitlab.data.scene_set import MOST, cost, open_scenes
+from vitlab.data.scene_set import MOST, SceneLabels, cost, open_scenes
 from vitlab.data.scenes import LARGEST, MOST_OBJECTS, SMALLEST
 from vitlab.data.settings import Between, check_settings
 from vitlab.data.subsets import narrow
@@ -53,10 +53,10 @@ def open_data(expression: str, *, root: str | Path | None = None, image_size: Si
     >>> data.classes[0], data.test[0][0].size
     ('plain circle', (16, 16))
     """
-    name, settings = _read(expression)
+    name, settings = read_expression(expression)
     own = {key: settings[key] for key in inspect.signature(_OPENERS[name]).parameters if key in settings}
     narrowing = {key: settings[key] for key in _NARROWING if key in settings}
-    data = replace(_OPENERS[name](_Location(name, root, image_size), **own), name=expression.strip())
+    data = replace(_OPENERS[name](Location(name, root, image_size), **own), name=expression.strip())
     return narrow(data, **narrowing)
 
 
@@ -69,10 +69,10 @@ def check_data(expression: str) -> None:
     Traceback (most recent call last):
     vitlab.core.errors.VitlabError: scenes(train=-1): expected an integer from 1 to 10,000,000
     """
-    _read(expression)
+    read_expression(expression)
 
 
-def _read(expression: str) -> tuple[str, dict[str, Any]]:
+def read_expression(expression: str) -> tuple[str, dict[str, Any]]:
     """Returns the name of a data set and its settings, after validation."""
     name, settings = _parse(expression)
     if name not in _OPENERS:
@@ -95,7 +95,7 @@ def _parse(expression: str) -> tuple[str, dict[str, Any]]:
     name = text.partition("(")[0].strip()
     if text in (".", "..", "~") or "/" in name or "\\" in name:
         return "folder", {"path": text}
-    return parse_call(_WINDOWS.sub(_escaped, text), first="path" if name in ("folder", "imagenet") else "")
+    return parse_call(_WINDOWS.sub(_escaped, text), first="path" if name in ("folder", "imagenet", "coco") else "")
 
 
 #: A quoted path that starts with a drive or, unless its backslashes are doubled, with the name of a server.
@@ -112,13 +112,13 @@ def data_sets() -> dict[str, str]:
     """Returns the names of the data sets, each with a one-line description.
 
     >>> list(data_sets())
-    ['scenes', 'cifar10', 'cifar100', 'cifar10c', 'cifar100c', 'imagenet', 'folder']
+    ['scenes', 'cifar10', 'cifar100', 'cifar10c', 'cifar100c', 'imagenet', 'folder', 'coco']
     """
     return {name: (inspect.getdoc(opener) or "").partition("\n")[0] for name, opener in _OPENERS.items()}
 
 
 @dataclass(frozen=True)
-class _Location:
+class Location:
     """Where data sets are searched, and the size of generated images."""
 
     name: str
@@ -143,39 +143,40 @@ class _Location:
 
 
 def _scenes(
-    location: _Location,
+    location: Location,
     train: _Count = 10_000,
     test: _Count = 2_000,
     size: _Side | tuple[_Side, _Side] | None = None,
     seed: int = 0,
     objects: Annotated[int, Between(1, MOST_OBJECTS)] = 4,
     cues: Cues = "free",
+    labels: SceneLabels = "class",
 ) -> DataSet:
-    """Procedural pictures of textured shapes, 25 classes; nothing to download."""
-    return open_scenes(train, test, size or location.image_size or 32, seed, objects, cues)
+    """Procedural pictures of textured shapes, 25 classes (or 5, with labels='shape'); nothing to download."""
+    return open_scenes(train, test, size or location.image_size or 32, seed, objects, cues, labels)
 
 
-def _cifar10(location: _Location) -> DataSet:
+def _cifar10(location: Location) -> DataSet:
     """CIFAR-10, 50,000 + 10,000 images of 32×32, 10 classes."""
     return cifar.open_cifar10(location.root)
 
 
-def _cifar100(location: _Location, labels: Literal["fine", "coarse"] = "fine") -> DataSet:
+def _cifar100(location: Location, labels: Literal["fine", "coarse"] = "fine") -> DataSet:
     """CIFAR-100, 50,000 + 10,000 images of 32×32, 100 classes (or 20, with labels='coarse')."""
     return cifar.open_cifar100(location.root, labels)
 
 
-def _cifar10c(location: _Location, corruption: str, severity: _Severity | None = None) -> DataSet:
+def _cifar10c(location: Location, corruption: str, severity: _Severity | None = None) -> DataSet:
     """CIFAR-10-C, one corruption of CIFAR-10's test images at one severity or all five."""
     return cifar.open_corrupted(location.root, "cifar10", corruption, severity)
 
 
-def _cifar100c(location: _Location, corruption: str, severity: _Severity | None = None) -> DataSet:
+def _cifar100c(location: Location, corruption: str, severity: _Severity | None = None) -> DataSet:
     """CIFAR-100-C, one corruption of CIFAR-100's test images at one severity or all five."""
     return cifar.open_corrupted(location.root, "cifar100", corruption, severity)
 
 
-def _imagenet(location: _Location, path: str | None = None, full: bool = True) -> DataSet:
+def _imagenet(location: Location, path: str | None = None, full: bool = True) -> DataSet:
     """ImageNet-1K, 1,281,167 + 50,000 images, 1,000 classes."""
     if path is not None:
         return imagenet.open_imagenet(_path(location, path), full)
@@ -189,7 +190,7 @@ def _imagenet(location: _Location, path: str | None = None, full: bool = True) -
 
 
 def _folder(
-    location: _Location,
+    location: Location,
     path: str,
     holdout: _Holdout | None = None,
     seed: int = 0,
@@ -198,6 +199,16 @@ def _folder(
 ) -> DataSet:
     """Any folder of images with one subfolder per class."""
     return folders.open_folder(_path(location, path), holdout, seed, _channels(mean), _channels(std))
+
+
+def _coco(location: Location, path: str | None = None, train: str = "train2017", test: str = "val2017") -> DataSet:
+    """Images with objects in the COCO format; other tasks than detection use the images only."""
+    return coco.coco_images(coco.open_coco(coco_folder(location, path), train, test))
+
+
+def coco_folder(location: Location, path: str | None) -> Path:
+    """Returns the folder of a COCO set: the given path, else `coco` below the root."""
+    return location.root / "coco" if path is None else _path(location, path)
 
 
 #: Settings of every data set, for `narrow`.
@@ -215,6 +226,7 @@ _OPENERS: dict[str, Callable[..., DataSet]] = {
     "cifar100c": _cifar100c,
     "imagenet": _imagenet,
     "folder": _folder,
+    "coco": _coco,
 }
 
 _TREES = {
@@ -224,10 +236,11 @@ _TREES = {
     "cifar100c": "  ROOT/CIFAR-100-C/{labels.npy, fog.npy, …}",
     "imagenet": imagenet.TREE.replace("ROOT/", "ROOT/imagenet/"),
     "folder": folders.TREE,
+    "coco": coco.TREE.replace("ROOT/", "ROOT/coco/"),
 }
 
 
-def _path(location: _Location, path: str) -> Path:
+def _path(location: Location, path: str) -> Path:
     """Resolve a path: absolute, relative to the working directory, or relative to the root."""
     if not path:
         raise VitlabError("invalid path=''; expected the path of a folder, in quotes")

@@ -21,7 +21,7 @@ from vitlab.data.scenes import LARGEST, MEAN, MOST_OBJECTS, SMALLEST, STD, VERSI
 from vitlab.data.settings import Between, check_settings
 from vitlab.data.vqav2 import open_vqav2
 
-__all__ = ["open_questions", "question_sets"]
+__all__ = ["check_questions", "open_questions", "question_sets"]
 
 _Count = Annotated[int, Between(1, 1_000_000)]
 _CLASS_TOKEN = len(WORDS)  # the token ids of scenes: padding, the words, the class token
@@ -53,11 +53,17 @@ def open_questions(
     >>> len(data.train), len(data.test), data.kinds[:2]
     (12, 6, ('exists', 'count'))
     """
+    name, settings = check_questions(expression)
+    return replace(_OPENERS[name](_Location(root, image_size), **settings), fingerprint=expression.strip())
+
+
+def check_questions(expression: str) -> tuple[str, dict[str, Any]]:
+    """Returns the name and the settings of an expression; raises an error if one of them is wrong. Nothing is read."""
     name, settings = parse_call(expression)
     if name not in _OPENERS:
         raise unknown("question set", name, _OPENERS)
     check_settings(name, settings, _OPENERS[name], {})
-    return replace(_OPENERS[name](_Location(root, image_size), **settings), fingerprint=expression.strip())
+    return name, settings
 
 
 def question_sets() -> dict[str, str]:

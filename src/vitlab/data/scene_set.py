@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from vitlab.data.drawn import DrawnImages
 from vitlab.data.images import DataSet, from_splits
-from vitlab.data.scene_layout import Cues, main_labels
+from vitlab.data.scene_layout import SHAPES, TEXTURES, Cues, main_labels
 from vitlab.data.scenes import CLASSES, MEAN, STD, VERSION, check_scenes, draw_images
 
 #: Index of the first test scene, for any number of training scenes: the splits never overlap.
 TEST_SCENES = 2**40
+
+#: What the classes of a scene's object are: its shape with its texture, or one of them.
+SceneLabels: TypeAlias = Literal["class", "shape", "texture"]
 
 #: Largest number of scenes of a split. A set stores 16 bytes per scene before drawing.
 MOST = 10_000_000
@@ -23,9 +28,15 @@ _SPEED = 1.5e7  # pixels per second on one core, for estimates
 
 
 def open_scenes(
-    train: int, test: int, size: int | tuple[int, int] = 32, seed: int = 0, objects: int = 4, cues: Cues = "free"
+    train: int,
+    test: int,
+    size: int | tuple[int, int] = 32,
+    seed: int = 0,
+    objects: int = 4,
+    cues: Cues = "free",
+    labels: SceneLabels = "class",
 ) -> DataSet:
-    """Open `train` and `test` scenes; the other settings as in `draw_scenes`.
+    """Open `train` and `test` scenes, labelled by the main object; the other settings as in `draw_scenes`.
 
     >>> data = open_scenes(10_000, 2_000, 224)
     >>> len(data.train), data.test.subset([5]).pixels.shape
@@ -39,10 +50,17 @@ def open_scenes(
     def split(count: int, start: int) -> DrawnImages:
         indices = torch.arange(start, start + count)
         numbers = indices.numpy().astype(np.uint64)
-        labels = [main_labels(seed, numbers[low : low + _LABELS], cues) for low in range(0, count, _LABELS)]
-        return DrawnImages(draw, generator, frame, indices, torch.cat(labels), CLASSES, MEAN, STD)
+        parts = [main_labels(seed, numbers[low : low + _LABELS], cues) for low in range(0, count, _LABELS)]
+        return DrawnImages(draw, generator, frame, indices, *_named(torch.cat(parts), labels), MEAN, STD)
 
     return from_splits("scenes", split(train, 0), split(test, TEST_SCENES))
+
+
+def _named(classes: Tensor, labels: SceneLabels) -> tuple[Tensor, tuple[str, ...]]:
+    """Returns the labels of some classes, and the names of all labels; class c is shape c // 5 with texture c % 5."""
+    if labels == "shape":
+        return classes // len(TEXTURES), SHAPES
+    return (classes % len(TEXTURES), TEXTURES) if labels == "texture" else (classes, CLASSES)
 
 
 def cost(count: int) -> str:

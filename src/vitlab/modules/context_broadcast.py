@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from vitlab.core.anatomy import TokenLayout
 from vitlab.core.errors import VitlabError, unknown
+from vitlab.modules.identity_init import blend, initial_weight
 from vitlab.modules.token_kinds import IMAGE, PADDING, TEXT, TokenKinds, subset_mean
 
 __all__ = ["ContextBroadcast", "GatedContextBroadcast", "HybridContextBroadcast", "ScaledContextBroadcast"]
@@ -39,6 +40,7 @@ class ContextBroadcast(nn.Module):
             tokens). None is then one joint mean over text and image. The paper does not say which of the two "both"
             is; one joint mean, which is CB on the whole sequence, is our choice. Padding is in no subset. In any
             model: positions `(start, stop)`, stop excluded.
+        identity_init: multiply the change x_i → CB(x_i) by one learned weight that starts at 0, for trained weights.
         kinds: the kinds of the tokens, which `retrofit` fills in; None if the model has image tokens only.
 
     Returns:
@@ -51,15 +53,18 @@ class ContextBroadcast(nn.Module):
     """
 
     default_seam: ClassVar[str] = "mlp.out"
+    weight: nn.Parameter | None
 
-    def __init__(self, *, tokens: Subset = None, kinds: TokenKinds | None = None) -> None:
+    def __init__(self, *, tokens: Subset = None, identity_init: bool = False, kinds: TokenKinds | None = None) -> None:
         super().__init__()
         self.tokens = _subset(tokens, type(self).__name__, kinds)
         self.kinds = kinds
+        self.register_parameter("weight", initial_weight(identity_init))
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, N, D) -> (B, N, D)."""
-        return _within(self.tokens, self.kinds, lambda chosen, mean: 0.5 * chosen + 0.5 * mean, x)
+        weight = self.weight
+        return _within(self.tokens, self.kinds, lambda some, mean: blend(some, 0.5 * some + 0.5 * mean, weight), x)
 
 
 class ScaledContextBroadcast(nn.Module):
@@ -72,6 +77,7 @@ class ScaledContextBroadcast(nn.Module):
         dim: D.
         init: initial value of Λ. The paper does not give it; 0 is our choice, so that the model is initially unchanged.
         tokens: as in `ContextBroadcast`.
+        identity_init: requires `init=0`, which is the identity.
         kinds: as in `ContextBroadcast`.
 
     Returns:
@@ -83,8 +89,18 @@ class ScaledContextBroadcast(nn.Module):
 
     default_seam: ClassVar[str] = "mlp.out"
 
-    def __init__(self, dim: int, *, init: float = 0.0, tokens: Subset = None, kinds: TokenKinds | None = None) -> None:
+    def __init__(
+        self,
+        dim: int,
+        *,
+        init: float = 0.0,
+        tokens: Subset = None,
+        identity_init: bool = False,
+        kinds: TokenKinds | None = None,
+    ) -> None:
         super().__init__()
+        if identity_init and init:
+            raise VitlabError(f"init={init} of {type(self).__name__} is not the identity; omit it or identity_init")
         self.tokens = _subset(tokens, type(self).__name__, kinds)
         self.kinds = kinds
         self.scale = nn.Parameter(torch.full((dim,), float(init)))
@@ -103,6 +119,7 @@ class GatedContextBroadcast(nn.Module):
 
     Args:
         layout: must have a prefix; its first token is the class token.
+        identity_init: multiply x_0 by one learned weight that starts at 0, for trained weights.
 
     Returns:
         (B, N, D) for an input of (B, N, D).
@@ -112,14 +129,16 @@ class GatedContextBroadcast(nn.Module):
     """
 
     default_seam: ClassVar[str] = "mlp.out"
+    weight: nn.Parameter | None
 
-    def __init__(self, layout: TokenLayout) -> None:
+    def __init__(self, layout: TokenLayout, *, identity_init: bool = False) -> None:
         super().__init__()
         _need_class_token(layout, type(self).__name__)
+        self.register_parameter("weight", initial_weight(identity_init))
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, N, D) -> (B, N, D)."""
-        return x * (x[:, :1] + 1)
+        return blend(x, x * (x[:, :1] + 1), self.weight)
 
 
 class HybridContextBroadcast(nn.Module):
@@ -130,6 +149,7 @@ class HybridContextBroadcast(nn.Module):
 
     Args:
         layout: must have a prefix; its first token is the class token.
+        identity_init: as in `ContextBroadcast`.
 
     Returns:
         (B, N, D) for an input of (B, N, D).
@@ -139,14 +159,16 @@ class HybridContextBroadcast(nn.Module):
     """
 
     default_seam: ClassVar[str] = "mlp.out"
+    weight: nn.Parameter | None
 
-    def __init__(self, layout: TokenLayout) -> None:
+    def __init__(self, layout: TokenLayout, *, identity_init: bool = False) -> None:
         super().__init__()
         _need_class_token(layout, type(self).__name__)
+        self.register_parameter("weight", initial_weight(identity_init))
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, N, D) -> (B, N, D)."""
-        return x * x[:, :1] + _broadcast(x)
+        return blend(x, x * x[:, :1] + _broadcast(x), self.weight)
 
 
 def _broadcast(x: Tensor) -> Tensor:

@@ -34,6 +34,7 @@ class LocalAttention(PackedAttention):
         attention: the attention module to replace, of timm's form; all its modules are shared.
         layout: grid and prefix of the tokens, which must be (B, N, D) in row-major order.
         kernel: k.
+        identity_init: requires global attention, which equals the attention that it replaces.
 
     Returns:
         (B, N, D) for an input of (B, N, D).
@@ -48,7 +49,9 @@ class LocalAttention(PackedAttention):
 
     outside: Tensor | None
 
-    def __init__(self, attention: nn.Module, layout: TokenLayout, *, kernel: int = 3) -> None:
+    def __init__(
+        self, attention: nn.Module, layout: TokenLayout, *, kernel: int = 3, identity_init: bool = False
+    ) -> None:
         super().__init__(attention)
         if layout.order != "BND" or layout.windows > 1 or layout.permutation is not None:
             raise VitlabError(f"LocalAttention requires one row-major sequence (B, N, D) per image; got {layout}")
@@ -60,6 +63,10 @@ class LocalAttention(PackedAttention):
         self.layout = layout
         self.kernel = kernel
         self.is_global = kernel % 2 == 0 or kernel >= 2 * widest - 1
+        if identity_init and not self.is_global:
+            raise VitlabError(
+                f"LocalAttention(kernel={kernel}) has no parameters and no identity initialisation; omit identity_init"
+            )
         #: Why the recorder has no token-token map here: the softmax is over the offsets of a window.
         self.why_no_map = None if self.is_global else f"each token attends to its own {kernel}x{kernel} window only"
         inside = torch.ones(1, 1, *layout.grid, 1, device=self.qkv.weight.device)

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from vitlab.core.anatomy import TokenLayout
 from vitlab.core.errors import VitlabError
+from vitlab.modules.identity_init import blend, initial_weight
 from vitlab.modules.map_part import MapPart
 
 __all__ = ["AveragePooling", "ConvolutionPooling"]
@@ -65,6 +66,7 @@ class AveragePooling(MapPart):
     Args:
         layout: grid and prefix; prefix tokens are unchanged.
         kernel: k, odd.
+        identity_init: multiply the change x → y by one learned weight that starts at 0, for trained weights.
 
     Returns:
         (B, N, D) for an input of (B, N, D).
@@ -74,14 +76,16 @@ class AveragePooling(MapPart):
     """
 
     default_seam: ClassVar[str] = "attn.in"
+    weight: nn.Parameter | None
 
-    def __init__(self, layout: TokenLayout, *, kernel: int = 3) -> None:
+    def __init__(self, layout: TokenLayout, *, kernel: int = 3, identity_init: bool = False) -> None:
         super().__init__(layout)
         self.kernel = _odd(kernel, type(self).__name__)
+        self.register_parameter("weight", initial_weight(identity_init))
 
     def on_map(self, x: Tensor) -> Tensor:
         """(B, h, w, D) -> (B, h, w, D)."""
-        return neighbourhood_mean(x, box(self.kernel))
+        return blend(x, neighbourhood_mean(x, box(self.kernel)), self.weight)
 
 
 class ConvolutionPooling(MapPart):
@@ -94,6 +98,7 @@ class ConvolutionPooling(MapPart):
         dim: D.
         layout: grid and prefix; prefix tokens are unchanged.
         kernel: k, odd.
+        identity_init: W_0 = 1 and the other W_o = 0 at first, for trained weights.
 
     Returns:
         (B, N, D) for an input of (B, N, D).
@@ -104,10 +109,12 @@ class ConvolutionPooling(MapPart):
 
     default_seam: ClassVar[str] = "attn.in"
 
-    def __init__(self, dim: int, layout: TokenLayout, *, kernel: int = 3) -> None:
+    def __init__(self, dim: int, layout: TokenLayout, *, kernel: int = 3, identity_init: bool = False) -> None:
         super().__init__(layout)
         kernel = _odd(kernel, type(self).__name__)
         self.convolution = nn.Conv2d(dim, dim, kernel, padding=kernel // 2, bias=False)
+        if identity_init:
+            nn.init.dirac_(self.convolution.weight)
 
     def on_map(self, x: Tensor) -> Tensor:
         """(B, h, w, D) -> (B, h, w, D)."""

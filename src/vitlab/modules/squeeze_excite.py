@@ -5,8 +5,10 @@ Shape legend: B batch, N tokens, D channels.
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -26,12 +28,13 @@ class SqueezeExcite(nn.Module):
     Args:
         dim: D.
         ratio: width of the hidden layer as a share of D, above 0 and at most 1; at least one channel.
+        identity_init: b_2 = ln 999, so that σ is 0.999 at first, and W_2 ten times smaller, for trained weights. All
+            parameters still receive gradients.
         kinds: the kinds of the tokens, which `retrofit` fills in; padding is not in the mean.
 
     Returns:
         (B, N, D) for an input of (B, N, D).
 
-    >>> import torch
     >>> part = SqueezeExcite(4)
     >>> _ = torch.nn.init.zeros_(part.expand.weight), torch.nn.init.zeros_(part.expand.bias)
     >>> part(torch.ones(1, 2, 4)).unique()  # σ(0) = 1/2
@@ -40,7 +43,9 @@ class SqueezeExcite(nn.Module):
 
     default_seam: ClassVar[str] = "mlp.out"
 
-    def __init__(self, dim: int, *, ratio: float = 0.25, kinds: TokenKinds | None = None) -> None:
+    def __init__(
+        self, dim: int, *, ratio: float = 0.25, identity_init: bool = False, kinds: TokenKinds | None = None
+    ) -> None:
         super().__init__()
         self.kinds = kinds
         if not 0 < ratio <= 1:
@@ -50,6 +55,10 @@ class SqueezeExcite(nn.Module):
         hidden = max(1, round(dim * ratio))
         self.squeeze = nn.Linear(dim, hidden)
         self.expand = nn.Linear(hidden, dim)
+        if identity_init:
+            with torch.no_grad():
+                self.expand.weight.mul_(0.1)
+            nn.init.constant_(self.expand.bias, math.log(999))
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, N, D) -> (B, N, D)."""

@@ -7,8 +7,10 @@ Shape legend: B batch, N tokens, D channels, K branches, h w grid.
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from vitlab.core.anatomy import TokenLayout
@@ -32,11 +34,11 @@ class TokenAwarePooling(MapPart):
         layout: grid and prefix. Prefix tokens are unchanged: our choice, since the paper's models have none here.
         branches: K. K = 1 is exactly the identity, without parameters: the paper's baseline.
         temperature: T.
+        identity_init: s_0 is above 0.999 at first, for trained weights; see `_start_with_identity`.
 
     Returns:
         (B, N, D) for an input of (B, N, D).
 
-    >>> import torch
     >>> part = TokenAwarePooling(1, TokenLayout((3, 3)), branches=2)
     >>> _ = torch.nn.init.zeros_(part.predictor[-1].weight)  # both branches then have weight one half
     >>> part(torch.full((1, 9, 1), 9.0)).detach().reshape(3, 3)
@@ -47,7 +49,15 @@ class TokenAwarePooling(MapPart):
 
     default_seam: ClassVar[str] = "attn.in"
 
-    def __init__(self, dim: int, layout: TokenLayout, *, branches: int = 4, temperature: float = 1.0) -> None:
+    def __init__(
+        self,
+        dim: int,
+        layout: TokenLayout,
+        *,
+        branches: int = 4,
+        temperature: float = 1.0,
+        identity_init: bool = False,
+    ) -> None:
         super().__init__(layout)
         if not isinstance(branches, int) or not 1 <= branches <= 64 or temperature <= 0:
             raise VitlabError(
@@ -65,6 +75,25 @@ class TokenAwarePooling(MapPart):
                     nn.Conv2d(branches, branches, 3, padding=1, bias=False),
                 ]
             )
+        if identity_init and branches > 1:
+            self._start_with_identity()
+
+    @torch.no_grad()
+    def _start_with_identity(self) -> None:
+        """Initialise the predictor so that the weight of pool_0 is about 1 − 4e-4, and all parameters get gradients.
+
+        The logit of pool_0 is g = ln(1000 (K − 1)) + 1 above the others: channel 0 of the hidden map is constant (BN
+        weight 0, bias √g), and the centre of the second convolution multiplies it by T √g. The rest of the second
+        convolution is a tenth of torch's initialisation, so that the logits of a token differ from this by less than 1.
+        The gap is the product of two parameters, and the gradients of the rest are not zero, so that training with
+        AdamW can close it within hundreds of steps.
+        """
+        _, norm, second = self.predictor
+        root = math.sqrt(math.log(1000 * (self.branches - 1)) + 1)
+        second.weight.mul_(0.1)
+        second.weight[:, 0, 1, 1] = 0.0
+        second.weight[0, 0, 1, 1] = self.temperature * root
+        norm.weight[0], norm.bias[0] = 0.0, root
 
     @staticmethod
     def neighbourhood(branch: int) -> tuple[int, ...]:
@@ -95,7 +124,7 @@ class MultiKernelPooling(TokenAwarePooling):
     are our choice, so that each branch covers the same extent as in TAP.
 
     Args:
-        dim, layout, branches, temperature: as in `TokenAwarePooling`.
+        dim, layout, branches, temperature, identity_init: as in `TokenAwarePooling`.
 
     Returns:
         (B, N, D) for an input of (B, N, D).

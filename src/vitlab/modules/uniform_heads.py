@@ -44,6 +44,7 @@ class UniformHead(PackedAttention):
             of A and B. A checkpoint of the plain model can be loaded: its full `qkv` is sliced, and extra weights keep
             their values.
         form: `"A"`, `"B"` or `"C"`.
+        identity_init: requires form C, which is initially the original model.
 
     Returns:
         (B, N, D) for an input of (B, N, D).
@@ -54,13 +55,18 @@ class UniformHead(PackedAttention):
     8
     """
 
-    def __init__(self, attention: nn.Module, *, form: Form = "A") -> None:
+    def __init__(self, attention: nn.Module, *, form: Form = "A", identity_init: bool = False) -> None:
         super().__init__(attention)
         if form not in get_args(Form):
             raise unknown("form of UniformHead", form, get_args(Form))
         if form != "C" and self.num_heads < 2:
             raise VitlabError(
                 f"invalid form={form!r} of UniformHead; expected several heads; this attention has {self.num_heads}"
+            )
+        if identity_init and form != "C":
+            raise VitlabError(
+                f"UniformHead(form={form!r}) replaces a head and has no identity initialisation; use form='C', or omit "
+                "identity_init"
             )
         self.form = form
         dim, weight, biased = self.qkv.in_features, self.qkv.weight, self.qkv.bias is not None

@@ -17,7 +17,10 @@ from vitlab.core.store import Run, read_about, write_atomically
 __all__ = ["read", "report"]
 
 #: The metrics of a training run that are drawn.
-_METRICS = ("train_loss", "loss", "top1", "top5", "lr")
+_METRICS = (
+    *("train_loss", "loss", "top1", "top5", "miou", "pixel_accuracy", "accuracy"),
+    *("box_ap", "box_ap50", "mask_ap", "mask_ap50", "lr"),
+)
 
 
 def report(

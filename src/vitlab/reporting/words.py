@@ -45,6 +45,14 @@ _VALUES = {
         "normalised": "entropy relative to its bound, deep half of the layers",
     },
     "attention_stability": {"overall": "similarity of attention on clean and corrupted images"},
+    "average_precision": {
+        "box_ap": "box AP, overlap 0.5 to 0.95",
+        "box_ap50": "box AP at an overlap of 0.5",
+        "box_ap75": "box AP at an overlap of 0.75",
+        "mask_ap": "mask AP, overlap 0.5 to 0.95",
+        "mask_ap50": "mask AP at an overlap of 0.5",
+        "mask_ap75": "mask AP at an overlap of 0.75",
+    },
     "calibration": {
         "ece": "expected calibration error (ECE)",
         "signed_ece": "mean confidence minus accuracy",
@@ -105,6 +113,7 @@ _VALUES = {
         "gini_of_mean": "Gini coefficient, map averaged over heads, deep half of the layers",
     },
     "training": {
+        "accuracy": "accuracy of answers after the last epoch, %",
         "top1": "top-1 accuracy after the last epoch, %",
         "top5": "top-5 accuracy after the last epoch, %",
         "loss": "test loss after the last epoch, nats",

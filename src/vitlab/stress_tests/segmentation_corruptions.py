@@ -19,6 +19,7 @@ from vitlab.core.provenance import provenance
 from vitlab.core.statistics import class_accuracy, intersection_over_union, mean_interval
 from vitlab.core.step_cache import step
 from vitlab.stress_tests.shared.segmentation_evaluation import Counter, counter
+from vitlab.stress_tests.shared.segmentation_examples import joined
 from vitlab.stress_tests.shared.segmentation_suites import Condition, cityscapes_c, context_broadcasting
 
 CARD = Card(
@@ -82,6 +83,7 @@ def measure(
     classes: Sequence[str] | None = None,
     photons: int = 255,
     images: int | None = None,
+    pictures: int = 4,
 ) -> Measurement:
     """Measure mIoU and pixel accuracy, clean and under each condition, with 95 % intervals over random runs.
 
@@ -101,6 +103,7 @@ def measure(
         classes: names of the classes; default those of the batches if their number matches, else integers.
         photons: photons at white of CB's shot noise.
         images: number of images, from the start; default all.
+        pictures: number of clean images that are stored with labels and predictions, for the report.
 
     Returns:
         `miou`, `pixel_accuracy`, `mean_accuracy` (over the classes), `drop` (clean minus perturbed mIoU), `random`, and
@@ -109,13 +112,17 @@ def measure(
         `miou_of_run` (condition, run); `corruption_miou` (corruption), over its strengths; `group_miou` (group) and
         `mean_miou` (), over corruptions, with `mean_miou_interval`; `clean_miou`, … of the unmodified images. For
         `by_condition`: `miou`, …, `class_iou`, `mean_miou`, and `pooled_miou` (), from one confusion matrix over all
-        conditions.
+        conditions. `example_image` (example, row, column, channel), `example_truth` and `example_prediction` (example,
+        row, column), reduced in size.
     """
     if suite not in get_args(Suite):
         raise unknown("suite", suite, get_args(Suite))
     runs = (5 if suite == "context_broadcasting" else 1) if runs is None else runs
-    if runs < 1 or photons < 1:
-        raise VitlabError(f"invalid runs={runs}, photons={photons} for {_NAME}; expected 1 or more of each")
+    if runs < 1 or photons < 1 or pictures < 0:
+        raise VitlabError(
+            f"invalid runs={runs}, photons={photons} or pictures={pictures} for {_NAME}; expected 1 or more runs and "
+            "photons, and 0 or more pictures"
+        )
     if severities is not None and suite != "cityscapes_c":
         raise VitlabError(f"invalid severities={severities} for suite={suite!r}; only cityscapes_c has severities")
     if isinstance(batches, Mapping) != (suite == "by_condition"):
@@ -124,9 +131,11 @@ def measure(
             f"invalid batches of type {given} for suite={suite!r}; expected a dict of batches for by_condition only"
         )
     settings: dict[str, Any] = {"suite": suite, "severities": severities, "runs": runs, "seed": seed, "ignore": ignore}
-    settings |= {"classes": classes, "photons": photons, "images": images}
+    settings |= {"classes": classes, "photons": photons, "images": images, "pictures": pictures}
     sets = batches if isinstance(batches, Mapping) else {"clean": batches}
-    counters = {name: counter(model, each, _NAME, ignore=ignore, images=images) for name, each in sets.items()}
+    share = -(-pictures // max(1, len(sets)))
+    options: dict[str, Any] = {"ignore": ignore, "images": images, "pictures": share}
+    counters = {name: counter(model, each, _NAME, **options) for name, each in sets.items()}
     if suite == "by_condition":
         outcome = _by_condition(counters)
     else:
@@ -145,7 +154,7 @@ def _under_conditions(conditions: Sequence[Condition], count: Counter, runs: int
     repeats = [runs if condition.random else 1 for condition in conditions]
     steps = 1 + sum(repeats)
     clean = step("clean", steps, partial(count, None))
-    values = {f"clean_{name}": value for name, value in scores(clean["confusion"]).items()}
+    values = {f"clean_{name}": value for name, value in scores(clean["confusion"]).items()} | joined([clean])
     if not conditions:
         return values, {}, int(clean["images"])
     by_condition: list[list[Values]] = []
@@ -202,6 +211,7 @@ def _by_condition(counters: Mapping[str, Counter]) -> Result:
         raise VitlabError("by_condition needs at least one condition; expected batches as {'fog': batches, …}")
     tables = [step(name, len(counters), partial(count, None)) for name, count in counters.items()]
     values = _over_runs([[scores(table["confusion"])] for table in tables])
+    values |= joined(tables)
     values["mean_miou"] = np.asarray(values["miou"].mean())
     values["pooled_miou"] = scores(np.sum([table["confusion"] for table in tables], axis=0))["miou"]
     return values, {"condition": tuple(counters)}, sum(int(table["images"]) for table in tables)
@@ -223,9 +233,13 @@ def _finish(
     axes = {**labels, "class": tuple(names) if len(names) == number else tuple(range(number))}
     own = {"class_iou": ("condition", "class"), "clean_class_iou": ("class",), "miou_of_run": ("condition", "run")}
     own |= {"corruption_miou": ("corruption",), "group_miou": ("group",)}
+    own |= {"example_image": ("example", "row", "column", "channel")}
+    own |= dict.fromkeys(("example_truth", "example_prediction"), ("example", "row", "column"))
     dims = {name: own.get(name, ("condition",)[: np.ndim(value)]) for name, value in values.items()}
     device = str(next((parameter.device for parameter in model.parameters()), "cpu"))
     data = "; ".join(getattr(each, "fingerprint", "") for each in sets)
     partial_run = settings["images"] is not None or settings["severities"] is not None
     about = provenance(device=device, images=images, data=data, partial=partial_run)
-    return Measurement(_NAME, type(unwrap(model)).__name__, values, dims, axes, dict(settings), about)
+    pooling = {name: ("concatenate", "example") for name in values if name.startswith("example_")}
+    name = type(unwrap(model)).__name__
+    return Measurement(_NAME, name, values, dims, axes, dict(settings), about, pooling=pooling)

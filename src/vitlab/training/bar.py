@@ -14,6 +14,9 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from vitlab.training.state import Position
 
+#: The metrics that are shown, and their names.
+_ACCURACIES = {"top1": "top-1", "miou": "mIoU", "box_ap50": "box AP50", "accuracy": "accuracy"}
+
 _PERIOD = 1.0  # seconds between updates, because reading the loss synchronises with the device
 
 
@@ -43,8 +46,9 @@ class TrainingBar:
 
     def epoch(self, row: Mapping[str, Any]) -> None:
         """Take the accuracy from a row of metrics, if it has one; it is shown with the next step."""
-        if "top1" in row:
-            self.accuracy, self.updated = f"  top-1 {row['top1']:.1f} %", 0.0
+        for key, words in _ACCURACIES.items():
+            if key in row:
+                self.accuracy, self.updated = f"  {words} {row[key]:.1f} %", 0.0
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from timm.utils import ModelEmaV3
@@ -28,24 +28,13 @@ from vitlab.fitted import by_kind, parts
 from vitlab.identity import weights_digest
 from vitlab.training.bar import training_bar
 from vitlab.training.distributed import World, any_rank, full_tensor, main_first, sum_over_ranks, wrap
+from vitlab.training.feed import Feed, FixedEpoch
 from vitlab.training.optimizer import learning_rate, set_learning_rate
 from vitlab.training.state import Position, make_state
-from vitlab.training.step import Batch, Loss, Step, capture, make_step
+from vitlab.training.step import Loss, Step, capture, make_step
 from vitlab.zoo import builder_of
 
 _CHECKPOINT_PERIOD = 60.0  # minimum number of seconds between checkpoints at the ends of epochs
-
-
-class Feed(Protocol):
-    """A source of batches that yields the same batches for the same epoch, starting at any batch."""
-
-    def __len__(self) -> int:
-        """Number of batches per epoch."""
-        ...
-
-    def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[Batch]:
-        """Iterate over the batches of an epoch, starting at `start_batch`."""
-        ...
 
 
 class Interrupted(KeyboardInterrupt):
@@ -85,6 +74,8 @@ def train(
         The last row of metrics.
     """
     world = world or World()
+    if recipe.steps_per_epoch:
+        feed = FixedEpoch(feed, recipe.steps_per_epoch)
     steps, saved = len(feed), time.monotonic()
     _validate(recipe, steps, world)
     requested, recipe = recipe, _for_device(recipe, world, compile_on_cpu)
@@ -210,6 +201,11 @@ def _validate(recipe: Recipe, steps: int, world: World) -> None:
     """
     if recipe.sharded and recipe.ema:
         raise VitlabError("averaged weights (ema) of a sharded model are not supported; set ema=0 or sharded=False")
+    if recipe.optimizer.milestones and recipe.optimizer.schedule != "step":
+        raise VitlabError(
+            f"optimizer.milestones={recipe.optimizer.milestones!r} are for schedule='step', but the schedule is "
+            f"{recipe.optimizer.schedule!r}; omit one of them"
+        )
     if steps == 0:
         raise VitlabError(f"the training set is smaller than one batch of {recipe.batch_size}; lower batch_size")
     if recipe.batch_size % (world.size * recipe.accumulate):

@@ -95,7 +95,8 @@ def make_scaler(recipe: Recipe, device: torch.device) -> torch.amp.GradScaler:
 
 def make_state(recipe: Recipe, model: nn.Module, device: torch.device, ema: ModelEmaV3 | None = None) -> TrainingState:
     """Returns the state at the start of a run."""
-    return TrainingState(model, make_optimizer(model, recipe.optimizer, device), ema, make_scaler(recipe, device))
+    optimizer = make_optimizer(model, recipe.optimizer, device, recipe.image_size)
+    return TrainingState(model, optimizer, ema, make_scaler(recipe, device))
 
 
 def _like(value: Tensor, parameter: Tensor, key: str) -> Tensor:

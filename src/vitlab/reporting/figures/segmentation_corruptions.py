@@ -1,4 +1,6 @@
-"""mIoU under each corruption with 95 % intervals over runs (CB Table 9), and by group (TAPADL Table 4)."""
+"""mIoU under each corruption with 95 % intervals over runs (CB Table 9), by group (TAPADL Table 4) and by class, and
+predictions beside the truth.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,12 @@ import numpy as np
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import Figure, bars, empty_plot, plain, remove_unused_bar_notes, start_at_zero
+from vitlab.reporting.label_maps import coloured, picture_rows
 from vitlab.reporting.percent import percent
 from vitlab.reporting.readings import reading
 
 _PAPERS = {"context_broadcasting": "CB Table 9", "cityscapes_c": "TAPADL Table 4", "by_condition": "TAPADL Table 4"}
+_PICTURES = 4  # the maximum number of images that are shown
 _MOST = 20  # the maximum number of bars per model; more conditions are averaged by corruption
 
 
@@ -26,7 +30,58 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     if len(grouped) == len(measurements):
         groups = [_named(measurement, "group", "group_miou") for measurement in measurements]
         figures.append(Figure(_group_finding(measurements), paper, _bars(measurements, groups)))
-    return figures
+    return [*figures, *_by_class(measurements), *_pictures(measurements)]
+
+
+def _by_class(measurements: Sequence[Measurement]) -> list[Figure]:
+    """IoU of each class on clean images, or the mean over the conditions where there are no clean images."""
+    plot = empty_plot("", "IoU, %")
+    lowest = []
+    for index, measurement in enumerate(measurements):
+        if "clean_class_iou" in measurement.values:
+            iou = percent(measurement, "clean_class_iou")
+        elif "class_iou" in measurement.values:
+            iou = np.ma.filled(np.ma.masked_invalid(percent(measurement, "class_iou")).mean(0), np.nan)
+        else:
+            continue
+        names = [str(name) for name in measurement.axes["class"]]
+        bars(plot, [_words(name) for name in names], iou, measurement.subject, index)
+        if np.isfinite(iou).any():
+            worst = int(np.nanargmin(iou))
+            lowest.append(f"{_words(names[worst])} for {measurement.subject} ({iou[worst]:.1f} %)")
+    if not lowest:
+        return []
+    start_at_zero(plot)
+    plot.update_xaxes(tickangle=-40)
+    return [Figure(f"The class with the lowest IoU: {', '.join(lowest)}", "", remove_unused_bar_notes(plot))]
+
+
+def _pictures(measurements: Sequence[Measurement]) -> list[Figure]:
+    """Images, truth and the predictions of each model that was measured on the same images."""
+    shown = [measurement for measurement in measurements if "example_image" in measurement.values]
+    if not shown:
+        return []
+    first = shown[0]
+    truth = np.asarray(first.values["example_truth"])
+    same = [one for one in shown if np.array_equal(one.values["example_truth"], truth)]
+    names = [str(name) for name in first.axes["class"]]
+    rows = [
+        [
+            np.asarray(first.values["example_image"])[place],
+            coloured(truth[place], len(names)),
+            *(coloured(np.asarray(one.values["example_prediction"])[place], len(names)) for one in same),
+        ]
+        for place in range(min(_PICTURES, len(truth)))
+    ]
+    counted = truth < len(names)
+    shares = [
+        float((np.asarray(one.values["example_prediction"]) == truth)[counted].mean()) if counted.any() else np.nan
+        for one in same
+    ]
+    found = ", ".join(f"{100 * share:.1f} % for {one.subject}" for share, one in zip(shares, same, strict=True))
+    present = [name if (truth == index).any() else "" for index, name in enumerate(names)]
+    plot = picture_rows(rows, ["image", "truth", *(one.subject for one in same)], present)
+    return [Figure(f"Pixels of these images that are predicted correctly: {found}; black: not counted", "", plot)]
 
 
 def _bars(measurements: Sequence[Measurement], rows: Sequence[dict[str, tuple[float, float]]]) -> Any:

@@ -1,4 +1,6 @@
-"""Loss, top-1 and top-5 accuracy by epoch as in CB Fig. S11, and the learning rate."""
+"""Loss and accuracy by epoch as in CB Fig. S11, mean IoU of segmentation models, AP of detectors, and the learning
+rate.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,21 @@ from vitlab.reporting.readings import reading
 
 #: Dashes distinguish the sets; colours and markers the models.
 _LOSSES = {"train_loss": ("training", "dot"), "loss": ("test", "solid")}
-_ACCURACIES = {"top1": "top-1 accuracy", "top5": "top-5 accuracy"}
+_ACCURACIES = {
+    "top1": "top-1 accuracy",
+    "top5": "top-5 accuracy",
+    "miou": "mean IoU",
+    "pixel_accuracy": "pixel accuracy",
+    "box_ap50": "box AP50",
+    "mask_ap50": "mask AP50",
+    "accuracy": "accuracy of answers",
+}
 _RATES = ("learning_rate", "lr")
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """Training and test loss, top-1 and, if stored, top-5 accuracy; a second figure for the learning rate."""
-    stored = [name for name in _ACCURACIES if name == "top1" or any(name in one.values for one in measurements)]
+    """Training and test loss, and the accuracies that are stored; a second figure for the learning rate."""
+    stored = [name for name in _ACCURACIES if any(name in one.values for one in measurements)] or ["top1"]
     titles = ["loss", *(_ACCURACIES[name] for name in stored)]
     units = ["loss, nats", *(f"{_ACCURACIES[name]}, %" for name in stored)]
     plot = panels_with_own_axes(titles, ["epoch"] * len(titles), units)
@@ -70,9 +80,15 @@ def _add_curve(plot: Any, measurement: Measurement, name: str, label: str, index
 
 
 def _finding(measurements: Sequence[Measurement]) -> str:
-    """Top-1 after the last epoch, or the loss if there is no accuracy."""
+    """Top-1 accuracy or mean IoU after the last epoch, or the loss if there is neither."""
     if any(known(measurement, "top1") for measurement in measurements):
         return describe_number("Top-1 accuracy after the last epoch", measurements, reading("top1"), "%")
+    if any(known(measurement, "miou") for measurement in measurements):
+        return describe_number("Mean IoU after the last epoch", measurements, reading("miou"), "%")
+    if any(known(measurement, "box_ap50") for measurement in measurements):
+        return describe_number("Box AP50 after the last epoch", measurements, reading("box_ap50"), "%")
+    if any(known(measurement, "accuracy") for measurement in measurements):
+        return describe_number("Accuracy of answers after the last epoch", measurements, reading("accuracy"), "%")
     stored = "loss" if any(known(measurement, "loss") for measurement in measurements) else "train_loss"
     return describe_number(
         f"{_LOSSES[stored][0].capitalize()} loss after the last epoch", measurements, reading(stored), "nats"

@@ -19,6 +19,7 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.statistics import confusion_matrix
 from vitlab.eval_mode import eval_mode
 from vitlab.stress_tests.shared.pixel_evaluation import normalisation, to_pixels, validated_batches
+from vitlab.stress_tests.shared.segmentation_examples import Examples
 
 #: Maps pixels (B, C, h, w) in [0, 1] and the indices of the images to pixels of the same shape.
 Perturbation = Callable[[Tensor, Sequence[int]], Tensor]
@@ -45,7 +46,13 @@ def segment(logits: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 def counter(
-    model: nn.Module, batches: Iterable[Any], test_name: str, *, ignore: int | None = 255, images: int | None = None
+    model: nn.Module,
+    batches: Iterable[Any],
+    test_name: str,
+    *,
+    ignore: int | None = 255,
+    images: int | None = None,
+    pictures: int = 0,
 ) -> Counter:
     """Returns a function that segments all images under a perturbation and computes the confusion matrix.
 
@@ -59,10 +66,11 @@ def counter(
         test_name: the name of the stress test, for errors.
         ignore: the label of pixels to ignore; None counts all pixels.
         images: number of images, from the start; default all.
+        pictures: number of clean images that are returned with labels and predictions.
 
     Returns:
         A function that maps a perturbation, or None for the clean images, to `confusion` (K, K), whose rows are labels,
-        and `images` (), the number of images.
+        `images` (), the number of images, and the values of `Examples` for the clean images.
     """
     inner = unwrap(model)
     device = next((parameter.device for parameter in inner.parameters()), torch.device("cpu"))
@@ -72,22 +80,25 @@ def counter(
     def count(perturbation: Perturbation | None = None) -> dict[str, np.ndarray]:
         confusion: np.ndarray | int = 0
         seen = 0
+        examples = Examples(pictures if perturbation is None else 0)
         with eval_mode(inner):
             for given, masks in read():
                 check_masks(masks, given, test_name)
                 pixels = to_pixels(given.to(device), mean, std, test_name)
                 if perturbation is not None:
                     pixels = perturbation(pixels, range(seen, seen + len(given))).clamp(0, 1)
-                logits = _logits(inner, pixels, mean, std, test_name)
-                confusion += sum(
-                    _compare(each, mask, ignore, test_name) for each, mask in zip(logits, masks, strict=True)
-                )
-                seen += len(given)
+                logits = logits_of(inner, pixels, mean, std, test_name)
+                for image, each, mask in zip(pixels, logits, masks, strict=True):
+                    predicted = segment(each, (mask.shape[0], mask.shape[1]))
+                    confusion += _compare(predicted, mask, len(each), ignore, test_name)
+                    if examples.wants(seen):
+                        examples.add(image, mask, predicted)
+                    seen += 1
         if not np.sum(confusion):
             raise VitlabError(
                 f"{test_name}: all pixels of the {seen} images have the ignored label {ignore}; expected others"
             )
-        return {"confusion": np.asarray(confusion), "images": np.asarray(seen)}
+        return {"confusion": np.asarray(confusion), "images": np.asarray(seen), **examples.values()}
 
     return count
 
@@ -104,7 +115,7 @@ def check_masks(masks: Any, images: Tensor, test_name: str) -> None:
         )
 
 
-def _logits(model: nn.Module, pixels: Tensor, mean: Sequence[float], std: Sequence[float], test_name: str) -> Tensor:
+def logits_of(model: nn.Module, pixels: Tensor, mean: Sequence[float], std: Sequence[float], test_name: str) -> Tensor:
     """Returns float32 logits (B, K, h', w') of pixels, after the model's normalisation."""
     shift, scale = (torch.tensor(each, device=pixels.device).view(-1, 1, 1) for each in (mean, std))
     dtype = next((parameter.dtype for parameter in model.parameters()), pixels.dtype)
@@ -121,15 +132,14 @@ def _logits(model: nn.Module, pixels: Tensor, mean: Sequence[float], std: Sequen
     return logits.float()
 
 
-def _compare(logits: Tensor, mask: Tensor, ignore: int | None, test_name: str) -> np.ndarray:
-    """Returns the confusion matrix (K, K) of one image, from logits (K, h', w') and its mask (H, W)."""
-    predicted = segment(logits, (mask.shape[0], mask.shape[1])).cpu().numpy()
-    labels = mask.cpu().numpy()
+def _compare(prediction: Tensor, mask: Tensor, classes: int, ignore: int | None, test_name: str) -> np.ndarray:
+    """Returns the confusion matrix (K, K) of one image, from its predicted label map and its mask (H, W)."""
+    labels, predicted = mask.cpu().numpy(), prediction.cpu().numpy()
     counts = np.ones_like(labels, dtype=bool) if ignore is None else labels != ignore
     labels, predicted = labels[counts], predicted[counts]
-    if labels.size and not 0 <= labels.min() <= labels.max() < len(logits):
+    if labels.size and not 0 <= labels.min() <= labels.max() < classes:
         raise VitlabError(
-            f"{test_name}: masks have labels from {labels.min()} to {labels.max()} and the model has {len(logits)} "
+            f"{test_name}: masks have labels from {labels.min()} to {labels.max()} and the model has {classes} "
             f"classes, ignore={ignore}; set ignore= to the label of unlabelled pixels, or use a model of these classes"
         )
-    return confusion_matrix(labels, predicted, len(logits))
+    return confusion_matrix(labels, predicted, classes)

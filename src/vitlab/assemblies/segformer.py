@@ -1,0 +1,72 @@
+"""The all-MLP decoder of SegFormer (Xie et al. 2021) over a backbone; with FAN-Hybrid it is the model of TAPADL.
+
+Shape legend: B batch, C channels, K classes, H W pixels, h w grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from vitlab.assemblies.convolution import convolution
+from vitlab.assemblies.neck import Neck
+from vitlab.assemblies.segmenter import Segmenter, enlarge
+
+__all__ = ["segformer"]
+
+
+class SegFormer(Segmenter):
+    """SegFormer's decoder over a backbone. See `segformer`."""
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        classes: int,
+        width: int,
+        dropout: float,
+        size: tuple[int, int] | None,
+        taps: Sequence[int] | None,
+        stride: tuple[int, int] | None,
+    ) -> None:
+        super().__init__(backbone, classes, size, taps, stride)
+        hierarchical = len(set(self.strides)) > 1
+        self.neck = Neck(self.channels, self.strides, [round(each) for each in self.strides]) if hierarchical else None
+        self.projections = nn.ModuleList(nn.Conv2d(each, width, 1) for each in self.channels)
+        self.fuse = convolution(len(self.channels) * width, width)
+        self.dropout = nn.Dropout2d(dropout)
+        self.classifier = nn.Conv2d(width, classes, 1)
+
+    def scores(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Logits (B, K, h, w) at the size of the finest map."""
+        maps = self.maps(images)
+        if self.neck is not None:
+            maps = self.neck(maps)
+        finest = maps[0].shape[-2:]
+        projected = [enlarge(layer(each), finest) for layer, each in zip(self.projections, maps, strict=True)]
+        return self.classifier(self.dropout(self.fuse(torch.cat(projected[::-1], dim=1)))), None
+
+
+def segformer(
+    backbone: nn.Module,
+    *,
+    classes: int = 19,
+    width: int = 768,
+    dropout: float = 0.1,
+    size: tuple[int, int] | None = None,
+    taps: Sequence[int] | None = None,
+    stride: tuple[int, int] | None = None,
+) -> SegFormer:
+    """The all-MLP decoder of SegFormer: each map is projected to `width` channels, resized to the finest and fused.
+
+    Args:
+        backbone: a model that `describe` supports; it is changed.
+        classes: K.
+        width: channels of the decoder.
+        dropout: of whole channels, before the classifier.
+        size: (H, W) of the images; default the backbone's own.
+        taps: indices of the four blocks to read; default see `vitlab.assemblies.taps`.
+        stride: distance of the windows for images of other sizes; None to resize these images.
+    """
+    return SegFormer(backbone, classes, width, dropout, size, taps, stride)

@@ -1,0 +1,132 @@
+"""Measure a model during training in any loop: your own, timm's, Hugging Face's Trainer or Lightning.
+
+monitor = Monitor(model, batches, ["attention_entropy"], every=500, log=print)
+for step, batch in enumerate(loader, start=1):
+    ...                                   # your training step
+    monitor.after_step(step)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from vitlab.core import plugins
+from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.measurement import Measurement
+from vitlab.instruments import measure
+from vitlab.reporting.comparison import numbers
+from vitlab.stress_tests import stress
+
+__all__ = ["Monitor", "hugging_face_callback", "lightning_callback"]
+
+#: Receives the numbers of a step: `{"step": 500, "attention_entropy/mean": 3.9}`.
+Log = Callable[[dict[str, Any]], None]
+
+
+class Monitor:
+    """Runs instruments and stress tests on a model every N steps.
+
+    Args:
+        model: the model that is trained; it is measured in evaluation mode and restored to its mode.
+        batches: images in the model's input format, such as `vitlab.batches_for(model, data, images)`; a few hundred
+            images are enough for attention statistics.
+        procedures: names of instruments and stress tests.
+        every: number of steps between measurements.
+        folder: where measurements are stored, as `step-000500/attention_entropy.json`; None to store none.
+        log: called with the numbers of each step.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        batches: Iterable[Any],
+        procedures: Sequence[str] = ("attention_entropy",),
+        *,
+        every: int = 500,
+        folder: str | Path | None = None,
+        log: Log | None = None,
+    ) -> None:
+        known = {**plugins.instruments(), **plugins.stress_tests()}
+        for name in procedures:
+            if name not in known:
+                raise unknown("instrument or stress test", name, known)
+        if every < 1 or not procedures:
+            raise VitlabError(f"invalid every={every} or procedures={list(procedures)}; expected at least 1 of each")
+        self.model, self.batches, self.procedures = model, batches, tuple(procedures)
+        self.every, self.log = every, log
+        self.folder = None if folder is None else Path(folder)
+
+    def after_step(self, step: int) -> dict[str, Any] | None:
+        """Measure the model if it is due; call this after each training step, on one rank only.
+
+        Args:
+            step: number of training steps so far, from 1.
+
+        Returns:
+            The numbers, or None if no measurement is due.
+        """
+        return self.measure(step) if step % self.every == 0 else None
+
+    def measure(self, step: int) -> dict[str, Any]:
+        """Measure the model now and return the numbers."""
+        row: dict[str, Any] = {"step": step}
+        for name in self.procedures:
+            found = self._run(name, step)
+            row |= {f"{name}/{value}": one.value for value, one in numbers(found).items()}
+            if self.folder is not None:
+                found.save(self.folder / f"step-{step:06d}" / name)
+        if self.log is not None:
+            self.log(row)
+        return row
+
+    def _run(self, name: str, step: int) -> Measurement:
+        run = measure if name in plugins.instruments() else stress
+        return run(name, self.model, self.batches, name=f"step {step}")
+
+
+def hugging_face_callback(monitor: Monitor) -> Any:
+    """Returns a `transformers.TrainerCallback` that measures after every N optimiser steps of the Trainer.
+
+    The numbers are added to the Trainer's own log history, so that its integrations (TensorBoard, W&B) receive them.
+    """
+    try:
+        from transformers import TrainerCallback
+    except ImportError:
+        raise VitlabError("transformers is not installed; pip install 'vitlab[hf]'") from None
+
+    class Callback(TrainerCallback):  # type: ignore[misc, unused-ignore]
+        """Measures the model of the monitor."""
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            """Measure if it is due."""
+            if not state.is_world_process_zero:
+                return
+            row = monitor.after_step(state.global_step)
+            if row is not None:
+                state.log_history.append(row)
+
+    return Callback()
+
+
+def lightning_callback(monitor: Monitor) -> Any:
+    """Returns a `lightning.pytorch.Callback` that measures after every N training batches."""
+    try:
+        from lightning.pytorch import Callback
+    except ImportError:
+        raise VitlabError("Lightning is not installed; pip install lightning") from None
+
+    class MonitorCallback(Callback):  # type: ignore[misc, unused-ignore]
+        """Measures the model of the monitor."""
+
+        def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+            """Measure if it is due."""
+            if trainer.is_global_zero:
+                row = monitor.after_step(trainer.global_step)
+                if row is not None and trainer.logger is not None:
+                    trainer.logger.log_metrics({key: value for key, value in row.items() if key != "step"}, row["step"])
+
+    return MonitorCallback()

@@ -1,0 +1,229 @@
+"""Segmentation task: loss and metric by hand, a run that resumes, parts and ADL, and the commands on its result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+import vitlab
+from vitlab.core.errors import VitlabError
+from vitlab.core.measurement import Measurement
+from vitlab.core.recipe import Augment, Objective, Optimizer, Recipe, Segmentation, change
+from vitlab.data.segmentation_sets import CITYSCAPES_IDS, open_pairs
+from vitlab.preprocessing import Preprocessing
+from vitlab.reporting import read
+from vitlab.runner import measure, stress
+from vitlab.tasks import train_task
+from vitlab.tasks.segmentation import MeanIoU, add_to_confusion, make_loss, pixel_cross_entropy, with_settings
+from vitlab.tasks.segmentation_export import export_acdc
+from vitlab.training.distributed import World
+
+VIT = "timm/vit_tiny_patch16_224(img_size=16, patch_size=4, embed_dim=24, depth=4, num_heads=3)"
+TINY = Recipe(
+    model=f"vitlab/upernet(backbone={VIT!r}, width=8, auxiliary_width=4)",
+    data="scenes(train=8, test=4, objects=2, labels='shape')",
+    task="segmentation",
+    image_size=(16, 24),
+    epochs=2,
+    batch_size=4,
+    augment=Augment(),
+    optimizer=Optimizer(lr=1e-3, warmup_epochs=0),
+)
+
+
+def random_case(classes: int = 4) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(0, classes + 1, (2, 5, 7), generator=generator)
+    labels[labels == classes] = 255
+    return torch.randn(2, classes, 5, 7, generator=generator), labels.to(torch.uint8)
+
+
+# -- loss and metric ---------------------------------------------------------------------------------------------------
+
+
+def test_cross_entropy_is_the_mean_over_counted_pixels() -> None:
+    logits, labels = random_case()
+    values = [
+        -torch.log_softmax(logits[b, :, y, x], 0)[int(labels[b, y, x])]
+        for b in range(2)
+        for y in range(5)
+        for x in range(7)
+        if labels[b, y, x] != 255
+    ]
+    torch.testing.assert_close(pixel_cross_entropy(logits, labels, 255), torch.stack(values).mean())
+    assert pixel_cross_entropy(logits, torch.full_like(labels, 255), 255) == 0
+
+
+def test_mean_iou_equals_a_brute_force_loop() -> None:
+    logits, labels = random_case()
+    confusion = add_to_confusion(torch.zeros(4, 4, dtype=torch.int64), logits, labels, 255)
+    predicted = logits.argmax(1)
+    for label in range(4):
+        hit = sum(
+            int(labels[b, y, x] == label and predicted[b, y, x] == label)
+            for b in range(2)
+            for y in range(5)
+            for x in range(7)
+        )
+        union = sum(
+            int(labels[b, y, x] != 255 and (labels[b, y, x] == label or predicted[b, y, x] == label))
+            for b in range(2)
+            for y in range(5)
+            for x in range(7)
+        )
+        found = confusion[label, label] / (confusion[label].sum() + confusion[:, label].sum() - confusion[label, label])
+        assert float(found) == pytest.approx(hit / union)
+
+
+class Perfect(nn.Module):
+    """Predicts the labels that are written into the pixels, in one of `wrong` images wrongly."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        labels = (images[:, 0] * 255).round().long()
+        return torch.nn.functional.one_hot(labels, 6).permute(0, 3, 1, 2).float()
+
+
+class Written:
+    """Pairs whose pixels are their labels."""
+
+    fingerprint = "written"
+
+    def __init__(self, labels: list[Tensor]) -> None:
+        self.labels = labels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        return self.labels[index].expand(3, -1, -1), torch.where(self.labels[index] == 5, 255, self.labels[index])
+
+
+def test_the_metric_ignores_pixels_and_counts_ranks_once() -> None:
+    labels = [torch.tensor([[0, 1, 5], [2, 3, 4]], dtype=torch.uint8), torch.tensor([[5, 5, 1]], dtype=torch.uint8)]
+    data = replace(open_pairs("scenes(train=1, test=1, labels='shape')", image_size=8), test=Written(labels))
+    how = Preprocessing((2, 3), (0.0,) * 3, (1.0,) * 3)
+    metrics = MeanIoU(data, World(), TINY, how)(Perfect())
+    assert metrics["miou"] == 100 and metrics["pixel_accuracy"] == 100 and metrics["test_images"] == 2
+
+
+def test_the_auxiliary_loss_has_its_weight() -> None:
+    logits, labels = random_case()
+
+    class Two(nn.Module):
+        def forward(self, images: Tensor) -> dict[str, Tensor]:
+            return {"out": logits, "aux": 2 * logits}
+
+    loss = make_loss(Segmentation(auxiliary_weight=0.4), Objective())(Two(), (logits, labels))
+    expected = pixel_cross_entropy(logits, labels, 255) + 0.4 * pixel_cross_entropy(2 * logits, labels, 255)
+    torch.testing.assert_close(loss, expected)
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_can_be_measured_stressed_and_reported(tmp_path: Path) -> None:
+    """With a part and ADL; everything works on `file/RUN` without naming the data."""
+    recipe = change(TINY, {"model": TINY.model + " | TokenAwarePooling(branches=2)", "objective.diversification": 1.0})
+    row = train_task(recipe, tmp_path / "run", device="cpu")
+    assert 0 <= row["miou"] <= 100 and row["test_images"] == 4
+    text = f"file/{tmp_path}/run"
+    model = vitlab.load(text)
+    assert model.img_size == (16, 24) and model.num_classes == 6 and len(vitlab.parts(model)) == 4
+    settings = "segmentation_corruptions(suite='cityscapes_c', severities=[1], images=2)"
+    (file,) = stress([text], [settings], tmp_path / "out", device="cpu", show=False)
+    found = Measurement.load(file)
+    assert (
+        found.axes["class"] == ("background", "circle", "square", "triangle", "star", "ring") or found.axes["class"][0]
+    )
+    assert found.values["example_prediction"].shape == found.values["example_truth"].shape
+    assert found.values["clean_class_iou"].shape == (6,)
+    (file,) = measure([text], ["attention_entropy"], tmp_path / "out", images=2, device="cpu", show=False)
+    assert Measurement.load(file).values
+    with pytest.raises(VitlabError, match="a label for each pixel"):
+        list(measure([text], ["calibration"], tmp_path / "out", images=2, device="cpu", show=False))
+    page = vitlab.report(read([tmp_path / "out", tmp_path / "run"]), tmp_path / "report.html")
+    assert "data:image/png" in page.read_text(encoding="utf-8")
+
+
+def test_the_clean_stress_test_equals_the_metric_of_the_run(tmp_path: Path) -> None:
+    row = train_task(TINY, tmp_path / "run", device="cpu")
+    name = "segmentation_corruptions(suite='clean')"
+    (file,) = stress([f"file/{tmp_path}/run"], [name], tmp_path / "out", device="cpu", show=False)
+    assert 100 * Measurement.load(file).values["clean_miou"] == pytest.approx(row["miou"], abs=1e-6)
+
+
+def test_an_interrupted_run_gives_the_same_weights(tmp_path: Path) -> None:
+    whole = train_task(TINY, tmp_path / "whole", device="cpu")
+    recipe = change(TINY, {"checkpoint_every": 1})
+
+    def stop(row: dict[str, float]) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_task(recipe, tmp_path / "parts", device="cpu", log=stop)
+    again = train_task(recipe, tmp_path / "parts", device="cpu")
+    assert again["miou"] == whole["miou"] and again["train_loss"] == pytest.approx(whole["train_loss"], abs=0)
+
+
+def test_a_sliding_window_is_part_of_the_saved_model(tmp_path: Path) -> None:
+    recipe = change(TINY, {"segmentation.inference": "slide", "segmentation.stride": (8, 8), "epochs": 1})
+    recipe = change(recipe, {"data": "scenes(train=4, test=2, size=(32, 40), labels='shape')"})
+    train_task(recipe, tmp_path / "run", device="cpu")
+    model = vitlab.load(f"file/{tmp_path}/run").eval()
+    assert model.stride == (8, 8) and model(torch.randn(1, 3, 32, 40)).shape == (1, 6, 32, 40)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": "timm/vit_tiny_patch16_224"}, "is not a segmentation model"),
+        ({"model": f"vitlab/upernet(backbone={VIT!r}, classes=3)"}, "has classes=3, but the data has 6 classes"),
+        ({"data": "camvid"}, "camvid"),
+    ],
+)
+def test_mistakes_are_found_before_training(changes: dict[str, str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(VitlabError, match=message):
+        train_task(change(TINY, changes), tmp_path / "run", root=tmp_path, device="cpu")
+    assert not (tmp_path / "run").exists()
+
+
+def test_settings_of_the_expression_are_kept() -> None:
+    text = with_settings(change(TINY, {"model": TINY.model[:-1] + ", size=(32, 32))"}), 6)
+    assert "size=(32, 32)" in text and "classes=6" in text and "stride" not in text
+
+
+# -- export ------------------------------------------------------------------------------------------------------------
+
+
+class Constant(nn.Module):
+    """Predicts class 18 on the left half and class 0 on the right half."""
+
+    def __init__(self, classes: int = 19) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+        self.classes = classes
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits = images.new_zeros(len(images), self.classes, *images.shape[-2:])
+        logits[:, -1, :, : images.shape[-1] // 2] = 1
+        logits[:, 0, :, images.shape[-1] // 2 :] = 1
+        return logits
+
+
+def test_predictions_for_the_acdc_server_have_label_ids(tmp_path: Path) -> None:
+    image = tmp_path / "rgb_anon/fog/test/GOPR01/frame_rgb_anon.png"
+    image.parent.mkdir(parents=True)
+    Image.fromarray(np.zeros((4, 6, 3), dtype=np.uint8)).save(image)
+    with pytest.warns(UserWarning, match="preprocessing"):
+        (file,) = export_acdc(Constant(), tmp_path, tmp_path / "out", ["fog"])
+    assert file == tmp_path / "out/fog/test/GOPR01/frame_gt_labelIds.png"
+    labels = np.array(Image.open(file))
+    assert labels.dtype == np.uint8 and (labels[:, :3] == CITYSCAPES_IDS[18]).all() and (labels[:, 3:] == 7).all()
+    with pytest.warns(UserWarning), pytest.raises(VitlabError, match="the model has 5 classes"):
+        list(export_acdc(Constant(5), tmp_path, tmp_path / "out", ["fog"]))
