@@ -89,6 +89,15 @@ def test_word_pieces_start_with_the_class_token(tmp_path):
     assert words == ["[CLS]", "how", "many", "cat", "##s", "?", "[SEP]"]
 
 
+def test_tokens_are_those_of_hugging_faces_bert(tmp_path):
+    from transformers import BertTokenizer
+
+    data = opened(write(tmp_path / "vqa"))
+    theirs = BertTokenizer(vocab=str(tmp_path / "vqa" / "tokenizer" / "vocab.txt"), do_lower_case=True)
+    expected = theirs(list(data.train.texts), padding=True, truncation=True, max_length=40)["input_ids"]
+    assert data.train.tokens.tolist() == expected
+
+
 def test_training_questions_without_a_known_answer_are_dropped_and_test_questions_kept(tmp_path):
     data = opened(write(tmp_path / "vqa"), answers=1)
     assert data.answers == ("2",) and len(data.train) == 1 and len(data.test) == 2

@@ -162,20 +162,20 @@ class _BertTokens:
         if not (folder / "vocab.txt").is_file():
             raise VitlabError(f"no vocab.txt in {folder}; expected the folder of BERT's uncased tokenizer, or ViLT's")
         try:
-            from transformers import BertTokenizer
+            from tokenizers import BertWordPieceTokenizer
         except ImportError:
             raise VitlabError("VQAv2 needs the extra 'hf': pip install 'vitlab[hf]'") from None
-        self._tokenizer: Any = BertTokenizer(vocab=str(folder / "vocab.txt"), do_lower_case=True)
-        if self._tokenizer.pad_token_id != PAD:
+        self._tokenizer: Any = BertWordPieceTokenizer(vocab=str(folder / "vocab.txt"), lowercase=True)
+        if self._tokenizer.token_to_id("[PAD]") != PAD:
             raise VitlabError(f"{folder / 'vocab.txt'} does not start with [PAD]; expected BERT's vocabulary")
+        self._tokenizer.enable_truncation(_LONGEST)
+        self._tokenizer.enable_padding(pad_id=PAD)
 
     @property
     def size(self) -> int:
         """The number of word pieces."""
-        return len(self._tokenizer)
+        return int(self._tokenizer.get_vocab_size())
 
     def __call__(self, texts: list[str]) -> Tensor:
         """Returns (Q, L) token ids with the class token first; longer questions are cut after 40 tokens."""
-        encoded = self._tokenizer(texts, padding=True, truncation=True, max_length=_LONGEST, return_tensors="pt")
-        ids: Tensor = encoded["input_ids"]
-        return ids
+        return torch.tensor([each.ids for each in self._tokenizer.encode_batch(texts)])
