@@ -149,6 +149,7 @@ def test_steps_per_epoch_and_accumulation(tmp_path):
         ({"compile": True}, "set compile=False"),
         ({"model": "timm/vit_tiny_patch16_224"}, "does not answer questions|num_labels"),
         ({"model": "vitlab/vilt(num_labels=3)"}, "num_labels=3, but the data needs 29"),
+        ({"model": EXPRESSION.replace("embeddings=8", "embeddings=4")}, "up to 8 tokens; increase them"),
         ({"data": "scenes"}, "no question set 'scenes'"),
     ],
 )

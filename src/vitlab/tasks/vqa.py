@@ -70,8 +70,8 @@ def run(
                 data = open_questions(recipe.data, root=root, image_size=recipe.image_size)
             recipe = replace(recipe, model=with_answers(recipe.model, data))
             model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
-            describe(model)  # fails early, with one line, for a model without an adapter
             feed = batches(recipe, data, world, model)
+            describe(model)  # fails early, with one line, for a model that does not run
             about = {
                 "preprocessing": _preprocessing(recipe, data).record(),
                 "classes": data.answers,
@@ -89,12 +89,14 @@ def with_answers(expression: str, data: QuestionData) -> str:
 
     >>> from vitlab.data.question_catalogue import open_questions
     >>> with_answers("vitlab/vilt", open_questions("scene_questions(train=1, test=1)"))
-    'vitlab/vilt(num_labels=29, vocab_size=36)'
+    'vitlab/vilt(num_labels=29, vocab_size=34)'
     """
     parsed = parse_model(expression)
     if parsed.source == "file":
         return expression
     sizes = {"num_labels": len(data.answers), "vocab_size": data.vocabulary}
+    if parsed.source == "hf":
+        del sizes["vocab_size"]  # the folder has its own, which belongs to its tokenizer
     for name, needed in sizes.items():
         own = parsed.settings.get(name, needed)
         if not isinstance(own, int) or own < needed:
@@ -107,6 +109,12 @@ def batches(recipe: Recipe, data: QuestionData, world: World, model: Any) -> Que
     config: Any = getattr(model, "config", None)
     if getattr(config, "model_type", "") != "vilt" or not hasattr(model, "classifier"):
         raise VitlabError(f"{recipe.model!r} does not answer questions; use vitlab/vilt, or hf/FOLDER of such a model")
+    words, longest = config.vocab_size, config.max_position_embeddings
+    if words < data.vocabulary or longest < data.train.tokens.shape[1]:
+        raise VitlabError(
+            f"{recipe.model!r} has vocab_size={words} and max_position_embeddings={longest}, but the questions have "
+            f"{data.vocabulary} token ids and up to {data.train.tokens.shape[1]} tokens; increase them"
+        )
     return QuestionBatches(
         data.train,
         model.classifier[-1].out_features,
