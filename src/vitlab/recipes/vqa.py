@@ -65,7 +65,7 @@ def vqa_vilt(part: str = "", tokens: str = "both", weights: str = "", path: str 
     )
 
 
-def quick_vqa(part: str = "", tokens: str = "both", scenes: int = 16000, epochs: int = 3, seed: int = 0) -> Recipe:
+def quick_vqa(part: str = "", tokens: str = "both", scenes: int = 12000, epochs: int = 2, seed: int = 0) -> Recipe:
     """A ViLT of 0.2 M parameters that answers questions about colours, textures and numbers in small scenes.
 
     Source: vitlab's own; scenes of two objects, 24×24 pixels, patches of 4×4, no download. Of the seven kinds of
@@ -83,7 +83,7 @@ def quick_vqa(part: str = "", tokens: str = "both", scenes: int = 16000, epochs:
         seed: seed of weights and batches.
 
     >>> quick_vqa().data
-    "scene_questions(train=16000, test=1000, objects=2, kinds=['colour', 'texture', 'count'])"
+    "scene_questions(train=12000, test=1000, objects=2, kinds=['colour', 'texture', 'count'])"
     """
     settings = {
         "hidden_size": 64,
