@@ -172,3 +172,19 @@ def test_a_broken_image_is_named(tmp_path):
     feed = QuestionBatches(data.train, 3, data.mean, data.std, (32, 64), 16, batch_size=3, processes=0)
     with pytest.raises(VitlabError, match="COCO_train2014_000000000009.jpg cannot be read"):
         list(feed.epoch(0))
+
+
+def test_the_recipe_of_table_10_trains_on_files(tmp_path):
+    from vitlab.core import plugins
+    from vitlab.core.recipe import change
+    from vitlab.tasks import train_task
+
+    folder = write(tmp_path / "vqa")
+    (folder / "tokenizer").rename(folder / "bert-base-uncased")
+    recipe = plugins.recipe(f"vqa_vilt(part='cb_s', tokens='image', path={str(folder)!r})")
+    small = "hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, patch_size=16"
+    model = recipe.model.replace("vitlab/vilt", f"vitlab/vilt({small})")
+    changes = {"model": model, "epochs": 2, "batch_size": 2, "image_size": (32, 64), "precision": "float32"}
+    row = train_task(change(recipe, changes), tmp_path / "run")
+    assert row["questions"] == 2 and {"accuracy_number", "accuracy_other", "prior_other"} <= row.keys()
+    assert row["prior_number"] == pytest.approx(90.0)  # the prior is "2", given by 3 of 10
