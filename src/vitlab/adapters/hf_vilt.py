@@ -62,7 +62,7 @@ def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
     ViLT shuffles the patches in every forward, so that the order of the tokens is not known.
     """
     patches = next(path for path, module in model.named_modules() if isinstance(module, nn.Conv2d))
-    layout = TokenLayout(flow.grid(patches), prefix=_TEXT + 1, permutation=())
+    layout = TokenLayout(flow.grid(patches), prefix=_TEXT + 1, permutation=(), varying=True)
     result: list[Block] = []
     for path, layer in layers(model, flow):
         mixer = Mixer("attention", f"{path}.attention", layout, layout)

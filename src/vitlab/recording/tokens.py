@@ -17,8 +17,7 @@ from vitlab.core.errors import VitlabError
 def to_tokens(x: Tensor, layout: TokenLayout, inverse: Tensor | None = None) -> Tensor:
     """Convert a tensor at a seam to (B, N, D): prefix tokens first, then the grid in row-major order.
 
-    Shuffled tokens, whose order is not known, keep their order; their number is not checked, because it varies with
-    the text in a model of text and images.
+    Shuffled tokens, whose order is not known, keep their order.
 
     Args:
         x: a tensor in `layout`.
@@ -37,8 +36,9 @@ def to_tokens(x: Tensor, layout: TokenLayout, inverse: Tensor | None = None) -> 
         x = x.transpose(1, 2)
     elif layout.windows > 1:
         x = x.reshape(-1, layout.windows * x.shape[1], x.shape[2])
-    if layout.permutation is not None and not layout.shuffled:
+    if layout.permutation is not None and not layout.varying:
         layout.check(x.shape[1], "this place")
+    if layout.permutation is not None and not layout.shuffled:
         x = x[:, orders(layout, x.device)[1] if inverse is None else inverse]
     return x
 
