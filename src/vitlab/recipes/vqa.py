@@ -69,10 +69,11 @@ def quick_vqa(part: str = "", tokens: str = "both", scenes: int = 12000, epochs:
     """A ViLT of 0.2 M parameters that answers questions about colours, textures and numbers in small scenes.
 
     Source: vitlab's own; scenes of two objects, 24×24 pixels, patches of 4×4, no download. Of the seven kinds of
-    questions, these three are learned in minutes; `data` without `kinds` has all of them.
+    questions, these three are learned first; `data` without `kinds` has all of them.
     Hardware: a laptop's CPU.
-    Runtime: under five minutes on two cores.
-    Expected: TODO
+    Runtime: 4,800 steps, estimated at two to three minutes on two cores.
+    Expected: not measured yet at these settings. In a trial of 3,700 steps with all seven kinds at 32×32 pixels, the
+        accuracies were 82 % (colour), 66 % (count) and 27 % (texture); the priors are 13, 55 and 18 %.
     Command: vitlab train quick_vqa
 
     Args:
