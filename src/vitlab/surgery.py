@@ -344,10 +344,10 @@ def _build(
     except Exception as error:  # any error of a part's constructor is about the user's settings
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise VitlabError(f"{name} could not be built: {reason}") from error
-    if not isinstance(part, nn.Module):
-        raise VitlabError(f"{name} returned {type(part).__name__}; expected a torch.nn.Module")
     if hasattr(part, "kinds"):  # a given module has none, or those of another model
         part.kinds = kinds
+    if not isinstance(part, nn.Module):
+        raise VitlabError(f"{name} returned {type(part).__name__}; expected a torch.nn.Module")
     weight = next((p for p in (*host.parameters(), *model.parameters()) if p.is_floating_point()), None)
     if weight is not None and seam.side != "replace":
         part.to(weight.device, weight.dtype)
@@ -392,7 +392,7 @@ def _token_kinds(model: nn.Module) -> TokenKinds | None:
     if found is None:
         return None
     path, read = found
-    existing: TokenKinds | None = getattr(model.get_submodule(path), _KINDS, None)
+    existing: Any = getattr(model.get_submodule(path), _KINDS, None)
     return existing or TokenKinds(read)
 
 
