@@ -113,13 +113,14 @@ def question_parts(
         processes=0,
         exact=True,
     )
-    record = {"size": list(frame), "mean": list(opened.mean), "std": list(opened.std)}
+    record: dict[str, Any] = {"size": list(frame), "mean": list(opened.mean), "std": list(opened.std)}
+    record |= {"crop": 1.0, "crop_mode": "squash", "interpolation": "bicubic", "source": "questions"}
     parts = []
     for part in range(repeats):
         rows = chosen[part::repeats]
         items = _Items(feed, tuple(rows.split(batch_size)), opened.kinds)
         lengths_used = "one length" if same_length else "all lengths"
-        fingerprint = f"{data} test[{part}:{count}:{repeats}], questions of {lengths_used}"
+        fingerprint = f"{data.replace(' ', '')} test[{part}:{count}:{repeats}], questions of {lengths_used}"
         how = "answers of the data"
         parts.append(Batches(items, opened.mean, opened.std, opened.answers, fingerprint, record, how))
     return parts
