@@ -5,10 +5,14 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 CORES := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test test-slow check docs setup clean
+.PHONY: demo smoke test test-slow check docs setup clean
 
 demo: $(VENV)/.core
 	$(RUN) -m vitlab demo
+
+smoke: $(VENV)/.dev
+	rm -rf build/smoke
+	$(RUN) -m vitlab reproduce --all --scale smoke --out build/smoke --device cpu --quiet
 
 test: $(VENV)/.dev
 	$(RUN) -m pytest -n $(CORES) -m "not slow"

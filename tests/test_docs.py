@@ -67,7 +67,7 @@ def test_added_files_work(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "src/vitlab", tmp_path / "src/vitlab", ignore=shutil.ignore_patterns("__pycache__"))
     blocks = fences("docs/adding.md", "python")
     files = [(title, code) for title, code in blocks if title]
-    assert len(files) == 7
+    assert len(files) == 8
     for title, code in files:
         assert not (tmp_path / title).exists(), f"{title} is taken"
         (tmp_path / title).write_text(code, encoding="utf-8")
@@ -128,10 +128,28 @@ def test_a_docstring_becomes_markdown(generator: Any) -> None:
     ]
 
 
-@pytest.mark.parametrize("module", ["docstrings", "families", "hooks", "pages"])
+@pytest.mark.parametrize("module", ["docstrings", "families", "hooks", "pages", "paper_pages"])
 def test_generator_doctests(generator: Any, module: str) -> None:
     ended = doctest.testmod(importlib.import_module(module))
     assert ended.attempted and not ended.failed
+
+
+def test_pages_of_experiments_show_every_claim_and_verdict(generator: Any) -> None:
+    """The numbers and outcome of a record stand in the row of their claim; claims without a record were not run."""
+    from vitlab.experiments.catalogue import experiment
+
+    found = experiment("cb_table_s16")
+    claim = next(claim for claim in found.claims if not claim.deterministic)
+    entry = {"name": claim.name, "claim": claim.sentence, "paper_value": claim.paper, "our_value": 0.51}
+    entry |= {"interval": [0.25, 0.75], "smallest_relevant": 0.3, "outcome": "holds", "why": "text"}
+    pages = generator.pages.paper_pages
+    text = pages.page(found, {"small": {"verdicts": [entry]}})
+    rows = [line for line in text.splitlines() if line.endswith("* |")]
+    assert len(rows) == len(found.claims)
+    assert [row for row in rows if "| small | 0.51 | 0.25 to 0.75 | *holds* |" in row and "raises the top-1" in row]
+    assert sum("*not run*" in row for row in rows) == len(rows) - 1
+    overview = pages.overview([found], {found.name: {"small": {"verdicts": [entry]}}})
+    assert "[cb_table_s16](cb_table_s16.md)" in overview and "small: 1 holds" in overview
 
 
 @pytest.fixture(scope="module")
@@ -236,6 +254,7 @@ def test_every_thing_has_a_page(site: Path) -> None:
         *(f"stress_tests/{name}.html" for name in plugins.stress_tests()),
         *(f"families/{name}.html" for name in plugins.families()),
         *(f"recipes/{name}.html" for name in plugins.recipes()),
+        *(f"papers/{name}.html" for name in plugins.experiments()),
     ]
     assert [page for page in expected if not (site / page).exists()] == []
     text = (site / "parts/TokenAwarePooling.html").read_text(encoding="utf-8")

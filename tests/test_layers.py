@@ -19,7 +19,8 @@ PACKAGE = SOURCE / "vitlab"
 ROWS = [
     {"__main__"},
     {"cli"},
-    {"demo", "explore", "experiments", "runner", "model_sizes"},
+    {"experiments"},
+    {"demo", "explore", "runner", "model_sizes"},
     {"tasks", "measured_model", "monitoring"},
     {"training", "instruments", "stress_tests"},
     {"zoo", "inputs", "pair_inputs", "detection_inputs"},

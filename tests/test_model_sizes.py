@@ -34,6 +34,7 @@ def added(parts: str) -> int:
         ("ContextBroadcast(blocks='upper')", 907_776 // 2),
         ("ScaledContextBroadcast", 907_776),
         ("GatedContextBroadcast", 907_776),
+        ("SqueezeExcite", 907_776),  # its gate; a flop counter sees its linear layers
         ("HybridContextBroadcast", 2 * 907_776),  # +1.8 M
         ("HybridContextBroadcast(at='mlp.mid')", 8 * 907_776),  # +7.3 M
         ("TokenAwarePooling", 0),  # a flop counter sees its convolutions

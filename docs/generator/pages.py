@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import families
+import paper_pages
 from docstrings import cell, escape, markdown, parts_of
 
 from vitlab.core import plugins
@@ -36,7 +37,8 @@ def all_pages() -> dict[str, Pages]:
         "models": ("The papers' architectures, in timm's registry after `import vitlab.models`.", models),
         "recipes": ("Training runs as data.", recipes),
     }
-    return {kind: _with_index(kind, about, make()) for kind, (about, make) in kinds.items()}
+    made = {kind: _with_index(kind, about, make()) for kind, (about, make) in kinds.items()}
+    return {**made, "papers": paper_pages.pages()}
 
 
 def parts() -> Pages:

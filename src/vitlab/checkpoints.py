@@ -12,9 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vitlab.adapters.positions import interpolated_positions
 from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.expressions import ModelExpression
 from vitlab.core.store import read_tensors
 from vitlab.markers import parts_in
+from vitlab.models.published import layout_of
+from vitlab.models.published.matching import fitting, pooling_in
 
 #: Entries of a training checkpoint that hold the weights, in order of preference. Averaged weights (`…ema`) are used
 #: only if there are no others, or on request.
@@ -49,6 +53,51 @@ def read_weights(path: str | Path, entry: str | None = None) -> tuple[dict[str, 
     return _weights_in(content, str(path), entry), {}
 
 
+def from_released(
+    tensors: Mapping[str, Tensor], model: nn.Module, expression: ModelExpression, path: str
+) -> tuple[dict[str, Tensor], str]:
+    """Convert weights in the layout of a released model; other weights are returned unchanged.
+
+    Args:
+        tensors: the weights by name.
+        model: the model without its parts, for its keys.
+        expression: the model expression. Its token-aware pooling must be that of the file; a file without it fits a
+            model with `TokenAwarePooling(identity_init=True)`, to be trained.
+        path: the file of the weights, for error messages.
+
+    Returns:
+        The weights by vitlab's keys, and the name of the released layout, or '' if nothing was converted.
+    """
+    own = model.state_dict()
+    loaded = _without_prefixes(tensors, own)
+    layout = layout_of(loaded)
+    if layout is None or layout.mark in own:
+        return dict(tensors), ""
+    converted = layout.convert(loaded)
+    plain = {name for name in converted if not parts_in([name])}
+    same_model = plain == own.keys() and not _misshaped(model, converted, own)
+    if same_model and _same_pooling(expression, converted):
+        return converted, layout.family
+    fits = " or ".join(fitting(layout, converted, path)) or "no model of vitlab"
+    raise VitlabError(f"{path} (published layout {layout.family}) does not fit {expression}; it fits {fits}")
+
+
+def _same_pooling(expression: ModelExpression, converted: Mapping[str, Tensor]) -> bool:
+    """Whether an expression has the token-aware pooling of the weights; one to be trained may be added to weights
+    without it if it starts as the identity."""
+    given = [part.settings for part in expression.parts if part.name == "TokenAwarePooling"]
+    pooling = pooling_in(converted)
+    if pooling is None:
+        return all(settings.get("identity_init") for settings in given)
+    return [settings.get("branches", 4) for settings in given] == [pooling.settings["branches"]]
+
+
+def _misshaped(model: nn.Module, given: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> list[str]:
+    """Names of tensors with other shapes than the model's, except those of a classifier of other classes."""
+    differ = [name for name in own if given[name].shape != own[name].shape]
+    return [] if _resized_classifier(model, given, own) == differ else differ
+
+
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], path: str, *, new_head: bool = False) -> bool:
     """Load weights into a model; missing and unexpected names and other shapes are errors.
 
@@ -56,13 +105,16 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], path: str, *, 
         model: changed in place.
         tensors: the weights by name.
         path: their file, for error messages.
-        new_head: whether a classifier with another number of classes may keep its random weights, with a warning.
+        new_head: whether a classifier with another number of classes may keep its random weights, with a warning, and
+            position embeddings of another grid are interpolated.
 
     Returns:
         Whether the classifier kept its random weights.
     """
     own = model.state_dict()
     loaded = _without_prefixes(tensors, own)
+    if new_head:
+        loaded |= interpolated_positions(model, loaded)
     head = _resized_classifier(model, loaded, own) if new_head else []
     for name in head:
         del loaded[name]

@@ -18,6 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from vitlab import zoo
 from vitlab.core import plugins
+from vitlab.preprocessing.resolution import input_size
 
 #: Published sizes of timm's models and of models with parts; `exact_params` is our own count. CB: Tables 1, 5, 11,
 #: S12, S16, S17 (22.0 for ViT-S is truncated, not rounded). TAPADL: Tables 1 and 2. Empty: printed in neither.
@@ -76,6 +77,7 @@ _PER_ELEMENT = {
     "ScaledContextBroadcast": 1,
     "GatedContextBroadcast": 1,
     "HybridContextBroadcast": 2,
+    "SqueezeExcite": 1,
 }
 
 
@@ -137,18 +139,22 @@ def sizes() -> Iterator[Size]:
         yield size_of(expression, known)
 
 
-def size_of(expression: str, known: Published | None = None) -> Size:
+def size_of(expression: str, known: Published | None = None, size: tuple[int, int] | None = None) -> Size:
     """Count a model of timm or vitlab on the meta device.
+
+    Args:
+        expression: a model expression without weights.
+        known: its published size.
+        size: height and width of the image; by default the input size of the model.
 
     >>> size_of("timm/deit_tiny_patch16_224").parameters
     5717416
     """
     with torch.device("meta"):
         model = zoo.load(expression).eval().requires_grad_(False)
-    settings: Any = model.pretrained_cfg
     counter = FlopCounterMode(display=False)
     with counter:
-        model(torch.empty(1, *settings["input_size"], device="meta"))
+        model(torch.empty(1, 3, *(size or input_size(model)), device="meta"))
     return Size(
         expression,
         sum(parameter.numel() for parameter in model.parameters()),
@@ -159,9 +165,9 @@ def size_of(expression: str, known: Published | None = None) -> Size:
 
 
 def added_operations(model: nn.Module) -> int:
-    """Elementwise multiply-adds of the Context Broadcasting parts in a model, for one image: Σ_blocks N · D · c.
+    """Elementwise multiply-adds of the Context Broadcasting and SE parts in a model, for one image: Σ_blocks N · D · c.
 
-    c is 1 for CB, CB_S and CB_gate, and 2 for CB_hybrid (CB, Tables S16 and S17). At Mid D is the width of the hidden
+    c is 1 for CB, CB_S, CB_gate and the gate of SE, and 2 for CB_hybrid (CB, Tables S16 and S17). At Mid D is the width of the hidden
     layer, four times that at End.
     """
     total = 0

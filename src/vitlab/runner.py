@@ -59,6 +59,7 @@ def run_all(
     preprocessing: Mapping[str, Any] | None = None,
     classes: Mapping[str, Any] | Sequence[str] | None = None,
     augment: str | None = None,
+    seed: int = 0,
     show: bool = True,
     bar: Bar | None = None,
 ) -> Iterator[Path]:
@@ -85,6 +86,7 @@ def run_all(
         classes: the output of each class, where names do not match: see `match_labels`.
         augment: augmentation of training images: the name of a recipe, `weak` (crop and flip) or `none`; by default
             that of the recipe that trained the model, else DeiT's.
+        seed: of random weights.
         show: whether to show a progress bar.
         bar: an open progress bar to use instead of a new one.
 
@@ -106,7 +108,19 @@ def run_all(
             trained = augmentation(augment, recipe)
             dense = only_pairs(source) or (recipe is not None and recipe.task == "segmentation")
             model = MeasuredModel(
-                text, name, source, root, images, repeats, where, fingerprint_of, preprocessing, classes, trained, dense
+                text,
+                name,
+                source,
+                root,
+                images,
+                repeats,
+                where,
+                fingerprint_of,
+                preprocessing,
+                classes,
+                trained,
+                seed,
+                dense,
             )
             for job in jobs:
                 with (

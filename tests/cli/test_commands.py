@@ -69,7 +69,7 @@ def _read(master: int) -> bytes:
 def test_help_names_the_verbs() -> None:
     text = vitlab("--help").stdout
     assert all(verb in text for verb in ("list", "describe", "measure", "stress", "train", "report", "demo"))
-    assert "Exit codes: 0 success, 1 internal error, 2 invalid input" in " ".join(text.split())
+    assert "Exit codes: 0 success, 1 internal error or failed job, 2 invalid input" in " ".join(text.split())
     bare = vitlab()
     assert bare.returncode == 0 and bare.stdout == text
 

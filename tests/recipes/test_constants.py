@@ -78,11 +78,24 @@ def test_positions_are_seams(position, seams):
     assert {part.blocks for part in parts} == {"all"}
 
 
+@pytest.mark.parametrize("name", ["vit_tiny_cifar100", "vit_small_cifar100", "quick"])
+def test_small_recipes_insert_a_part_where_the_papers_recipe_does(name):
+    where = "part='cb_gate', position='both', blocks='all'"
+    assert (
+        parse_model(recipe(f"{name}({where})").model).parts
+        == parse_model(recipe(f"context_broadcasting({where})").model).parts
+    )
+
+
+def test_heads_of_the_quick_recipe():
+    assert parse_model(recipe("quick(heads=2)").model).settings["num_heads"] == 2
+
+
 def test_distillation_of_deit():
     hard, soft = recipe("deit_distilled").objective, recipe("deit_distilled(kind='soft')").objective
     assert (hard.distillation, hard.distillation_weight) == ("hard", 0.5)
     assert (soft.distillation, soft.distillation_weight, soft.temperature) == ("soft", 0.1, 3.0)
-    assert hard.teacher == soft.teacher == "timm/regnety_160.deit_in1k"
+    assert hard.teacher == soft.teacher == "timm/regnety_160.deit_in1k(pretrained=True)"
 
 
 @pytest.mark.parametrize(

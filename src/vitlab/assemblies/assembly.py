@@ -21,6 +21,7 @@ from vitlab.assemblies.input_size import set_input_size
 from vitlab.assemblies.taps import Tap, tapped_places
 from vitlab.core.anatomy import Anatomy
 from vitlab.core.errors import VitlabError
+from vitlab.fitted import parts
 from vitlab.preprocessing import declare
 from vitlab.preprocessing.declaration import declared
 
@@ -79,6 +80,8 @@ class Assembly(nn.Module):
 
     def maps(self, images: Tensor) -> list[Tensor]:
         """The maps (B, C, h, w) of the backbone at its taps, from fine to coarse; images have a `backbone_size`."""
+        if tuple(images.shape[-2:]) != self.backbone_size(self.img_size):
+            _check_parts(self.backbone, images.shape[-2], images.shape[-1])
         run: Any = getattr(self.backbone, "forward_features", self.backbone)
         run(images)
         return [tap.read(images) for tap in self.taps]  # type: ignore[operator]
@@ -121,6 +124,20 @@ def _multiple(anatomy: Anatomy) -> int:
     height = anatomy.input_size[0]
     grids = {seam.layout.grid[0] for block in anatomy.blocks for seam in (*block.seams, *block.taps)}
     return max((height // grid for grid in grids if grid and height % grid == 0), default=1)
+
+
+def _check_parts(backbone: nn.Module, height: int, width: int) -> None:
+    """Raise if a part was inserted for a grid of another shape, which may have as many tokens: 8x8 and 4x16.
+
+    Parts check the number of tokens themselves.
+    """
+    for part in parts(backbone):
+        layout = getattr(backbone.get_submodule(part.path), "layout", None)
+        if layout is not None and abs(layout.grid[0] - layout.grid[1] * height / width) >= 1:
+            raise VitlabError(
+                f"{part.name} was inserted for a grid of {layout.grid[0]}x{layout.grid[1]} tokens, which "
+                f"{height}x{width} images do not have; use images of one size, or a part without a grid"
+            )
 
 
 def _described(backbone: nn.Module, size: tuple[int, int]) -> Anatomy:

@@ -297,6 +297,64 @@ def demo(
 
 
 @app.command()
+def reproduce(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Experiments, for example cb_table_s16.", autocompletion=completion.experiments),
+    ] = None,
+    scale: Annotated[str, typer.Option(help="smoke, small, released or full.")] = "small",
+    paper: Annotated[str, typer.Option(help="All experiments of a paper: cb, hdvw or tapadl.")] = "",
+    all_: Annotated[bool, typer.Option("--all", help="All experiments.")] = False,
+    list_experiments: Annotated[
+        bool, typer.Option("--list", help="List the experiments, what each needs, and which scales have results.")
+    ] = False,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Validate every job without running it.")] = False,
+    force: Annotated[bool, typer.Option(help="Train and measure again what is stored.")] = False,
+    jobs_per_device: Annotated[int, typer.Option(help="Number of jobs at the same time on each GPU.")] = 1,
+    on: Annotated[str, typer.Option(help="serial, slurm or ray, with settings: slurm(timeout_min=600).")] = "serial",
+    root: Root = None,
+    device: Device = None,
+    out: Annotated[Path, typer.Option(help="Results folder; the same command resumes.")] = Path("runs/reproduce"),
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before more than one GPU hour.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run tables and figures of the papers as experiments, and judge their claims."""
+    from vitlab.cli import reproduction
+    from vitlab.experiments.catalogue import check_scale, select
+    from vitlab.experiments.plan import Plan
+    from vitlab.experiments.work import root_of
+
+    everything = all_ or (list_experiments and not (names or paper))
+    chosen = select(names or [], paper, everything)
+    if list_experiments:
+        reproduction.show_list(chosen, out, as_json=as_json)
+        return
+    plan = Plan(chosen, check_scale(scale), out, root_of(root))
+    if not quiet:
+        reproduction.show_plan(plan)
+    if dry:
+        with _importing(quiet):
+            from vitlab.experiments.dry_run import dry_run
+        if not reproduction.show_checked(dry_run(plan), as_json=as_json, quiet=quiet):
+            raise typer.Exit(2)
+        return
+    asks = plan.cost().gpu_hours > 1 and not yes and sys.stdin.isatty()
+    if asks and not typer.confirm("Run it?", err=True):
+        return
+    with _importing(quiet):
+        from vitlab.experiments.engines import engine
+        from vitlab.experiments.reproduce import reproduce
+    warnings.simplefilter("ignore", UserWarning)  # random weights at smoke; each measurement's page states them
+    options: dict[str, Any] = {"device": device, "engine": engine(on, jobs_per_device), "force": force}
+    found = list(reproduce(plan, show=not quiet, **options))
+    if not reproduction.show_verdicts(found, as_json=as_json):
+        raise typer.Exit(1)
+    if not as_json and not quiet:
+        typer.echo(f"The pages: {found[0].page.parent}", err=True)
+
+
+@app.command()
 def explore(
     models: Models,
     data: Data = None,

@@ -35,6 +35,15 @@ def recipes(incomplete: str) -> list[str]:
     return _after("", incomplete, plugins.recipes())
 
 
+def experiments(incomplete: str) -> list[str]:
+    """Experiments.
+
+    >>> experiments("cb_table_s16")
+    ['cb_table_s16']
+    """
+    return _after("", incomplete, plugins.experiments())
+
+
 def models(incomplete: str) -> list[str]:
     """Sources of models; after ` | `, the parts.
 

@@ -8,14 +8,36 @@ An experiment is a module with
 - `plan(scale)`: the `Job`s of a scale; empty if the experiment has none at that scale;
 - `check(results)`: one `Verdict` per claim, in their order.
 
-These modules import `core` only: they are listed and planned without torch.
+These modules import `core` only: they are listed and planned without torch. The file is
+`experiments/<paper>/<table or figure>.py`; `vitlab reproduce` finds it there, under its stem with the key of the paper:
+`cb_fig_7`, `hdvw_fig_8`, `tapadl_table_1`.
+
+The measurements of jobs that are neither instruments nor stress tests:
+
+- `training`: the metrics of the run by epoch, with the names of its rows (`train_loss`, `loss`, `top1`, …, and the
+  metrics of the task), with dims (epoch); `Results.by_seed` takes the last epoch;
+- `sizes`: `parameters`, `macs`, `added_macs` ();
+- `blocks`: `mixer` (the kinds of token mixers, as text), `stage`, `channels`, `heads`, `mlp`, `parts` (block), `grid`
+  (block, side);
+- `speed`: `images_per_second` () of a training step; only ratios of jobs of one run mean something. Settings:
+  `speed(batch_size=32, steps=5, compiled=False)`.
+
+At `smoke`, statistical claims are reported as `not run` whatever `check` returns; deterministic ones are judged.
+
+Each experiment has a test file `tests/experiments/<paper>/test_<table or figure>.py` with a function
+`example(claim, effects) -> Results`: measurements for which the effects on this claim, one per seed, are those given.
+For a deterministic claim the single effect is our value: the published number or another one; without a published
+number 1.0 if the claim is true and 0.0 if not. `tests/experiments/test_contract.py` calls `check` on them and asserts
+that every claim can hold, not hold and, if it is statistical, be inconclusive. `tests/experiments/synthetic.py` has
+functions that make measurements. A folder with a file `examples.py` needs no such test files: it has one function
+`example(name of the file, claim, effects)` for all experiments of the paper.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
@@ -42,6 +64,10 @@ __all__ = [
 #: the paper.
 Scale = Literal["smoke", "small", "released", "full"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
+
+
+#: A seed, or a seed and a part of the images.
+Key = TypeVar("Key", int, tuple[int, int])
 
 
 @dataclass(frozen=True)
@@ -87,17 +113,24 @@ class Job:
     """One measurement of one model. Jobs that are equal in all but `arm` are run once and shared by all experiments.
 
     Exactly one of `model` and `recipe` is given. A model that a recipe trains is trained first; equal recipes are
-    trained once.
+    trained once. A job with `trained` starts from the weights of another recipe, with the same seed: write
+    `{trained}` for their path, for example `model="timm/deit_tiny_patch16_224(weights='{trained}')"`. `{root}` in
+    `model`, `recipe` or `changes` is the folder of the data sets, where published weights are files too:
+    `model="timm/deit_tiny_patch16_224(weights='{root}/deit_tiny_patch16_224.safetensors')"`.
 
     Args:
         arm: the name of the compared variant, for example `plain` or `cb`; with `seed`, `procedure` and `data` it
             identifies the job in its experiment.
         procedure: an instrument or stress test with its settings, for example `attention_entropy` or
-            `corruptions(severities=(3,))`; or `training` (the metrics of the training run), `sizes` (parameters and
-            multiply-accumulates), `blocks` (the block plan) or `speed` (images per second of a training step).
+            `corruptions(severities=(3,))`, where `{run}` is the folder of the training run (for `trajectory`); or
+            `training` (the metrics of the training run), `sizes` (parameters and multiply-accumulates), `blocks` (the
+            block plan) or `speed` (images per second of a training step).
         model: a model expression.
         recipe: a recipe expression, for example `vit_tiny_cifar100(part='cb')`.
-        changes: settings of the recipe to replace, as `--set`: `("epochs=1", "optimizer.lr=0.001")`.
+        changes: settings of the recipe to replace, as `--set`: `("epochs=1", "optimizer.lr=0.001")`; if `trained` is
+            given with `model`, settings of that recipe.
+        trained: a recipe expression to train first, whose final weights replace `{trained}` in `model`, `recipe` or
+            `changes`.
         snapshot: the weights to measure: None for the final ones, or the epoch of a snapshot of the recipe.
         data: a data expression; by default the data of the recipe, else `scenes`.
         images: number of images; None for the default of the procedure.
@@ -113,6 +146,7 @@ class Job:
     model: str = ""
     recipe: str = ""
     changes: tuple[str, ...] = ()
+    trained: str = ""
     snapshot: int | None = None
     data: str | None = None
     images: int | None = None
@@ -125,6 +159,8 @@ class Job:
     def __post_init__(self) -> None:
         if bool(self.model) == bool(self.recipe):
             raise VitlabError(f"job {self.arm!r} of {self.procedure}: give one of model= and recipe=")
+        if bool(self.trained) != ("{trained}" in " ".join((self.model, self.recipe, *self.changes))):
+            raise VitlabError(f"job {self.arm!r} of {self.procedure}: give both trained= and {{trained}}, or neither")
 
     @property
     def kind(self) -> str:
@@ -137,7 +173,8 @@ class Results:
     """The measurements of an experiment's jobs.
 
     Args:
-        entries: jobs that were run, each with its measurement.
+        entries: jobs that were run, each with its measurement; a job with `repeats` has one entry per part of the
+            images.
     """
 
     entries: Sequence[tuple[Job, Measurement]] = field(default_factory=tuple)
@@ -155,9 +192,34 @@ class Results:
         value: str | Callable[[Measurement], float],
         where: Callable[[Job], bool] = lambda job: True,
     ) -> dict[int, float]:
-        """Returns a number of each run of an arm, by seed: a scalar value of the measurement, or a function of it."""
-        chosen = self.select(arm, kind, where)
-        return {job.seed: _number(found, value) for job, found in chosen}
+        """Returns a number of each run of an arm, by seed; the mean over the parts of the images if there are parts.
+
+        Args:
+            arm, kind, where: see `select`.
+            value: the name of a scalar, or of a value by epoch, whose last entry is taken; or a function of the
+                measurement.
+        """
+        found: dict[int, list[float]] = {}
+        for job, measurement in self.select(arm, kind, where):
+            found.setdefault(job.seed, []).append(_number(measurement, value))
+        return {seed: float(np.mean(numbers)) for seed, numbers in found.items()}
+
+    def by_part(
+        self,
+        arm: str,
+        kind: str,
+        value: str | Callable[[Measurement], float],
+        where: Callable[[Job], bool] = lambda job: True,
+    ) -> dict[tuple[int, int], float]:
+        """Returns a number of each part of the images, by seed and part: the pairs of effects on one published model.
+
+        Args:
+            arm, kind, value, where: see `by_seed`.
+        """
+        return {
+            (job.seed, int(measurement.provenance.get("part", (1,))[0])): _number(measurement, value)
+            for job, measurement in self.select(arm, kind, where)
+        }
 
 
 def _number(found: Measurement, value: str | Callable[[Measurement], float]) -> float:
@@ -166,18 +228,20 @@ def _number(found: Measurement, value: str | Callable[[Measurement], float]) -> 
     if value not in found.values:
         raise VitlabError(f"{found.kind} of {found.subject} has no value {value!r}; it has: {', '.join(found.values)}")
     array = np.asarray(found.values[value])
+    if tuple(found.dims.get(value, ())) == ("epoch",) and array.size:
+        array = array[-1]
     if array.size != 1:
         raise VitlabError(f"{value!r} of {found.kind} has shape {array.shape}; give a function that reduces it")
     return float(array.reshape(()))
 
 
-def paired(first: Mapping[int, float], second: Mapping[int, float]) -> list[float]:
-    """Returns second − first for each seed that both have.
+def paired(first: Mapping[Key, float], second: Mapping[Key, float]) -> list[float]:
+    """Returns second − first for each seed, or seed and part, that both have.
 
     >>> paired({0: 1.0, 1: 2.0}, {1: 2.5, 2: 9.0})
     [0.5]
     """
-    return [second[seed] - first[seed] for seed in sorted(first) if seed in second]
+    return [second[key] - first[key] for key in sorted(first) if key in second]
 
 
 def judged(claim: Claim, effects: Sequence[float]) -> Verdict:

@@ -22,7 +22,8 @@ DISTILLATION = {
     "soft": Objective(distillation="soft", distillation_weight=0.1, temperature=3.0),
 }
 
-TEACHER = "timm/regnety_160.deit_in1k"
+#: With its published weights: a teacher with random weights would only add noise to the labels.
+TEACHER = "timm/regnety_160.deit_in1k(pretrained=True)"
 
 
 def deit_imagenet(size: str = "tiny", part: str = "", repeated: bool = True, heads: int = 0) -> Recipe:

@@ -8,7 +8,15 @@ from vitlab.recipes._parts import model, parts
 __all__ = ["quick"]
 
 
-def quick(part: str = "", diversification: float = 0.0, images: int = 1536, epochs: int = 8) -> Recipe:
+def quick(
+    part: str = "",
+    diversification: float = 0.0,
+    images: int = 1536,
+    epochs: int = 8,
+    position: str = "",
+    blocks: str = "",
+    heads: int = 4,
+) -> Recipe:
     """A ViT of 0.3 M parameters on small scenes, with and without ADL.
 
     Source: vitlab's own; one object per scene, five kinds that differ in both shape and texture, 32×32 pixels, patches
@@ -24,13 +32,15 @@ def quick(part: str = "", diversification: float = 0.0, images: int = 1536, epoc
         diversification: weight λ of ADL; 0 for none. The loss itself is 0 while attention is nearly uniform.
         images: number of training scenes; the test set has a third as many.
         epochs: number of epochs.
+        position, blocks: where the part is inserted, as in `context_broadcasting`.
+        heads: heads of each attention.
 
     >>> quick().data
     "scenes(train=1536, test=512, objects=1, cues='agree')"
     """
-    settings = {"img_size": 32, "patch_size": 4, "embed_dim": 64, "depth": 6, "num_heads": 4, "num_classes": 25}
+    settings = {"img_size": 32, "patch_size": 4, "embed_dim": 64, "depth": 6, "num_heads": heads, "num_classes": 25}
     return Recipe(
-        model=model("timm", "vit_tiny_patch16_224", settings, *parts(part)),
+        model=model("timm", "vit_tiny_patch16_224", settings, *parts(part, position, blocks)),
         data=f"scenes(train={images}, test={images // 3}, objects=1, cues='agree')",
         image_size=(32, 32),
         epochs=epochs,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from vitlab.core.expressions import PartCall
 from vitlab.core.recipe import Augment, Optimizer, Recipe
 from vitlab.recipes._parts import model, parts
 
 __all__ = ["vit_small_cifar100", "vit_small_cifar100_cb", "vit_tiny_cifar100", "vit_tiny_cifar100_cb"]
 
 
-def vit_tiny_cifar100(heads: int = 3, part: str = "", epochs: int = 100, seed: int = 0) -> Recipe:
+def vit_tiny_cifar100(
+    heads: int = 3, part: str = "", epochs: int = 100, seed: int = 0, position: str = "", blocks: str = ""
+) -> Recipe:
     """ViT-Ti with patches of 4×4 on CIFAR-100, 100 epochs.
 
     Source: vitlab's own. AdamW 1e-3, weight decay 0.05, batch 512, crop and flip, Mixup or CutMix in half of the
@@ -23,11 +26,12 @@ def vit_tiny_cifar100(heads: int = 3, part: str = "", epochs: int = 100, seed: i
         part: short name of a part, as in `deit_imagenet`.
         epochs: number of epochs; with 60, and mixing in every batch, CB had no effect in a trial run.
         seed: seed of weights, order and augmentation.
+        position, blocks: where the part is inserted, as in `context_broadcasting`.
 
     >>> vit_tiny_cifar100().augment.mix_probability
     0.5
     """
-    return _recipe("vit_tiny_patch16_224", heads, part, epochs, seed)
+    return _recipe("vit_tiny_patch16_224", heads, parts(part, position, blocks), epochs, seed)
 
 
 def vit_tiny_cifar100_cb(heads: int = 3, epochs: int = 100, seed: int = 0) -> Recipe:
@@ -45,7 +49,9 @@ def vit_tiny_cifar100_cb(heads: int = 3, epochs: int = 100, seed: int = 0) -> Re
     return vit_tiny_cifar100(heads, "cb", epochs, seed)
 
 
-def vit_small_cifar100(heads: int = 6, part: str = "", epochs: int = 100, seed: int = 0) -> Recipe:
+def vit_small_cifar100(
+    heads: int = 6, part: str = "", epochs: int = 100, seed: int = 0, position: str = "", blocks: str = ""
+) -> Recipe:
     """ViT-S with patches of 4×4 on CIFAR-100; otherwise `vit_tiny_cifar100`.
 
     Source: vitlab's own.
@@ -55,9 +61,9 @@ def vit_small_cifar100(heads: int = 6, part: str = "", epochs: int = 100, seed: 
     Command: vitlab train vit_small_cifar100 --out runs/vit_small_cifar100
 
     Args:
-        heads, part, epochs, seed: as in `vit_tiny_cifar100`.
+        heads, part, epochs, seed, position, blocks: as in `vit_tiny_cifar100`.
     """
-    return _recipe("vit_small_patch16_224", heads, part, epochs, seed)
+    return _recipe("vit_small_patch16_224", heads, parts(part, position, blocks), epochs, seed)
 
 
 def vit_small_cifar100_cb(heads: int = 6, epochs: int = 100, seed: int = 0) -> Recipe:
@@ -75,10 +81,10 @@ def vit_small_cifar100_cb(heads: int = 6, epochs: int = 100, seed: int = 0) -> R
     return vit_small_cifar100(heads, "cb", epochs, seed)
 
 
-def _recipe(name: str, heads: int, part: str, epochs: int, seed: int) -> Recipe:
+def _recipe(name: str, heads: int, calls: tuple[PartCall, ...], epochs: int, seed: int) -> Recipe:
     settings = {"img_size": 32, "patch_size": 4, "num_classes": 100, "num_heads": heads, "drop_path_rate": 0.1}
     return Recipe(
-        model=model("timm", name, settings, *parts(part)),
+        model=model("timm", name, settings, *calls),
         data="cifar100",
         image_size=(32, 32),
         epochs=epochs,

@@ -39,19 +39,22 @@ def render(measurements: Sequence[Measurement], title: str) -> str:
         measurements: at least one; the first model is the baseline, and repeats of one model are averaged.
         title: the heading of the page.
     """
+    return fill_template("page.html.j2", title=title, **contents(measurements))
+
+
+def contents(measurements: Sequence[Measurement]) -> dict[str, Any]:
+    """The labels, summary, sections and provenance of measurements, for a template."""
     named = name_models(measurements)
     labels = label_models(named.measurements)
     sections = sort(named.measurements, labels)
     differences = [compare(section) for section in sections]
     every = [each for of_section in differences for each in of_section]
-    return _fill_template(
-        "page.html.j2",
-        title=title,
-        labels=labels,
-        summary=summarise(list(labels.values()), sections, every, _weights(named, labels)),
-        sections=[_section(*each) for each in zip(sections, differences, strict=True)],
-        provenance=_provenance(sections),
-    )
+    return {
+        "labels": labels,
+        "summary": summarise(list(labels.values()), sections, every, _weights(named, labels)),
+        "sections": [_section(*each) for each in zip(sections, differences, strict=True)],
+        "provenance": _provenance(sections),
+    }
 
 
 def notebook(measurement: Measurement) -> str:
@@ -62,13 +65,14 @@ def notebook(measurement: Measurement) -> str:
     """
     labels = label_models([measurement])
     section = _section(sort([measurement], labels)[0], [])
-    page = _fill_template("cell.html.j2", title=measurement.kind, labels=labels, section=section)
+    page = fill_template("cell.html.j2", title=measurement.kind, labels=labels, section=section)
     height = 100 + sum(figure["height"] + (110 if figure["plot"] else 0) for figure in section["figures"][:2])
     style = f"width:100%;height:{height}px;border:0"
     return f'<iframe sandbox="allow-scripts allow-downloads" style="{style}" srcdoc="{html.escape(page)}"></iframe>'
 
 
-def _fill_template(template: str, **values: Any) -> str:
+def fill_template(template: str, **values: Any) -> str:
+    """Render a template with the styles and scripts of all pages."""
     from jinja2 import Environment, FileSystemLoader
     from plotly.offline import get_plotlyjs
 

@@ -13,7 +13,7 @@ from vitlab.core.errors import VitlabError
 from vitlab.models.published import alternet, fan, local_vit, pvt, rvt, small_images, t2t_vit
 from vitlab.models.published.layout import Layout, Tensors
 
-__all__ = ["LAYOUTS", "from_published"]
+__all__ = ["LAYOUTS", "from_published", "layout_of"]
 
 LAYOUTS: tuple[Layout, ...] = (
     fan.LAYOUT,
@@ -25,6 +25,16 @@ LAYOUTS: tuple[Layout, ...] = (
     small_images.PIT,
     small_images.SWIN,
 )
+
+
+def layout_of(tensors: Tensors) -> Layout | None:
+    """Returns the layout of released weights, or None if the keys are those of no released model.
+
+    >>> import torch
+    >>> layout_of({"pos_embed1": torch.zeros(1)}).family
+    'PVT'
+    """
+    return next((each for each in LAYOUTS if each.mark in tensors), None)
 
 
 def from_published(name: str, tensors: Tensors) -> dict[str, Tensor]:
@@ -47,7 +57,7 @@ def from_published(name: str, tensors: Tensors) -> dict[str, Tensor]:
     """
     if tensors and all(key.startswith("module.") for key in tensors):
         tensors = {key.removeprefix("module."): tensor for key, tensor in tensors.items()}
-    layout = next((each for each in LAYOUTS if each.mark in tensors), None)
+    layout = layout_of(tensors)
     if layout is None:
         first = ", ".join(list(tensors)[:3]) or "none"
         known = ", ".join(each.family for each in LAYOUTS)

@@ -31,4 +31,10 @@ def convert(tensors: Tensors) -> dict[str, Tensor]:
     return as_matrices(packed, r"\.attn\.(qkv|proj)\.weight$")
 
 
-LAYOUT = Layout("AlterNet and pre-activation ResNet", ("alternet", "preact_resnet"), "classifier.0.bn.weight", convert)
+LAYOUT = Layout(
+    "AlterNet and pre-activation ResNet",
+    ("alternet", "preact_resnet"),
+    "classifier.0.bn.weight",
+    convert,
+    ({}, {"plan": (0, 1, 3, 2)}),
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,12 +32,14 @@ class Layout:
         models: prefixes of the names of vitlab's models of this family.
         mark: a key that only this layout has.
         convert: released weights -> vitlab's weights.
+        variants: settings of vitlab's models under which they have the shapes of released ones.
     """
 
     family: str
     models: tuple[str, ...]
     mark: str
     convert: Callable[[Tensors], dict[str, Tensor]]
+    variants: tuple[Mapping[str, Any], ...] = ({},)
 
 
 def rename(tensors: Tensors, rules: Sequence[Rule]) -> dict[str, Tensor]:

@@ -27,4 +27,5 @@ def convert(tensors: Tensors) -> dict[str, Tensor]:
     return rename(tensors, RULES)
 
 
-LAYOUT = Layout("RVT", ("rvt_",), "patch_embed.proj.3.weight", convert)
+#: TAPADL's RVT-B has the convolutional MLP.
+LAYOUT = Layout("RVT", ("rvt_",), "patch_embed.proj.3.weight", convert, ({}, {"conv_mlp": True}))

@@ -20,4 +20,10 @@ def convert(tensors: Tensors) -> dict[str, Tensor]:
     return rename(tensors, RULES)
 
 
-LAYOUT = Layout("T2T-ViT", ("t2t_vit_",), "tokens_to_token.project.weight", convert)
+#: T2T-ViT_t-24, -14 and -19.
+SIZES: tuple[dict[str, int], ...] = (
+    {},
+    {"embed_dim": 384, "depth": 14, "num_heads": 6},
+    {"embed_dim": 448, "depth": 19, "num_heads": 7},
+)
+LAYOUT = Layout("T2T-ViT", ("t2t_vit_",), "tokens_to_token.project.weight", convert, SIZES)

@@ -1,0 +1,125 @@
+"""The output of `vitlab reproduce`: the list of experiments, the plan, the dry run and the table of verdicts."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from vitlab.core.experiment import SCALES
+from vitlab.experiments.catalogue import Experiment
+from vitlab.experiments.plan import Plan
+from vitlab.experiments.record import read_records
+from vitlab.reporting.experiment_page import interval_in_words, number_in_words
+
+if TYPE_CHECKING:
+    from vitlab.experiments.dry_run import Checked
+    from vitlab.experiments.reproduce import Reproduced
+
+
+def show_list(experiments: Sequence[Experiment], out: Path, *, as_json: bool = False) -> None:
+    """Print what each experiment needs at each scale, and which scales have results."""
+    stored = read_records(out / "verdicts")
+    rows = [_listed(each, [scale for name, scale in stored if name == each.name]) for each in experiments]
+    if as_json:
+        print(json.dumps(rows, indent=1, ensure_ascii=False))
+    elif not sys.stdout.isatty():
+        print("\n".join(str(row["name"]) for row in rows))
+    else:
+        table = Table(Column("name", no_wrap=True), "title", *SCALES, "results", box=None)
+        for row in rows:
+            table.add_row(
+                row["name"], Text(row["title"]), *map(_needs, row["scales"].values()), ", ".join(row["results"])
+            )
+        Console().print(table)
+        print(f"{len(rows)} experiments")
+
+
+def _listed(experiment: Experiment, results: list[str]) -> dict[str, Any]:
+    scales = {}
+    for scale in SCALES:
+        jobs = experiment.plan(scale)
+        needs = sorted({need for job in jobs for need in job.needs})
+        scales[scale] = {"jobs": len(jobs), "gpu_minutes": sum(job.gpu_minutes for job in jobs), "needs": needs}
+    about = {"name": experiment.name, "title": experiment.title, "claims": len(experiment.claims)}
+    return {**about, "scales": scales, "results": results}
+
+
+def _needs(scale: dict[str, Any]) -> str:
+    return " ".join([f"{scale['jobs']} jobs", *scale["needs"]]) if scale["jobs"] else "–"
+
+
+def show_plan(plan: Plan) -> None:
+    """Print what will be run and its cost, on stderr."""
+    stored = len(plan.works) - len(plan.missing)
+    names = f"{len(plan.experiments)} experiments" if len(plan.experiments) > 1 else plan.experiments[0].name
+    print(f"{names} at {plan.scale}: {plan.cost()}; {stored} measurements are stored in {plan.out}", file=sys.stderr)
+
+
+def show_checked(checked: Iterable[Checked], *, as_json: bool = False, quiet: bool = False) -> bool:
+    """Print the problems that a dry run finds; returns whether there are none."""
+    rows = list(checked)
+    problems = [row for row in rows if row.problem]
+    if as_json:
+        print(json.dumps([_plain(asdict(row)) for row in rows], indent=1, ensure_ascii=False))
+        return not problems
+    for row in problems:
+        print(f"{row.title}: {row.problem}")
+    known = [row.gigabytes for row in rows if math.isfinite(row.gigabytes)]
+    if not quiet:
+        most = f"; estimated memory up to {max(known):.3g} GB" if known else ""
+        print(f"{len(rows)} training runs and measurements checked, {len(problems)} with problems{most}")
+    return not problems
+
+
+def show_verdicts(found: Sequence[Reproduced], *, as_json: bool = False) -> bool:
+    """Print the verdict on every claim and the failed jobs; returns whether no job failed."""
+    if as_json:
+        print(json.dumps([_as_json(each) for each in found], indent=1, ensure_ascii=False))
+        return not any(each.failures for each in found)
+    table = Table("experiment", "claim", "paper", "ours", "95 % interval", "verdict", box=None)
+    for each in found:
+        for verdict in each.verdicts:
+            numbers = map(number_in_words, (verdict.paper_value, verdict.our_value))
+            table.add_row(
+                each.experiment.name,
+                Text(verdict.claim),
+                *numbers,
+                interval_in_words(verdict.interval),
+                verdict.outcome,
+            )
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    for each in found:
+        for title, reason in each.failures.items():
+            print(f"failed: {each.experiment.name}: {title}: {reason}", file=sys.stderr)
+    return not any(each.failures for each in found)
+
+
+def _as_json(found: Reproduced) -> dict[str, Any]:
+    verdicts = [_plain(asdict(verdict)) for verdict in found.verdicts]
+    return {
+        "experiment": found.experiment.name,
+        "verdicts": verdicts,
+        "failures": found.failures,
+        "page": str(found.page),
+    }
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with None for numbers that are not finite."""
+    return {
+        name: [_number(each) for each in value] if isinstance(value, (tuple, list)) else _number(value)
+        for name, value in row.items()
+    }
+
+
+def _number(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,235 @@
+"""Extensions: things that other packages, single files or Python code add to vitlab.
+
+There are three ways, for each kind of `KINDS`:
+
+- an entry point of an installed package, in the group `vitlab.<kind>`: its name is the name in vitlab, its value
+  `package.module` or `package.module:attribute`;
+- a Python file named in the environment variable `VITLAB_PLUGINS` (several are separated as in PATH) with a literal
+  `VITLAB = {"parts": ["Halve"], "figures": {"my_kind": "draw_my_kind"}}`, which names objects of the file by kind, or
+  maps names to objects;
+- `register(kind, name, thing)` in Python.
+
+Nothing is imported to list names. An extension that cannot be read is reported once, in one line, and skipped; a name
+that exists already is an error that names both origins.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import os
+import sys
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from vitlab.core.errors import VitlabError, unknown
+
+__all__ = ["KINDS", "Extension", "extensions", "register", "resolve"]
+
+#: The kinds of things that can be added, named as the folders of the package.
+KINDS = (
+    "parts",
+    "losses",
+    "instruments",
+    "stress_tests",
+    "adapters",
+    "models",
+    "data",
+    "recipes",
+    "figures",
+    "experiments",
+)
+
+#: Environment variable with the paths of plugin files.
+VARIABLE = "VITLAB_PLUGINS"
+
+_REGISTERED: dict[tuple[str, str], Any] = {}
+_REPORTED: set[str] = set()
+_FILE_MODULES: dict[str, ModuleType] = {}
+
+
+@dataclass(frozen=True)
+class Extension:
+    """Something that is added to vitlab.
+
+    Args:
+        kind: one of `KINDS`.
+        name: its name in vitlab.
+        reference: where it is, for `resolve`: `package.module`, `package.module:attribute`, `/path/file.py:attribute`
+            or `registered:kind:name`.
+        origin: for people: `package NAME VERSION`, `file PATH` or `registered in Python`.
+        source: the file of its code, if known, to read its docstring without an import.
+    """
+
+    kind: str
+    name: str
+    reference: str
+    origin: str
+    source: Path | None = None
+
+
+def register(kind: str, name: str, thing: Any) -> None:
+    """Add something to vitlab in this process.
+
+    Args:
+        kind: one of `KINDS`.
+        name: its name in vitlab.
+        thing: the object: a class (part), a function (recipe, loss, data set), or a module or class with the
+            attributes of its kind (`CARD` and `measure` of an instrument).
+    """
+    if kind not in KINDS:
+        raise unknown("kind of extension", kind, KINDS)
+    known = _REGISTERED.get((kind, name))
+    if known is not None and known is not thing:
+        raise VitlabError(f"{kind}: {name!r} is already registered in Python; choose another name")
+    _REGISTERED[kind, name] = thing
+
+
+def extensions(kind: str, built_in: Mapping[str, str] | None = None) -> dict[str, Extension]:
+    """Returns the extensions of a kind by name.
+
+    Args:
+        kind: one of `KINDS`.
+        built_in: the names that vitlab itself has; an extension of the same name is an error.
+    """
+    found: dict[str, Extension] = {}
+    for each in [*_from_packages(kind), *_from_files(kind), *_from_python(kind)]:
+        taken = "vitlab" if each.name in (built_in or {}) else found[each.name].origin if each.name in found else ""
+        if taken and not (each.name in found and found[each.name].reference == each.reference):
+            raise VitlabError(
+                f"{kind}: the name {each.name!r} of {each.origin} is taken by {taken}; rename or remove one of them"
+            )
+        found[each.name] = each
+    return found
+
+
+def resolve(reference: str) -> Any:
+    """Import what a reference names: a module, or an attribute of one.
+
+    >>> resolve("vitlab.core.errors:VitlabError").__name__
+    'VitlabError'
+    """
+    if reference.startswith("registered:"):
+        _, kind, name = reference.split(":", 2)
+        return _REGISTERED[kind, name]
+    place, colon, attribute = reference.rpartition(":")
+    if not colon or place == "" or (len(place) == 1 and os.name == "nt"):
+        place, attribute = reference, ""
+    try:
+        module = _file_module(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+        return getattr(module, attribute) if attribute else module
+    except VitlabError:
+        raise
+    except Exception as error:  # code of others
+        reason = next(iter(str(error).strip().splitlines()), "")
+        raise VitlabError(f"the extension {reference} cannot be imported ({type(error).__name__}: {reason})") from error
+
+
+def _from_packages(kind: str) -> list[Extension]:
+    found = []
+    for entry in metadata.entry_points(group=f"vitlab.{kind}"):
+        package = f"package {entry.dist.name} {entry.dist.version}" if entry.dist is not None else "a package"
+        module, _, attribute = entry.value.partition(":")
+        source = None
+        if entry.dist is not None:
+            path = Path(str(entry.dist.locate_file(module.replace(".", "/"))))
+            candidates = [path.with_suffix(".py"), path / "__init__.py"]
+            source = next((each for each in candidates if each.is_file()), None)
+            if source is None:
+                _report(f"{kind}: {entry.name!r} of {package} names {entry.value}, which does not exist; it is skipped")
+                continue
+            if attribute and not _defines(source, attribute):
+                _report(f"{kind}: {entry.name!r} of {package}: {source.name} has no {attribute!r}; it is skipped")
+                continue
+        found.append(Extension(kind, entry.name, entry.value, package, source))
+    return sorted(found, key=lambda each: each.name)
+
+
+def _from_files(kind: str) -> list[Extension]:
+    found = []
+    for text in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
+        path = Path(text).expanduser()
+        try:
+            names = _declared(path)
+        except (OSError, SyntaxError, ValueError) as error:
+            _report(f"{VARIABLE}: {path} is skipped ({next(iter(str(error).splitlines()), type(error).__name__)})")
+            continue
+        for name, attribute in names.get(kind, {}).items():
+            found.append(Extension(kind, name, f"{path.resolve()}:{attribute}", f"file {path}", path))
+    return found
+
+
+def _from_python(kind: str) -> list[Extension]:
+    return [
+        Extension(kind, name, f"registered:{kind}:{name}", "registered in Python")
+        for own, name in _REGISTERED
+        if own == kind
+    ]
+
+
+def _declared(path: Path) -> dict[str, dict[str, str]]:
+    """Returns the literal `VITLAB` of a plugin file: by kind, the object of each name."""
+    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "VITLAB":
+            declared = ast.literal_eval(node.value)
+            wrong = [kind for kind in declared if kind not in KINDS]
+            if wrong:
+                raise ValueError(f"VITLAB has the unknown kind {wrong[0]!r}; expected: {', '.join(KINDS)}")
+            return {
+                kind: dict(names) if isinstance(names, dict) else {name: name for name in names}
+                for kind, names in declared.items()
+            }
+    raise ValueError("it has no VITLAB = {kind: [names]}")
+
+
+def _defines(source: Path, attribute: str) -> bool:
+    """Whether a file defines or imports a name at its top level."""
+    try:
+        tree = ast.parse(source.read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError, OSError):
+        return True  # reported when it is imported
+    names = set()
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names |= {ast.unparse(target) for target in node.targets}
+        elif isinstance(node, ast.AnnAssign):
+            names.add(ast.unparse(node.target))
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in node.names}
+    return attribute in names
+
+
+def _file_module(path: Path) -> ModuleType:
+    """Import a plugin file once per content of its path."""
+    key = str(path)
+    if key not in _FILE_MODULES:
+        name = f"vitlab_plugin_{path.stem}_{blake2b(key.encode(), digest_size=4).hexdigest()}"
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise VitlabError(f"{path} is not a Python file")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # dataclasses and pickle look modules up by name
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+        _FILE_MODULES[key] = module
+    return _FILE_MODULES[key]
+
+
+def _report(line: str) -> None:
+    """Warn once per process."""
+    if line not in _REPORTED:
+        _REPORTED.add(line)
+        warnings.warn(line, stacklevel=3)

@@ -1,0 +1,1 @@
+"""The tables and figures of "Scratching Visual Transformer's Back with Uniform Attention" (CB)."""

@@ -1,0 +1,119 @@
+"""The plan of some experiments at one scale: what must be run, what is stored, and the cost. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from vitlab.core.errors import VitlabError
+from vitlab.core.experiment import Job, Results, Scale
+from vitlab.experiments.catalogue import Experiment
+from vitlab.experiments.work import Training, Work, all_work, work_of
+
+__all__ = ["Cost", "Plan"]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a plan needs.
+
+    Args:
+        runs: number of training runs.
+        measurements: number of measurements.
+        gpu_hours: estimated time on one GPU.
+        gigabytes: estimated size of the data sets that are read.
+        needs: files that must exist below the data root.
+    """
+
+    runs: int
+    measurements: int
+    gpu_hours: float
+    gigabytes: float
+    needs: tuple[str, ...]
+
+    def __str__(self) -> str:
+        data = f"up to {self.gigabytes:.3g} GB of data ({', '.join(self.needs)})" if self.needs else "no data sets"
+        return (
+            f"{self.runs} training runs, {self.measurements} measurements, about {self.gpu_hours:.3g} GPU hours, {data}"
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The work of experiments at a scale.
+
+    Args:
+        experiments: to run.
+        scale: of all of them.
+        out: the results folder.
+        root: the folder of the data sets; empty for none.
+    """
+
+    experiments: Sequence[Experiment]
+    scale: Scale
+    out: Path
+    root: str = ""
+
+    @cached_property
+    def jobs(self) -> dict[str, list[Job]]:
+        """The jobs of each experiment, by its name."""
+        return {each.name: each.plan(self.scale) for each in self.experiments}
+
+    @cached_property
+    def problems(self) -> dict[str, dict[Job, str]]:
+        """The jobs of each experiment that name an unknown recipe, setting or procedure, with the reason."""
+        found: dict[str, dict[Job, str]] = {name: {} for name in self.jobs}
+        for name, jobs in self.jobs.items():
+            for job in jobs:
+                try:
+                    work_of(job).key(self.root)
+                except VitlabError as error:
+                    found[name][job] = " ".join(str(error).split())
+        return found
+
+    @cached_property
+    def _work(self) -> tuple[list[list[Training]], list[Work]]:
+        valid = (job for name, jobs in self.jobs.items() for job in jobs if job not in self.problems[name])
+        return all_work(valid, self.root)
+
+    @property
+    def trainings(self) -> list[list[Training]]:
+        """The training runs in groups; each group needs those before it."""
+        return self._work[0]
+
+    @property
+    def works(self) -> list[Work]:
+        """The measurements, each once."""
+        return self._work[1]
+
+    @property
+    def missing(self) -> list[Work]:
+        """The measurements that are not stored."""
+        return [work for work in self.works if not work.folder(self.out, self.root).is_dir()]
+
+    @property
+    def missing_trainings(self) -> list[list[Training]]:
+        """The training runs that missing measurements need and that are not finished."""
+        needed = {run.key for work in self.missing for run in work.runs}
+        return [[run for run in group if run.key in needed and not run.done(self.out)] for group in self.trainings]
+
+    def cost(self) -> Cost:
+        """What is missing. A job's time includes its training, which is counted once for all jobs of a run."""
+        missing = self.missing
+        minutes: dict[str, float] = {}
+        sizes: dict[tuple[str, ...], float] = {}
+        for work in missing:
+            key = work.runs[-1].key if work.runs else work.key(self.root)
+            minutes[key] = max(minutes.get(key, 0.0), work.job.gpu_minutes)
+            sizes[work.job.needs] = max(sizes.get(work.job.needs, 0.0), work.job.gigabytes)
+        needs = tuple(sorted({need for names in sizes for need in names}))
+        runs = sum(len(group) for group in self.missing_trainings)
+        return Cost(runs, len(missing), sum(minutes.values()) / 60, sum(sizes.values()), needs)
+
+    def results(self, name: str) -> Results:
+        """The stored measurements of an experiment."""
+        return Results(
+            [(job, measurement) for job in self.jobs[name] for measurement in work_of(job).results(self.out, self.root)]
+        )

@@ -1,0 +1,140 @@
+"""Run experiments: train and measure what is missing, judge the claims, and write records and pages."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+
+from vitlab.core.experiment import Job, Results, not_run
+from vitlab.core.measurement import Measurement
+from vitlab.core.verdicts import Verdict
+from vitlab.experiments.catalogue import Experiment
+from vitlab.experiments.engines import Engine, serial
+from vitlab.experiments.plan import Plan
+from vitlab.experiments.record import judge, write_record
+from vitlab.experiments.runner import Task
+from vitlab.experiments.work import Training, Work, work_of
+from vitlab.progress import Bar
+from vitlab.reporting.experiment_page import experiment_page
+
+__all__ = ["Reproduced", "reproduce"]
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """An experiment after its jobs were run.
+
+    Args:
+        experiment: the experiment.
+        verdicts: one per claim.
+        failures: reasons of failed jobs by their titles.
+        page: the page of the experiment.
+    """
+
+    experiment: Experiment
+    verdicts: list[Verdict]
+    failures: dict[str, str]
+    page: Path
+
+
+def reproduce(
+    plan: Plan, *, device: str | None = None, engine: Engine = serial, force: bool = False, show: bool = True
+) -> Iterator[Reproduced]:
+    """Run what is missing of a plan, and judge its experiments. A failed job does not end the others.
+
+    Args:
+        plan: the experiments and the scale.
+        device: `cpu`, `cuda` or `mps`; by default CUDA where available.
+        engine: runs the tasks.
+        force: whether to remove all results of the plan first, trained weights included.
+        show: whether to show a progress bar.
+
+    Yields:
+        Each experiment, in the order of the plan.
+    """
+    if force:
+        _remove(plan)
+    reasons = _run(plan, device, engine, show)
+    for experiment in plan.experiments:
+        yield _judged(plan, experiment, reasons)
+
+
+def _remove(plan: Plan) -> None:
+    folders = [work.folder(plan.out, plan.root) for work in plan.works]
+    folders += [run.folder(plan.out) for run in chain(*plan.trainings)]
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(plan: Plan, device: str | None, engine: Engine, show: bool) -> dict[str, str]:
+    """Run what is missing; returns the reasons of failures by the keys of training runs and measurements."""
+    reasons: dict[str, str] = {}
+    stages: list[list[Training] | list[Work]] = [*plan.missing_trainings, plan.missing]
+    with Bar(sum(map(len, stages)), show=show) as bar:
+        for stage in stages:
+            tasks = []
+            for work in stage:
+                failed = _failed_before(work, reasons)
+                if failed:
+                    reasons[_key(work, plan.root)] = failed
+                else:
+                    tasks.append(Task(work, plan.out, plan.root, device))
+            for task, reason in engine(tasks, bar) if tasks else ():
+                if reason:
+                    reasons[_key(task.work, plan.root)] = reason
+    return reasons
+
+
+def _key(work: Training | Work, root: str) -> str:
+    return work.key if isinstance(work, Training) else work.key(root)
+
+
+def _failed_before(work: Training | Work, reasons: dict[str, str]) -> str:
+    """The reason why a run that this work needs failed; empty if none failed."""
+    needed = work.runs if isinstance(work, Work) else (work.first,) if work.first else ()
+    return next((f"its training failed: {reasons[run.key]}" for run in needed if run.key in reasons), "")
+
+
+def _judged(plan: Plan, experiment: Experiment, reasons: dict[str, str]) -> Reproduced:
+    jobs = plan.jobs[experiment.name]
+    results = plan.results(experiment.name)
+    problems = plan.problems[experiment.name]
+    keys = {_title(job): work_of(job).key(plan.root) for job in jobs if job not in problems}
+    failures = {_title(job): problem for job, problem in problems.items()}
+    failures |= {title: reasons[key] for title, key in keys.items() if key in reasons}
+    try:
+        verdicts = judge(experiment, results, plan.scale)
+    except Exception as error:  # a mistake in one experiment must not end the others
+        failures["check"] = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        verdicts = [not_run(claim, "check failed") for claim in experiment.claims]
+    folder = plan.out / "verdicts" / plan.scale
+    write_record(folder / f"{experiment.name}.json", experiment, plan.scale, verdicts, results, failures)
+    page = experiment_page(
+        plan.out / "report" / plan.scale / f"{experiment.name}.html",
+        experiment.title,
+        f"Scale {plan.scale}, {len(jobs)} jobs. Command: vitlab reproduce {experiment.name} --scale {plan.scale}",
+        verdicts,
+        experiment.published,
+        _with_seeds(results),
+        [f"{title}: {reason}" for title, reason in failures.items()],
+    )
+    return Reproduced(experiment, verdicts, failures, page)
+
+
+def _title(job: Job) -> str:
+    return f"{job.procedure} of {job.arm}, seed {job.seed}"
+
+
+def _with_seeds(results: Results) -> list[Measurement]:
+    """The measurements, named after their arms, with the seed where an arm has several."""
+    seeds: dict[str, set[int]] = {}
+    for job, _ in results.entries:
+        seeds.setdefault(job.arm, set()).add(job.seed)
+
+    def name(job: Job) -> str:
+        return f"{job.arm}, seed {job.seed}" if len(seeds[job.arm]) > 1 else job.arm
+
+    return [replace(found, subject=name(job)) for job, found in results.entries]

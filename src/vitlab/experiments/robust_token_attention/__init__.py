@@ -1,0 +1,1 @@
+"""The tables and figures of "Robustifying Token Attention for Vision Transformers" (TAPADL)."""

@@ -1,0 +1,75 @@
+"""HDVW's jobs: recipes are valid, networks share tiny trainings, and block plans are those of the models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vitlab.core import plugins
+from vitlab.core.experiment import SCALES, Job, Results
+from vitlab.core.recipe import change
+from vitlab.experiments.catalogue import experiment, select
+from vitlab.experiments.runner import measured, trained
+from vitlab.experiments.work import all_work, work_of
+
+EXPERIMENTS = select(paper="hdvw")
+FIGURES = [
+    *map(str, range(1, 13)),
+    *(f"c{i}" for i in range(1, 8)),
+    *(f"d{i}" for i in range(1, 6)),
+    *("e1", "f1"),
+]
+
+
+def test_all_figures_are_experiments() -> None:
+    names = {each.name for each in EXPERIMENTS}
+    assert {f"hdvw_fig_{figure}" for figure in FIGURES} <= names
+    assert len(FIGURES) == 26
+
+
+def test_smoke_trains_few_networks() -> None:
+    trainings, works = all_work(job for each in EXPERIMENTS for job in each.plan("smoke"))
+    assert len(trainings) == 1 and len(trainings[0]) <= 6
+    assert len(works) <= 100
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_recipes_are_valid_and_have_the_snapshots(scale: str) -> None:
+    jobs = {job for each in EXPERIMENTS for job in each.plan(scale) if job.recipe}  # type: ignore[arg-type]
+    for job in jobs:
+        recipe = change(plugins.recipe(job.recipe), job.changes)
+        assert job.snapshot is None or job.snapshot in recipe.snapshots, job
+        assert max(recipe.snapshots, default=0) <= recipe.epochs, job
+    for job in jobs if scale in ("small", "full") else ():
+        assert job.gpu_minutes > 0 and (job.needs or job.kind == "speed"), job
+
+
+@pytest.mark.parametrize("arm", ["resnet50", "vit_tiny"])
+def test_a_trajectory_reads_the_run_of_its_job(arm: str, tmp_path: Path) -> None:
+    job = next(job for job in experiment("hdvw_fig_1").plan("smoke") if (job.arm, job.kind) == (arm, "trajectory"))
+    work = work_of(job)
+    assert work.training is not None
+    trained(work.training, tmp_path, device="cpu")
+    (found,) = measured(work, tmp_path, device="cpu")
+    assert found.axes["snapshot"] == ("epoch-0000", "epoch-0001", "epoch-0002", "epoch-0003")
+    assert found.values["radius"][0] == 1 and found.values["radius"][-1] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("hdvw_fig_3", ["holds", "holds", "holds"]),
+        ("hdvw_fig_11", ["holds", "holds", "holds", "does not hold"]),
+        ("hdvw_fig_d5", ["holds", "holds", "holds"]),
+    ],
+)
+def test_block_plans_of_the_models(name: str, expected: list[str], tmp_path: Path) -> None:
+    """An MSA block of stage 3 has 106 M multiply-accumulates and the Conv block 71 M (`models/alternet.py`)."""
+    found: list[tuple[Job, object]] = []
+    for job in experiment(name).plan("smoke"):
+        found += [(job, each) for each in measured(work_of(job), tmp_path, device="cpu")]
+    verdicts = experiment(name).check(Results(found))  # type: ignore[arg-type]
+    assert [verdict.outcome for verdict in verdicts] == expected
+    if name == "hdvw_fig_11":
+        assert verdicts[-1].our_value == pytest.approx(106 / 71, abs=0.02)

@@ -1,0 +1,32 @@
+"""TAPADL Table 2: the claims of one base depend on this base only, and published weights are not trained ones."""
+
+from __future__ import annotations
+
+from experiments.robust_token_attention import by_name
+from experiments.robust_token_attention.by_name import example as example
+from experiments.synthetic import entry
+from vitlab.core.experiment import Results
+from vitlab.experiments.robust_token_attention import table_2
+
+
+def outcomes(results: Results) -> dict[str, str]:
+    return dict(zip([c.name for c in table_2.CLAIMS], [v.outcome for v in table_2.check(results)], strict=True))
+
+
+def test_fan_says_nothing_about_rvt() -> None:
+    claim = next(claim for claim in table_2.CLAIMS if claim.name == "mce_fan_tap")
+    found = outcomes(example(claim, [1.1, 1.2, 1.3]))
+    assert {name for name, outcome in found.items() if outcome != "not run"} == {"mce_fan_tap"}
+
+
+def test_a_trained_network_is_not_the_published_one() -> None:
+    trained = Results([entry("fan_plain", by_name.FOUND["mce"](46.1))])
+    published = Results([entry("fan_plain", by_name.FOUND["mce"](46.1), model=by_name.MODEL)])
+    assert outcomes(trained)["evaluated_mce_fan_plain"] == "not run"
+    assert outcomes(published)["evaluated_mce_fan_plain"] == "holds"
+
+
+def test_the_baseline_has_the_files_of_every_benchmark() -> None:
+    needs = {need for job in table_2.plan("released") for need in job.needs}
+    assert {"imagenet", "imagenet-a", "imagenet-c", "imagenet-p", "imagenet-r"} <= needs
+    assert {"weights/fan_hybrid_base.pth.tar", "weights/tapadl_fan_base.pth.tar"} <= needs

@@ -1,0 +1,105 @@
+"""Experiments end to end: what is missing is run, failures are reported, verdicts follow the rules of the scale."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from experiments.small import ENTROPY, SHORT, TRAINED, VIT, experiment_of
+from vitlab.core.experiment import Job, Scale
+from vitlab.experiments.plan import Plan
+from vitlab.experiments.record import SMOKE, read_records, verdict_of
+from vitlab.experiments.reproduce import Reproduced, reproduce
+
+COUNT = Job("plain", "sizes", model=VIT)
+CB = replace(TRAINED, arm="cb", changes=(*SHORT, f"model={VIT} | ContextBroadcast"))
+BROKEN = replace(ENTROPY, arm="broken", model="timm/no_such_model")
+
+
+def run(jobs: list[Job], out: Path, scale: Scale = "small", **options: object) -> Reproduced:
+    plan = Plan([experiment_of("one", jobs)], scale, out)
+    return next(iter(reproduce(plan, device="cpu", show=False, **options)))  # type: ignore[arg-type]
+
+
+def test_claims_are_judged_from_the_results(tmp_path: Path) -> None:
+    found = run([COUNT, TRAINED, CB], tmp_path)
+    statistical, deterministic = found.verdicts
+    assert found.failures == {}
+    assert statistical.outcome == "inconclusive" and statistical.our_value is not None, "one pair has no interval"
+    assert deterministic.outcome == "holds"
+    page = found.page.read_text(encoding="utf-8")
+    assert "the second arm is better" in page and "inconclusive" in page and "no number" in page
+
+
+def test_smoke_judges_deterministic_claims_only(tmp_path: Path) -> None:
+    found = run([COUNT, TRAINED, CB], tmp_path, "smoke")
+    assert [verdict.outcome for verdict in found.verdicts] == ["not run", "holds"]
+    assert found.verdicts[0].why == SMOKE
+
+
+def test_a_failed_job_is_reported_and_the_others_continue(tmp_path: Path) -> None:
+    found = run([BROKEN, COUNT], tmp_path)
+    assert list(found.failures) == ["attention_entropy of broken, seed 0"]
+    assert "no_such_model" in found.failures["attention_entropy of broken, seed 0"]
+    assert found.verdicts[1].outcome == "holds"
+    assert "no_such_model" in found.page.read_text(encoding="utf-8")
+
+
+def test_jobs_of_a_failed_training_name_it(tmp_path: Path) -> None:
+    changes = (*SHORT, "model=timm/no_such_model")
+    found = run(
+        [replace(TRAINED, changes=changes), replace(ENTROPY, model="", recipe="quick", changes=changes)], tmp_path
+    )
+    assert len(found.failures) == 2
+    assert all(reason.startswith("its training failed: ") for reason in found.failures.values())
+
+
+def test_stored_work_is_not_planned_again_unless_forced(tmp_path: Path) -> None:
+    plan = Plan([experiment_of("one", [COUNT, TRAINED])], "small", tmp_path)
+    assert (plan.cost().runs, plan.cost().measurements) == (1, 2)
+    run([COUNT, TRAINED], tmp_path)
+    assert (plan.cost().runs, plan.cost().measurements) == (0, 0)
+    weights = next((tmp_path / "runs").glob("*/model.safetensors"))
+    before = weights.stat().st_mtime_ns
+    run([COUNT, TRAINED], tmp_path)
+    assert weights.stat().st_mtime_ns == before
+    run([COUNT, TRAINED], tmp_path, force=True)
+    assert weights.stat().st_mtime_ns != before
+
+
+def test_the_cost_counts_a_shared_training_once(tmp_path: Path) -> None:
+    shared = [replace(TRAINED, gpu_minutes=60, needs=("cifar",), gigabytes=2.0)]
+    shared.append(
+        replace(ENTROPY, model="", recipe="quick", changes=SHORT, gpu_minutes=66, needs=("cifar",), gigabytes=2)
+    )
+    first, second = experiment_of("first", shared), experiment_of("second", [*shared, COUNT])
+    cost = Plan([first, second], "full", tmp_path).cost()
+    assert (cost.runs, cost.measurements, cost.gpu_hours, cost.gigabytes) == (1, 3, 1.1, 2.0)
+    assert "1 training runs, 3 measurements" in str(cost) and "cifar" in str(cost)
+
+
+def test_records_are_read_back(tmp_path: Path) -> None:
+    found = run([COUNT, TRAINED, CB], tmp_path)
+    record = read_records(tmp_path / "verdicts")["one", "small"]
+    assert [verdict_of(entry) for entry in record["verdicts"]] == found.verdicts, "infinite intervals included"
+    sizes = next(entry for entry in record["numbers"] if entry["procedure"] == "sizes")
+    assert sizes["values"]["parameters"] == 20185
+    json.dumps(record, allow_nan=False)
+
+
+def test_a_mistake_in_check_is_a_failure(tmp_path: Path) -> None:
+    experiment = experiment_of("one", [COUNT])
+    experiment.module.check = lambda results: results.missing
+    found = next(iter(reproduce(Plan([experiment], "small", tmp_path), device="cpu", show=False)))
+    assert "AttributeError" in found.failures["check"]
+    assert {verdict.outcome for verdict in found.verdicts} == {"not run"}
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_pages_draw_every_seed_and_part(tmp_path: Path, repeats: int) -> None:
+    jobs = [replace(ENTROPY, seed=seed, repeats=repeats) for seed in (0, 1)]
+    page = run(jobs, tmp_path).page.read_text(encoding="utf-8")
+    assert "plain, seed 0" in page and "plain, seed 1" in page
