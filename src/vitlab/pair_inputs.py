@@ -89,20 +89,8 @@ def pair_parts(
         chosen = opened.test.subset([place * available // count for place in range(first, count, repeats)])
         stream = PairStream(chosen, how.mean, how.std, batch_size)
         fingerprint = f"{data} test[{first}:{count}:{repeats}] {chosen.fingerprint}"
-        record = {"mean": list(how.mean), "std": list(how.std), "source": how.source}
-        parts.append(
-            Batches(stream, how.mean, how.std, opened.classes, fingerprint, {**record, "size": "of the images"})
-            if masks
-            else Batches(
-                _Resized(stream, size),
-                how.mean,
-                how.std,
-                (),
-                fingerprint,
-                {**record, "size": list(size)},
-                no_labels=_WHY_NO_LABELS,
-            )
-        )
+        names, why, items = (opened.classes, "", stream) if masks else ((), _WHY_NO_LABELS, _Resized(stream, size))
+        parts.append(Batches(items, how.mean, how.std, names, fingerprint, how.record(), no_labels=why))
     return parts
 
 
