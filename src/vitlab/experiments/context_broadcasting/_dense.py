@@ -17,6 +17,7 @@ _IMAGES = 1_281_167 * 300  # of a training run on ImageNet-1K
 
 #: The sizes of networks in the recipe `ade20k_upernet`.
 _SIZES = {"tiny": "ti", "small": "s", "base": "b"}
+_PARTS = {"": "", "cb": " | ContextBroadcast(blocks='upper')", "cb_s": " | ScaledContextBroadcast"}
 
 
 def upernet_recipe(size: str, part: str = "", thousands: int = 160, backbone: str = "") -> str:
@@ -51,7 +52,8 @@ def upernet(scale: Scale, arm: str, size: str, part: str, thousands: int, *proce
             "gpu_minutes": round(full_minutes(MACS[size]) * (1 + images / _IMAGES)),
             "trained": Network(part, size).recipe("full"),
         }
-        recipe = upernet_recipe(size, part, thousands, "file/{trained}")
+        backbone = f"timm/deit_{size}_patch16_224(weights='{{trained}}'){_PARTS[part]}"
+        recipe = upernet_recipe(size, part, thousands, backbone)
         return runs(scale, arm, recipe, *procedures, **{**cost, **fields})
     return []
 
