@@ -9,8 +9,9 @@ from __future__ import annotations
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import claims, own, tested, verdicts
-from vitlab.experiments.how_vits_work._networks import RELEASED, imagenet, jobs, released
-from vitlab.experiments.how_vits_work._readings import amplitude
+from vitlab.experiments.how_vits_work._feature_maps import amplitude
+from vitlab.experiments.how_vits_work._jobs import jobs, released
+from vitlab.experiments.how_vits_work._networks import RELEASED, imagenet
 
 TITLE = "HDVW Fig. 8: MSAs reduce the high frequencies of feature maps, MLPs amplify them"
 
