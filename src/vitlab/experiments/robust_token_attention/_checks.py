@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -63,7 +64,7 @@ def counted(arm: str, title: str, parameters: float, flops: float, source: str) 
         found = [count / unit for count in results.by_seed(arm, "sizes", value).values()]
         return exact(claims[value], found[0] if found else None, tolerance)
 
-    return [Check(claims[value], lambda results, value=value: judge(value, results)) for value in claims]
+    return [Check(claims[value], partial(judge, value)) for value in claims]
 
 
 def gain(rows: Mapping[str, Sequence[float]], column: int, first: str, second: str, *, lower: bool) -> float:

@@ -21,7 +21,7 @@ def convert(tensors: Tensors) -> dict[str, Tensor]:
 
 
 #: T2T-ViT_t-24, -14 and -19.
-SIZES = (
+SIZES: tuple[dict[str, int], ...] = (
     {},
     {"embed_dim": 384, "depth": 14, "num_heads": 6},
     {"embed_dim": 448, "depth": 19, "num_heads": 7},
