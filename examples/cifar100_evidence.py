@@ -17,9 +17,8 @@ from pathlib import Path
 from evidence.conditions import all_jobs
 from evidence.measuring import Extent
 from evidence.mps import shared_device
-from evidence.working import Setup, process_environment, work_off
+from evidence.working import Setup, names_of_finished, process_environment, work_off
 
-from vitlab.core.errors import VitlabError
 from vitlab.data.catalogue import open_data
 
 #: Half a minute on a CPU, with nothing to download.
@@ -46,7 +45,7 @@ def main() -> None:
         asked = asked or SMOKE_JOBS.split(",")
     open_data(data, image_size=32)  # what is missing is said here, before any process is started
     out.mkdir(parents=True, exist_ok=True)
-    done = {path.stem for path in out.glob("*.json")} | _done(options.done)
+    done = {path.stem for path in out.glob("*.json")} | names_of_finished(options.done)
     jobs = [job for job in all_jobs(asked) if job.name not in done]
     if options.seeds or options.smoke:
         chosen = {int(seed) for seed in options.seeds.split(",") if seed}
@@ -76,17 +75,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--bare", action="store_true", help="train only, measure nothing, for trials")
     parser.add_argument("--smoke", action="store_true", help="one seed, one epoch, embedded scenes")
     return parser.parse_args()
-
-
-def _done(given: Path | None) -> set[str]:
-    """Names of runs, from the files of a folder or the lines of a file."""
-    if given is None:
-        return set()
-    if given.is_dir():
-        return {path.stem for path in given.glob("*.json")}
-    if given.is_file():
-        return {Path(line.strip()).stem for line in given.read_text(encoding="utf-8").splitlines() if line.strip()}
-    raise VitlabError(f"--done names {given}, which is neither a folder nor a file")
 
 
 if __name__ == "__main__":

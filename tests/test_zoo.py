@@ -149,10 +149,11 @@ def test_a_pickled_checkpoint_is_refused_and_never_opened(tmp_path: Path) -> Non
     assert not mark.exists()
 
 
-def test_a_file_takes_no_settings_and_names_no_file(tmp_path: Path) -> None:
+def test_a_file_takes_settings_that_fit_its_weights_and_names_no_file(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     zoo.save(vitlab.load(VIT), VIT, str(path))
-    fails(f"file/'{path}'(num_classes=3)", "takes no settings (num_classes given)")
+    fails(f"file/'{path}'(depth=5)", "missing tensors")
+    fails(f"file/'{path}'(no_such_setting=3)", "no_such_setting")
     zoo.save(vitlab.load(VIT), f"file/{path}", str(tmp_path / "second.safetensors"))
     fails(f"file/{tmp_path}/second.safetensors", "names another file")
 

@@ -24,9 +24,10 @@ from typing import Any
 from evidence.conditions import Job, recipe_of
 from evidence.measuring import Extent
 from evidence.scheduling import Durations, next_job, variant
+from vitlab.core.errors import VitlabError
 from vitlab.core.store import write_atomically
 
-__all__ = ["Setup", "work_off"]
+__all__ = ["Setup", "names_of_finished", "work_off"]
 
 
 @dataclass(frozen=True)
@@ -223,3 +224,14 @@ def process_environment(cache: Path) -> None:
         cache.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache))
     os.environ.setdefault("TRITON_CACHE_DIR", str(cache / "triton"))
+
+
+def names_of_finished(given: Path | None) -> set[str]:
+    """Names of runs, from the files of a folder or the lines of a file."""
+    if given is None:
+        return set()
+    if given.is_dir():
+        return {path.stem for path in given.glob("*.json")}
+    if given.is_file():
+        return {Path(line.strip()).stem for line in given.read_text(encoding="utf-8").splitlines() if line.strip()}
+    raise VitlabError(f"--done names {given}, which is neither a folder nor a file")

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vitlab.adapters.positions import interpolated_positions
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import ModelExpression
 from vitlab.core.store import read_tensors
@@ -104,13 +105,16 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], path: str, *, 
         model: changed in place.
         tensors: the weights by name.
         path: their file, for error messages.
-        new_head: whether a classifier with another number of classes may keep its random weights, with a warning.
+        new_head: whether a classifier with another number of classes may keep its random weights, with a warning, and
+            position embeddings of another grid are interpolated.
 
     Returns:
         Whether the classifier kept its random weights.
     """
     own = model.state_dict()
     loaded = _without_prefixes(tensors, own)
+    if new_head:
+        loaded |= interpolated_positions(model, loaded)
     head = _resized_classifier(model, loaded, own) if new_head else []
     for name in head:
         del loaded[name]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -22,11 +22,13 @@ from vitlab.core import plugins
 from vitlab.core.downloads import downloading_from
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import ModelExpression, parse_model
+from vitlab.core.extensions import resolve
 from vitlab.core.recipe import Recipe, stored_recipe
 from vitlab.core.settings import check_settings
 from vitlab.core.store import read_about, write_tensors
 from vitlab.identity import set_origin
 from vitlab.markers import parts_in
+from vitlab.models._vilt import build_vilt, pretrained_body, weights_file
 from vitlab.preprocessing import declare
 from vitlab.preprocessing.declaration import from_hugging_face, from_torchvision
 from vitlab.surgery import changes_reported, retrofit
@@ -35,6 +37,7 @@ __all__ = ["builder_of", "load", "model_names", "recipe_of", "save"]
 
 _HUB = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"  # server of timm's and Hugging Face's weights
 
+_VILT = ("vitlab", "vilt")  # question answering: not an image classifier of timm's registry
 _WEIGHTS = ("weights", "weights_entry", "pretrained")
 
 
@@ -69,7 +72,7 @@ def builder_of(expression: str) -> str:
     parsed = parse_model(expression)
     if parsed.source == "file":
         _, metadata = _read_vitlab_file(parsed.name)
-        return " | ".join([_builder_expression(parsed.name, metadata), *map(str, parsed.parts)])
+        return " | ".join([_builder_expression(parsed.name, metadata, parsed.settings), *map(str, parsed.parts)])
     settings = {key: value for key, value in parsed.settings.items() if key not in _WEIGHTS}
     if _is_assembly(parsed) and isinstance(settings.get("backbone"), str):
         settings["backbone"] = builder_of(settings["backbone"])
@@ -103,7 +106,7 @@ def model_names(source: str) -> list[str]:
     if source == "vitlab":
         import timm
 
-        names = [name for module in _vitlab_modules() for name in timm.list_models(module=module.rpartition(".")[2])]
+        names = [name for module in _vitlab_modules() for name in _registered_by(module)]
         return sorted(set(names))
     return []
 
@@ -112,7 +115,8 @@ def _build(parsed: ModelExpression) -> tuple[nn.Module, str]:
     """The model and the origin of its weights."""
     settings = dict(parsed.settings)
     if parsed.source == "file":
-        model, origin, path = _from_file(parsed.name, settings), f"file: {parsed.name}", None
+        path = None
+        model, origin = _from_file(parsed.name, settings)
     else:
         path, entry = settings.pop("weights", None), settings.pop("weights_entry", None)
         if path is not None and settings.get("pretrained"):
@@ -135,17 +139,19 @@ def _fit_parts(model: nn.Module, parsed: ModelExpression, origin: str = "random"
 
 def _load_file_weights(model: nn.Module, parsed: ModelExpression, path: str, entry: str | None) -> str:
     """Load a file's weights and fit the parts, which are fitted first if the file has them; returns the origin."""
-    tensors, metadata = read_weights(path, entry)
-    tensors, layout = from_released(tensors, model, parsed, path)
+    is_vilt = (parsed.source, parsed.name) == _VILT
+    tensors, metadata = read_weights(weights_file(path) if is_vilt else path, entry)
+    tensors, layout = (tensors, "") if is_vilt else from_released(tensors, model, parsed, path)
     with_parts = bool(parts_in(tensors))
     if with_parts:
         _fit_parts(model, parsed)
-    random_head = load_weights(model, tensors, path, new_head=True)
+    tensors, no_head = pretrained_body(tensors, model.state_dict()) if is_vilt else (tensors, False)
+    random_head = load_weights(model, tensors, path, new_head=True) or no_head
     released = f" (published layout {layout})" if layout else ""
     origin = f"file: {path}{released}" + (" (random head)" if random_head else "")
     if not with_parts:
         _fit_parts(model, parsed, origin)
-    _declare_as_trained(model, metadata, path)
+    _declare_as_trained(model, metadata, path, random_head=random_head)
     return origin
 
 
@@ -169,11 +175,13 @@ def _timm(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
 
 
 def _vitlab(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
+    if ("vitlab", name) == _VILT:
+        return _build_or_raise("vitlab/vilt", lambda: build_vilt(settings)), "random"
     if name in plugins.assemblies():
         return _assembly(name, settings)
     names = model_names("vitlab")
     if name not in names:
-        raise _unknown_model("vitlab", name, [*names, *plugins.assemblies()])
+        raise _unknown_model("vitlab", name, [*names, *plugins.assemblies(), "vilt"])
     return _timm(name, settings)
 
 
@@ -198,11 +206,19 @@ def _is_assembly(parsed: ModelExpression) -> bool:
     return parsed.source == "vitlab" and parsed.name in plugins.assemblies()
 
 
+def _registered_by(reference: str) -> list[str]:
+    """The models that a module registers with timm, or one that an extension names."""
+    import timm
+
+    module, _, name = reference.rpartition(":")
+    return [name] if module else timm.list_models(module=reference.rpartition(".")[2])
+
+
 def _vitlab_modules() -> list[str]:
     """Import the modules of `models/`, which register their models with timm."""
     modules = plugins.models()
     for module in modules:
-        importlib.import_module(module)
+        resolve(module)
     return modules
 
 
@@ -215,14 +231,21 @@ def _torchvision(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
     default: Any = getattr(torchvision.models.get_model_weights(name), "DEFAULT", None)
     weights = default if settings.pop("pretrained", False) else None
     server = "https://download.pytorch.org" if weights else ""
-    model = _build_or_raise(
-        f"torchvision/{name}", lambda: torchvision.models.get_model(name, weights=weights, **settings), server
-    )
+    categories = default.meta.get("categories", ()) if default is not None else ()
+    own_head = settings.get("num_classes", len(categories)) != len(categories)
+
+    def build() -> nn.Module:
+        model: nn.Module = torchvision.models.get_model(name, weights=None if own_head else weights, **settings)
+        if own_head and weights is not None:  # torchvision loads no weights into another head
+            load_weights(model, weights.get_state_dict(progress=False), f"{name}.{weights.name}", new_head=True)
+        return model
+
+    model = _build_or_raise(f"torchvision/{name}", build, server)
     if default is not None:
-        categories = default.meta.get("categories", ())
-        own_head = settings.get("num_classes", len(categories)) != len(categories)
         declare(model, **from_torchvision(default.transforms(), () if own_head else categories))
-    return model, "random" if weights is None else f"hub: {name}.{weights.name}"
+    return model, "random" if weights is None else f"hub: {name}.{weights.name}" + (
+        " (random head)" if own_head else ""
+    )
 
 
 def _hugging_face(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
@@ -232,6 +255,7 @@ def _hugging_face(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
         raise VitlabError("Hugging Face models need the extra 'hf': pip install 'vitlab[hf]'") from None
 
     pretrained = settings.pop("pretrained", False)
+    replaced: list[str] = []  # tensors that do not fit, and keep their random values
 
     def build() -> Any:
         config = transformers.AutoConfig.from_pretrained(name, **settings)
@@ -240,7 +264,10 @@ def _hugging_face(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
             transformers, "CLIPVisionModel" if config.model_type == "clip" else architecture, transformers.AutoModel
         )
         if pretrained:
-            return kind.from_pretrained(name, config=config, use_safetensors=True)
+            options = {"use_safetensors": True, "ignore_mismatched_sizes": "num_labels" in settings}
+            model, loaded = kind.from_pretrained(name, config=config, output_loading_info=True, **options)
+            replaced.extend(key if isinstance(key, str) else key[0] for key in loaded["mismatched_keys"])
+            return model
         return kind._from_config(config) if hasattr(kind, "_from_config") else kind.from_config(config)
 
     local = Path(name).is_dir()
@@ -248,7 +275,12 @@ def _hugging_face(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
     processor = _image_processor(name)
     if processor is not None:
         declare(model, **from_hugging_face(processor, getattr(model.config, "id2label", None)))
-    return model, f"{'file' if local else 'hub'}: {name}" if pretrained else "random"
+    if any("classifier" not in key for key in replaced):
+        raise VitlabError(
+            f"the weights of hf/{name} do not fit its settings ({', '.join(replaced)}); omit all but num_labels"
+        )
+    head = " (random head)" if replaced else ""
+    return model, f"{'file' if local else 'hub'}: {name}{head}" if pretrained else "random"
 
 
 def _image_processor(name: str) -> dict[str, Any] | None:
@@ -263,26 +295,26 @@ def _image_processor(name: str) -> dict[str, Any] | None:
     return None
 
 
-def _from_file(path: str, settings: dict[str, Any]) -> nn.Module:
+def _from_file(path: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
+    """The model of a vitlab file and the origin of its weights; settings replace those of the expression in the file.
+
+    With settings, the classifier may have another number of classes, and position embeddings another grid.
+    """
     tensors, metadata = _read_vitlab_file(path)
-    expression = _builder_expression(path, metadata)
-    if settings:
-        raise VitlabError(
-            f"file/{path} takes no settings ({', '.join(settings)} given); the file defines the model; omit them"
-        )
-    model = _build(parse_model(expression))[0]
-    load_weights(model, tensors, path)
-    _declare_as_trained(model, metadata, path)
-    return model
+    model: Any = _build(parse_model(_builder_expression(path, metadata, settings)))[0]
+    random_head = load_weights(model, tensors, path, new_head=bool(settings))
+    _declare_as_trained(model, metadata, path, random_head=random_head)
+    return model, f"file: {path}" + (" (random head)" if random_head else "")
 
 
-def _declare_as_trained(model: nn.Module, metadata: dict[str, Any], path: str) -> None:
-    """Declare the preprocessing stored in a file of vitlab; other files store none."""
+def _declare_as_trained(model: nn.Module, metadata: dict[str, Any], path: str, *, random_head: bool = False) -> None:
+    """Declare the preprocessing stored in a file of vitlab, and its classes unless the head is new."""
     fields = dict(metadata.get("preprocessing") or {})
     if not fields and "mean" in metadata and "std" in metadata:  # files of older versions store no other fields
         fields = {"mean": metadata["mean"], "std": metadata["std"]}
     if fields:
-        declare(model, **{**fields, "classes": tuple(metadata.get("classes", ())), "source": f"training run {path}"})
+        classes = () if random_head else tuple(metadata.get("classes", ()))
+        declare(model, **{**fields, "classes": classes, "source": f"training run {path}"})
 
 
 def _read_vitlab_file(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -298,18 +330,19 @@ def _weights_file(path: str) -> Path:
     return inside if inside.is_file() else Path(path)
 
 
-def _builder_expression(path: str, metadata: dict[str, Any]) -> str:
-    """The expression in a vitlab file that builds its model."""
+def _builder_expression(path: str, metadata: dict[str, Any], settings: Mapping[str, Any] | None = None) -> str:
+    """The expression in a vitlab file that builds its model, with changed settings."""
     if "model" not in metadata:
         raise VitlabError(
             f"{path} has weights but no model expression; name the model, for example timm/NAME(weights={path!r})"
         )
     expression = str(metadata["model"])
-    if parse_model(expression).source == "file":
+    parsed = parse_model(expression)
+    if parsed.source == "file":
         raise VitlabError(
             f"{path} names another file as its model; expected an expression with the source of the architecture"
         )
-    return expression
+    return str(replace(parsed, settings={**parsed.settings, **settings})) if settings else expression
 
 
 def _build_or_raise(what: str, build: Callable[[], nn.Module], server: str = "") -> nn.Module:

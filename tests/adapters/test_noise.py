@@ -34,3 +34,4 @@ def test_the_change_is_that_of_the_logits() -> None:
     torch.testing.assert_close(measured, before.double().flatten())
     expected = ((after - before).square().sum() / before.square().sum()).sqrt().item()
     assert relative_change(measured, noise_outputs(model)) == pytest.approx(expected, rel=1e-4)
+    assert relative_change(measured, measured[1:]) == float("inf")

@@ -204,6 +204,20 @@ def test_parts_go_into_the_backbone_and_out_again(part: str) -> None:
         assert len(one["scores"]) != len(three["scores"]) or not torch.equal(one["scores"], three["scores"])
 
 
+def test_a_part_with_a_grid_refuses_images_of_another_shape() -> None:
+    """32x128 images have as many tokens as 64x64, in another arrangement: the numbers would be wrong silently."""
+    deep = VIT.replace("depth=4", "depth=8").replace("num_heads=3", "num_heads=3, dynamic_img_size=True")
+    model = detector(deep, parts=" | TokenAwarePooling(blocks='not-tapped')").eval()
+    assert len(model(torch.zeros(1, 3, 64, 64))) == 1
+    with pytest.raises(
+        VitlabError, match=r"was inserted for a grid of 8x8 tokens, which 32x128 images do not have"
+    ) as error:
+        model(torch.zeros(1, 3, 32, 128))
+    assert "\n" not in str(error.value)
+    model = detector(deep, parts=" | ContextBroadcast(blocks='not-tapped')").eval()
+    assert len(model(torch.zeros(1, 3, 32, 128))) == 1
+
+
 def test_attention_of_the_backbone_is_recorded() -> None:
     model = detector().eval()
     with vitlab.record(model, "attention") as tape:

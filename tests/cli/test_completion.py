@@ -38,7 +38,7 @@ def shell(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         ("vitlab measure timm/x --with attention_ent", {"attention_entropy"}),
         ("vitlab measure timm/x --with lesion,calib", {"lesion,calibration"}),
         ("vitlab stress timm/x --with occ", {"occlusion"}),
-        ("vitlab train qui", {"quick"}),
+        ("vitlab train deit_d", {"deit_distilled"}),
         ("vitlab list inst", {"instruments"}),
         ("vitlab describe tor", {"torchvision/"}),
         ("vitlab measu", {"measure"}),

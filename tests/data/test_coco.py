@@ -156,6 +156,8 @@ def changed(path: str, value: Any) -> dict[str, Any]:
             changed("annotations.0.category_id", 4),
             r"annotation with id 5 has category_id=4, which is not in categories",
         ),
+        (changed("annotations.0.image_id", [7]), r"annotation with id 5 has image_id=\[7\]; no image has this id"),
+        (changed("annotations.0.category_id", ...), r"annotation with id 5 has category_id=None, which is not in"),
         (changed("annotations.0.bbox", ...), "annotation with id 5 has bbox=None; expected four numbers"),
         (changed("annotations.0.bbox", [1, 2, 3]), r"bbox=\[1, 2, 3\]; expected four numbers"),
         (changed("annotations.0.bbox", [1, 2, 3, "x"]), "expected four numbers"),

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 import vitlab
 from cases import CASES, VIT
+from vitlab import zoo
 from vitlab.core import plugins
 from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Augment, Objective, Recipe, change
@@ -290,11 +291,19 @@ def test_patched_batches_are_the_same_from_any_batch_on() -> None:
         ("timm/x(num_classes=1000)", "timm/x(num_classes=1000)"),
         ("hf/a/b", "hf/a/b(num_labels=25)"),
         ("hf/a/b(num_labels=25)", "hf/a/b(num_labels=25)"),
-        ("file/my run/model.safetensors", "file/my run/model.safetensors"),
     ],
 )
 def test_a_model_gets_the_classes_of_the_data(expression: str, expected: str) -> None:
     assert with_classes(expression, 25) == expected
+
+
+def test_the_head_of_a_file_is_new_for_another_number_of_classes(tmp_path: Path) -> None:
+    for classes in (25, 7):
+        expression = f"timm/vit_tiny_patch16_224(num_classes={classes}, depth=1, embed_dim=6)"
+        zoo.save(vitlab.load(expression), expression, str(tmp_path / f"my {classes}.safetensors"))
+    assert with_classes(f"file/{tmp_path}/my 25.safetensors", 25) == f"file/{tmp_path}/my 25.safetensors"
+    new = f"file/'{tmp_path}/my 7.safetensors'(num_classes=25) | P()"
+    assert with_classes(f"file/{tmp_path}/my 7.safetensors | P()", 25) == new
 
 
 def test_too_few_classes_are_refused() -> None:

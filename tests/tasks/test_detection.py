@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import vitlab
 from vitlab import runner, zoo
@@ -23,6 +24,7 @@ from vitlab.core.recipe import Augment, Detection, Objective, Optimizer, Recipe
 from vitlab.core.store import Run
 from vitlab.data.detection_batches import targets_of
 from vitlab.data.detection_sets import open_detection
+from vitlab.data.run_lengths import encode_mask
 from vitlab.preprocessing import preprocessing_of
 from vitlab.tasks import train_task
 from vitlab.tasks.detection import AveragePrecision, loss_of, make_feed, preprocessing_for, run, sides_of, with_settings
@@ -194,6 +196,47 @@ def test_an_untrained_model_has_low_and_a_perfect_one_full_precision() -> None:
     assert found["box_ap"] == 100 and found["test_images"] == 6
 
 
+def write_coco(root: Path, split: str, count: int) -> None:
+    """Scenes of different sizes as files in the COCO format; the last object of each image is a crowd."""
+    (root / "annotations").mkdir(parents=True, exist_ok=True)
+    (root / split).mkdir()
+    images, objects = [], []
+    for i in range(count):
+        size = (40 + 8 * (i % 3), 64 - 8 * (i % 2))
+        scene = open_detection(f"scenes(train={count}, test=1, labels='shape')", image_size=size).to_train_on()[i]
+        assert scene is not None
+        Image.fromarray(scene.pixels.permute(1, 2, 0).numpy()).save(root / split / f"{i}.png")
+        images.append({"id": 10 + i, "file_name": f"{i}.png", "height": size[0], "width": size[1]})
+        for k, (box, label) in enumerate(zip(scene.boxes.tolist(), scene.labels.tolist(), strict=True)):
+            x0, y0, x1, y1 = box
+            runs = {"size": list(size), "counts": encode_mask(scene.masks[k].numpy())["counts"]}
+            entry = {"image_id": 10 + i, "category_id": 3 * label, "bbox": [x0, y0, x1 - x0, y1 - y0]}
+            crowd = int(k > 0 and k == len(scene.labels) - 1)
+            objects.append({**entry, "id": 100 * i + k + 1, "segmentation": runs, "iscrowd": crowd})
+    categories = [{"id": 3 * label, "name": f"kind {label}"} for label in range(1, 6)]
+    content = {"images": images, "annotations": objects, "categories": categories}
+    (root / "annotations" / f"instances_{split}.json").write_text(json.dumps(content))
+
+
+def test_files_in_the_coco_format_train_at_several_sides(tmp_path: Path) -> None:
+    write_coco(tmp_path / "coco", "train2017", 8)
+    write_coco(tmp_path / "coco", "val2017", 5)
+    recipe = tiny(
+        model=MODEL.replace("num_heads=3", "num_heads=3, dynamic_img_size=True"),
+        data="coco",
+        image_size=(64, 96),
+        epochs=1,
+        detection=Detection(sides=(48, 64, 80), longest=100, score=0.01),
+    )
+    row = run(recipe, tmp_path / "run", root=tmp_path, device="cpu")
+    assert row["step"] == 2 and row["test_images"] == 5 and np.isfinite(row["train_loss"])
+    model, out = f"file/{tmp_path / 'run'}", tmp_path / "out"
+    paths = list(runner.measure([model], ["attention_entropy", "average_precision"], out, root=tmp_path, show=False))
+    precision = Measurement.load(paths[1])
+    assert precision.axes["class"] == tuple(f"kind {label}" for label in range(1, 6))
+    assert 100 * float(precision.values["box_ap"]) == pytest.approx(row["box_ap"], abs=1e-9)
+
+
 # -- settings ---------------------------------------------------------------------------------------------------------
 
 
@@ -208,6 +251,11 @@ def test_the_paper_puts_cb_outside_of_the_tapped_blocks() -> None:
     text = plugins.recipe("coco_mask_rcnn(part='cb')").model.replace("pretrained=True, ", "")
     model = vitlab.load(text.replace("backbone=", "size=(64, 64), width=16, head=16, backbone="))
     assert [part.block for part in vitlab.parts(model)] == [f"backbone.blocks.{i}" for i in (0, 1, 2, 4, 6, 8, 9, 10)]
+
+
+def test_coco_refuses_a_part_with_a_grid() -> None:
+    with pytest.raises(VitlabError, match="part='tap' needs images of one size"):
+        plugins.recipe("coco_mask_rcnn(part='tap')")
 
 
 @pytest.mark.parametrize(

@@ -37,11 +37,13 @@ def noise_outputs(model: nn.Module, input_size: int | tuple[int, int] | None = N
 
 
 def relative_change(before: Tensor, after: Tensor) -> float:
-    """Returns ‖after − before‖ / ‖before‖.
+    """Returns ‖after − before‖ / ‖before‖; infinity if the number of outputs differs, as that of detections may.
 
     >>> relative_change(torch.tensor([3.0, 4.0]), torch.tensor([3.0, 5.0]))
     0.2...
     """
+    if before.shape != after.shape:
+        return float("inf")
     return float((after - before).norm() / before.norm().clamp_min(torch.finfo(before.dtype).tiny))
 
 

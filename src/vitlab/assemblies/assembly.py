@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from vitlab.assemblies.input_size import set_input_size
 from vitlab.assemblies.taps import Tap, tapped_places
 from vitlab.core.anatomy import Anatomy
 from vitlab.core.errors import VitlabError
+from vitlab.fitted import parts
 from vitlab.preprocessing import declare
 from vitlab.preprocessing.declaration import declared
 
@@ -49,6 +51,7 @@ class Assembly(nn.Module):
         if callable(remove):
             remove(0)
         anatomy = _described(backbone, inner)
+        _rename_parts(backbone)
         places = tapped_places(anatomy, taps)
         self.backbone = backbone
         self.taps = nn.ModuleList(Tap(place, inner) for place in places)
@@ -77,6 +80,8 @@ class Assembly(nn.Module):
 
     def maps(self, images: Tensor) -> list[Tensor]:
         """The maps (B, C, h, w) of the backbone at its taps, from fine to coarse; images have a `backbone_size`."""
+        if tuple(images.shape[-2:]) != self.backbone_size(self.img_size):
+            _check_parts(self.backbone, images.shape[-2], images.shape[-1])
         run: Any = getattr(self.backbone, "forward_features", self.backbone)
         run(images)
         return [tap.read(images) for tap in self.taps]  # type: ignore[operator]
@@ -121,6 +126,20 @@ def _multiple(anatomy: Anatomy) -> int:
     return max((height // grid for grid in grids if grid and height % grid == 0), default=1)
 
 
+def _check_parts(backbone: nn.Module, height: int, width: int) -> None:
+    """Raise if a part was inserted for a grid of another shape, which may have as many tokens: 8x8 and 4x16.
+
+    Parts check the number of tokens themselves.
+    """
+    for part in parts(backbone):
+        layout = getattr(backbone.get_submodule(part.path), "layout", None)
+        if layout is not None and abs(layout.grid[0] - layout.grid[1] * height / width) >= 1:
+            raise VitlabError(
+                f"{part.name} was inserted for a grid of {layout.grid[0]}x{layout.grid[1]} tokens, which "
+                f"{height}x{width} images do not have; use images of one size, or a part without a grid"
+            )
+
+
 def _described(backbone: nn.Module, size: tuple[int, int]) -> Anatomy:
     try:
         return describe(backbone, size)
@@ -130,6 +149,15 @@ def _described(backbone: nn.Module, size: tuple[int, int]) -> Anatomy:
             f"{type(backbone).__name__}, built for {built}, does not run on {size[0]}x{size[1]} images ({error}); "
             f"build the backbone with img_size={size}"
         ) from error
+
+
+def _rename_parts(backbone: nn.Module) -> None:
+    """Give the parts of a backbone the names that its blocks and modules have in the assembly."""
+    for module in backbone.modules():
+        part: Any = module
+        if "vitlab_seam" in vars(module):
+            part.vitlab_seam = replace(part.vitlab_seam, path=f"backbone.{part.vitlab_seam.path}")
+            part.vitlab_block = f"backbone.{part.vitlab_block}"
 
 
 def _block_names(anatomy: Anatomy, paths: set[str]) -> list[str]:

@@ -198,4 +198,4 @@ def _pool(side: int, anchor: int) -> MultiScaleRoIAlign:
     pool: Any = MultiScaleRoIAlign(list(_LEVELS), side, sampling_ratio=2, canonical_scale=canonical)
     pool.scales = [1 / scale for scale in SCALES]
     pool.map_levels = initLevelMapper(2, 1 + len(SCALES), canonical_scale=canonical)
-    return pool  # type: ignore[no-any-return]
+    return pool

@@ -27,15 +27,15 @@ Rows = Mapping[str, Any]
 
 
 def _parts() -> dict[str, str]:
-    return {name: plugins.summary(module, name) for name, module in plugins.parts().items()}
+    return {name: _with_origin("parts", name, plugins.summary(at, name)) for name, at in plugins.parts().items()}
 
 
 def _instruments() -> dict[str, dict[str, Any]]:
-    return {name: plugins.card(module) for name, module in plugins.instruments().items()}
+    return _cards("instruments", plugins.instruments())
 
 
 def _stress() -> dict[str, dict[str, Any]]:
-    return {name: plugins.card(module) for name, module in plugins.stress_tests().items()}
+    return _cards("stress_tests", plugins.stress_tests())
 
 
 def _models() -> dict[str, str]:
@@ -45,14 +45,27 @@ def _models() -> dict[str, str]:
 
 
 def _recipes() -> dict[str, str]:
-    return {name: plugins.summary(module, name) for name, module in plugins.recipes().items()}
+    return {name: _with_origin("recipes", name, plugins.summary(at, name)) for name, at in plugins.recipes().items()}
+
+
+def _with_origin(kind: str, name: str, text: str) -> str:
+    """A summary, with the origin of an extension."""
+    origin = plugins.origin(kind, name)
+    return f"{text} [{origin}]" if origin else text
+
+
+def _cards(kind: str, known: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """The cards of instruments or stress tests; those of extensions with their origin."""
+    cards = {name: plugins.card(reference) for name, reference in known.items()}
+    return {name: {**card, "title": _with_origin(kind, name, card["title"])} for name, card in cards.items()}
 
 
 def _data() -> dict[str, str]:
     from vitlab.data.catalogue import data_sets
+    from vitlab.data.question_catalogue import question_sets
     from vitlab.data.segmentation_sets import pair_sets
 
-    return {**pair_sets(), **data_sets()}
+    return {**pair_sets(), **data_sets(), **question_sets()}
 
 
 #: The entries of each kind: a summary or a card by name.

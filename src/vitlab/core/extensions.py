@@ -5,7 +5,8 @@ There are three ways, for each kind of `KINDS`:
 - an entry point of an installed package, in the group `vitlab.<kind>`: its name is the name in vitlab, its value
   `package.module` or `package.module:attribute`;
 - a Python file named in the environment variable `VITLAB_PLUGINS` (several are separated as in PATH) with a literal
-  `VITLAB = {"parts": ["Halve"], "recipes": ["mine"]}`, which names objects of the file by kind;
+  `VITLAB = {"parts": ["Halve"], "figures": {"my_kind": "draw_my_kind"}}`, which names objects of the file by kind, or
+  maps names to objects;
 - `register(kind, name, thing)` in Python.
 
 Nothing is imported to list names. An extension that cannot be read is reported once, in one line, and skipped; a name
@@ -160,8 +161,8 @@ def _from_files(kind: str) -> list[Extension]:
         except (OSError, SyntaxError, ValueError) as error:
             _report(f"{VARIABLE}: {path} is skipped ({next(iter(str(error).splitlines()), type(error).__name__)})")
             continue
-        for name in names.get(kind, ()):
-            found.append(Extension(kind, name, f"{path.resolve()}:{name}", f"file {path}", path))
+        for name, attribute in names.get(kind, {}).items():
+            found.append(Extension(kind, name, f"{path.resolve()}:{attribute}", f"file {path}", path))
     return found
 
 
@@ -173,8 +174,8 @@ def _from_python(kind: str) -> list[Extension]:
     ]
 
 
-def _declared(path: Path) -> dict[str, list[str]]:
-    """Returns the literal `VITLAB` of a plugin file: names by kind."""
+def _declared(path: Path) -> dict[str, dict[str, str]]:
+    """Returns the literal `VITLAB` of a plugin file: by kind, the object of each name."""
     tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "VITLAB":
@@ -182,7 +183,10 @@ def _declared(path: Path) -> dict[str, list[str]]:
             wrong = [kind for kind in declared if kind not in KINDS]
             if wrong:
                 raise ValueError(f"VITLAB has the unknown kind {wrong[0]!r}; expected: {', '.join(KINDS)}")
-            return {kind: list(names) for kind, names in declared.items()}
+            return {
+                kind: dict(names) if isinstance(names, dict) else {name: name for name in names}
+                for kind, names in declared.items()
+            }
     raise ValueError("it has no VITLAB = {kind: [names]}")
 
 

@@ -7,14 +7,16 @@ Families are the keys of an adapter's `FAMILIES`. Each experiment is one file in
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
 from functools import cache
+from hashlib import blake2b
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_call
+from vitlab.core.extensions import KINDS, extensions, resolve
 from vitlab.core.recipe import Recipe
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -29,20 +31,28 @@ def parts() -> dict[str, str]:
     >>> parts()["ContextBroadcast"]
     'vitlab.modules.context_broadcast'
     """
-    return {name: _module(file) for file in _files("modules") for name in _literal(file, "__all__", [])}
+    own = {name: _module(file) for file in _files("modules") for name in _literal(file, "__all__", [])}
+    return _with_extensions("parts", own)
 
 
 def part(name: str) -> Any:
     """Import a part and return its class."""
-    known = parts()
-    if name not in known:
-        raise unknown("part", name, sorted(known))
-    return getattr(importlib.import_module(known[name]), name)
+    return _object("part", name, parts())
+
+
+def losses() -> dict[str, str]:
+    """Every loss that an extension adds, for `objective.extra` of a recipe, and where it is."""
+    return _with_extensions("losses", {})
+
+
+def loss(name: str) -> Any:
+    """Import a loss of an extension and return the function."""
+    return _object("loss", name, losses())
 
 
 def instruments() -> dict[str, str]:
     """Every instrument and the module that defines it."""
-    return _carded("instruments")
+    return _with_extensions("instruments", _carded("instruments"))
 
 
 def stress_tests() -> dict[str, str]:
@@ -51,7 +61,7 @@ def stress_tests() -> dict[str, str]:
     >>> stress_tests()["corruptions"]
     'vitlab.stress_tests.corruptions'
     """
-    return _carded("stress_tests")
+    return _with_extensions("stress_tests", _carded("stress_tests"))
 
 
 def recipes() -> dict[str, str]:
@@ -60,7 +70,8 @@ def recipes() -> dict[str, str]:
     >>> recipes()["quick"]
     'vitlab.recipes.quick'
     """
-    return {name: _module(file) for file in _files("recipes") for name in _literal(file, "__all__", [])}
+    own = {name: _module(file) for file in _files("recipes") for name in _literal(file, "__all__", [])}
+    return _with_extensions("recipes", own)
 
 
 def recipe(text: str) -> Recipe:
@@ -70,10 +81,7 @@ def recipe(text: str) -> Recipe:
     3
     """
     name, settings = parse_call(text)
-    known = recipes()
-    if name not in known:
-        raise unknown("recipe", name, sorted(known))
-    make = getattr(importlib.import_module(known[name]), name)
+    make = _object("recipe", name, recipes())
     defaults = {key: item.default for key, item in inspect.signature(make).parameters.items()}
     for key, value in settings.items():
         if key not in defaults:
@@ -83,17 +91,46 @@ def recipe(text: str) -> Recipe:
     return made
 
 
+def procedure(kind: str, given: Any, known: dict[str, str]) -> tuple[str, Any]:
+    """Returns the name and the object of an instrument or stress test: a module or class with `CARD` and `measure`.
+
+    Args:
+        kind: `instrument` or `stress test`, for errors.
+        given: its name, or the object itself.
+        known: where each name is.
+    """
+    if not isinstance(given, str):
+        if not hasattr(given, "CARD") or not callable(getattr(given, "measure", None)):
+            raise VitlabError(
+                f"invalid {kind} of type {type(given).__name__}; expected a name, or an object with CARD and measure"
+            )
+        return str(getattr(given, "__name__", type(given).__name__)).rpartition(".")[2], given
+    if given not in known:
+        raise unknown(kind, given, known)
+    found = resolve(known[given])
+    if not hasattr(found, "CARD") or not callable(getattr(found, "measure", None)):
+        raise VitlabError(f"{kind} {given!r} ({known[given]}) has no CARD or no measure(model, batches, ...)")
+    return given, found
+
+
+def source_digest(reference: str) -> str:
+    """Returns a digest of the file of an extension, so that cached results of older code are not reused."""
+    file = _source(reference)
+    return "" if file is None else blake2b(file.read_bytes(), digest_size=8).hexdigest()
+
+
 def experiments() -> dict[str, str]:
     """Every experiment and the module that defines it, in the order of the papers; figures come before tables.
 
     >>> experiments()["cb_table_s16"]
     'vitlab.experiments.context_broadcasting.table_s16'
     """
-    return {
+    own = {
         f"{key}_{file.stem}": f"vitlab.experiments.{folder}.{file.stem}"
         for key, folder in PAPERS.items()
         for file in sorted(_files(f"experiments/{folder}"), key=lambda file: _in_order(file.stem))
     }
+    return _with_extensions("experiments", own)
 
 
 def _in_order(stem: str) -> tuple[str, str, int, str]:
@@ -108,8 +145,8 @@ def _in_order(stem: str) -> tuple[str, str, int, str]:
 
 
 def models() -> list[str]:
-    """The modules of vitlab's own architectures."""
-    return [_module(file) for file in _files("models")]
+    """The modules of vitlab's own architectures, and of those that extensions register with timm."""
+    return [*map(_module, _files("models")), *(each.reference for each in extensions("models").values())]
 
 
 def assemblies() -> dict[str, str]:
@@ -133,39 +170,94 @@ def published_sizes() -> dict[str, dict[str, Any]]:
 def families() -> dict[str, str]:
     """Every family that an adapter supports, with an example model."""
     examples: dict[str, str] = {}
-    for file in _files("adapters"):
+    for file in [*_files("adapters"), *(each.source for each in extensions("adapters").values() if each.source)]:
         examples.update(_literal(file, "FAMILIES", {}))
     return dict(sorted(examples.items()))
 
 
 def adapter_modules() -> list[str]:
     """The modules of all adapters."""
-    return [_module(file) for file in _files("adapters") if _literal(file, "FAMILIES", {})]
+    own = [_module(file) for file in _files("adapters") if _literal(file, "FAMILIES", {})]
+    return [*(each.reference for each in extensions("adapters").values()), *own]
 
 
-def summary(module: str, name: str | None = None) -> str:
+def data_sets() -> dict[str, str]:
+    """Every data set that an extension adds, and where it is."""
+    return {name: each.reference for name, each in extensions("data").items()}
+
+
+def figures() -> dict[str, str]:
+    """Every drawing of a kind of measurement that an extension adds, and where it is."""
+    return {name: each.reference for name, each in extensions("figures").items()}
+
+
+def origin(kind: str, name: str) -> str:
+    """Returns where a name comes from: empty for vitlab itself, else the origin of the extension.
+
+    Args:
+        kind: one of `extensions.KINDS`.
+        name: of the part, instrument, ….
+    """
+    found = extensions(kind).get(name)
+    return "" if found is None else found.origin
+
+
+def summary(reference: str, name: str | None = None) -> str:
     """The first line of a module's docstring, or of a class or function in it, without importing it."""
-    tree = _tree(_PACKAGE.parent / (module.replace(".", "/") + ".py"))
+    file = _source(reference)
+    if file is None:
+        return ""
+    tree = _tree(file)
+    name = reference.partition(":")[2] or name if file.parent.parent != _PACKAGE else name
     node: Any = tree
     if name is not None:
         node = next((item for item in tree.body if getattr(item, "name", None) == name), tree)
     return (ast.get_docstring(node) or "").partition("\n")[0]
 
 
-def card(module: str) -> dict[str, Any]:
+def card(reference: str) -> dict[str, Any]:
     """The fields of the `CARD` of an instrument or stress test, without importing it.
 
     >>> card("vitlab.stress_tests.occlusion")["inputs"]
     'labelled images'
     """
-    file = _PACKAGE.parent / (module.replace(".", "/") + ".py")
-    for node in _tree(file).body:
+    file = _source(reference)
+    if file is None:  # registered in Python
+        return {key: value for key, value in vars(resolve(reference).CARD).items() if value is not None}
+    body: list[ast.stmt] = _tree(file).body
+    attribute = reference.rpartition(":")[2] if ":" in reference else ""
+    for inner in body:
+        if isinstance(inner, ast.ClassDef) and inner.name == attribute:
+            body = inner.body
+    for node in body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CARD" and isinstance(node.value, ast.Call):
             try:
                 return {str(item.arg): ast.literal_eval(item.value) for item in node.value.keywords}
             except ValueError:
                 raise VitlabError(f"invalid CARD in {file.name}; expected literals only, for `vitlab list`") from None
-    raise VitlabError(f"{module} has no CARD")
+    raise VitlabError(f"{reference} has no CARD")
+
+
+def _with_extensions(kind: str, own: dict[str, str]) -> dict[str, str]:
+    """The names of vitlab, and those of extensions."""
+    return {**own, **{name: each.reference for name, each in extensions(kind, own).items()}}
+
+
+def _object(kind: str, name: str, known: dict[str, str]) -> Any:
+    """Import a class or function by name: an attribute of the module that the name is found in."""
+    if name not in known:
+        raise unknown(kind, name, sorted(known))
+    found = resolve(known[name])
+    return getattr(found, name) if isinstance(found, ModuleType) else found
+
+
+def _source(reference: str) -> Path | None:
+    """The file of a module or attribute; None if it is not known without an import."""
+    module = reference.partition(":")[0]
+    if module.startswith("vitlab."):
+        return _PACKAGE.parent / (module.replace(".", "/") + ".py")
+    sources = (each.source for kind in KINDS for each in extensions(kind).values() if each.reference == reference)
+    return next(sources, None)
 
 
 def _like(value: Any, default: Any, what: str) -> Any:

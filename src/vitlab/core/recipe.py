@@ -93,6 +93,7 @@ class Objective:
         distillation: `hard` or `soft` distillation from `teacher`, as in DeiT; empty for none.
         teacher: a model expression.
         distillation_weight, temperature: weight and temperature of the distillation loss.
+        extra: losses that extensions add, each with its settings: `("sparse(weight=0.1)",)`.
     """
 
     smoothing: float = 0.1
@@ -103,6 +104,7 @@ class Objective:
     teacher: str = ""
     distillation_weight: float = 0.5
     temperature: float = 3.0
+    extra: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

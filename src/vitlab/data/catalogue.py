@@ -21,6 +21,7 @@ from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_call
+from vitlab.core.extensions import extensions, resolve
 from vitlab.data import cifar, coco, folders, imagenet
 from vitlab.data.images import Channels, DataSet
 from vitlab.data.scene_layout import Cues
@@ -54,9 +55,10 @@ def open_data(expression: str, *, root: str | Path | None = None, image_size: Si
     ('plain circle', (16, 16))
     """
     name, settings = read_expression(expression)
-    own = {key: settings[key] for key in inspect.signature(_OPENERS[name]).parameters if key in settings}
+    opener = _openers()[name]
+    own = {key: settings[key] for key in inspect.signature(opener).parameters if key in settings}
     narrowing = {key: settings[key] for key in _NARROWING if key in settings}
-    data = replace(_OPENERS[name](Location(name, root, image_size), **own), name=expression.strip())
+    data = replace(opener(Location(name, root, image_size), **own), name=expression.strip())
     return narrow(data, **narrowing)
 
 
@@ -75,11 +77,12 @@ def check_data(expression: str) -> None:
 def read_expression(expression: str) -> tuple[str, dict[str, Any]]:
     """Returns the name of a data set and its settings, after validation."""
     name, settings = _parse(expression)
-    if name not in _OPENERS:
+    known = _openers()
+    if name not in known:
         if Path(name).is_dir():
             raise VitlabError(f"no data set {name!r}; to open the folder of that name write ./{name}")
-        raise unknown("data set", name, _OPENERS)
-    check_settings(name, settings, _OPENERS[name], _NARROWING)
+        raise unknown("data set", name, known)
+    check_settings(name, settings, known[name], _NARROWING)
     return name, settings
 
 
@@ -88,6 +91,8 @@ def _parse(expression: str) -> tuple[str, dict[str, Any]]:
 
     >>> _parse("./photos (1)")
     ('folder', {'path': './photos (1)'})
+    >>> _parse("folder(/data/photos)")
+    ('folder', {'path': '/data/photos'})
     """
     if not isinstance(expression, str):
         return parse_call(expression)
@@ -95,8 +100,13 @@ def _parse(expression: str) -> tuple[str, dict[str, Any]]:
     name = text.partition("(")[0].strip()
     if text in (".", "..", "~") or "/" in name or "\\" in name:
         return "folder", {"path": text}
+    if unquoted := _UNQUOTED.match(text):
+        return "folder", {"path": unquoted["path"].strip()}
     return parse_call(_WINDOWS.sub(_escaped, text), first="path" if name in ("folder", "imagenet", "coco") else "")
 
+
+#: A folder whose path is not in quotes, as `folder(/photos)`, and no setting.
+_UNQUOTED = re.compile(r"""^folder\((?P<path>[^'"=,()]*[/\\.~][^'"=,()]*)\)$""")
 
 #: A quoted path that starts with a drive or, unless its backslashes are doubled, with the name of a server.
 _WINDOWS = re.compile(r"""(?P<quote>['"])(?P<path>(?:[A-Za-z]:\\|\\\\(?!\\)).*?)(?P=quote)""")
@@ -114,7 +124,7 @@ def data_sets() -> dict[str, str]:
     >>> list(data_sets())
     ['scenes', 'cifar10', 'cifar100', 'cifar10c', 'cifar100c', 'imagenet', 'folder', 'coco']
     """
-    return {name: (inspect.getdoc(opener) or "").partition("\n")[0] for name, opener in _OPENERS.items()}
+    return {name: (inspect.getdoc(opener) or "").partition("\n")[0] for name, opener in _openers().items()}
 
 
 @dataclass(frozen=True)
@@ -228,6 +238,13 @@ _OPENERS: dict[str, Callable[..., DataSet]] = {
     "folder": _folder,
     "coco": _coco,
 }
+
+
+def _openers() -> dict[str, Callable[..., DataSet]]:
+    """The functions that open data sets, by name; those of extensions are imported."""
+    added = extensions("data", dict.fromkeys(_OPENERS, ""))
+    return {**_OPENERS, **{name: resolve(each.reference) for name, each in added.items()}}
+
 
 _TREES = {
     "cifar10": cifar.CIFAR10.tree,

@@ -54,10 +54,10 @@ def read_annotations(file: Path) -> Annotations:
     objects: dict[Any, list[dict[str, Any]]] = {number: [] for number in images}
     dropped: list[Any] = []
     for at, entry in _entries(content["annotations"], file, "annotation"):
-        image = images.get(entry.get("image_id"))
+        image = _with_id(images, entry.get("image_id"))
         if image is None:
             raise VitlabError(f"{file}: {at} has image_id={entry.get('image_id')!r}; no image has this id")
-        if entry.get("category_id") not in labels:
+        if _with_id(categories, entry.get("category_id")) is None:
             known = ", ".join(str(number) for number in sorted(categories)[:5])
             raise VitlabError(
                 f"{file}: {at} has category_id={entry.get('category_id')!r}, which is not in categories"
@@ -126,6 +126,10 @@ def _by_id(entries: list[Any], file: Path, kind: str, fields: dict[str, type]) -
             raise VitlabError(f"{file}: {at} has file_name={str(path)!r}; expected a path inside the folder of images")
         found[entry["id"]] = entry
     return found
+
+
+def _with_id(entries: dict[int, dict[str, Any]], number: Any) -> dict[str, Any] | None:
+    return entries.get(number) if isinstance(number, int) else None
 
 
 _WORDS = {int: "a positive integer", str: "a text"}

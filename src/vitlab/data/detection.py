@@ -47,7 +47,10 @@ class Annotated:
 class DetectionSet(Protocol):
     """A set of images with objects. Items are read or drawn on access."""
 
-    classes: tuple[str, ...]
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes."""
+        ...
 
     def __len__(self) -> int: ...
 

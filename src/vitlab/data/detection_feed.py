@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -75,7 +76,7 @@ class DetectionFeed:
         plan = [self._rows(epoch, batch) for batch in range(start_batch, len(self))]
         processes = worker_count(self.processes, few=len(plan) * self.batch_size < _FEW_IMAGES)
         on_cuda = self.device.type == "cuda"
-        loader: DataLoader[Prepared] = DataLoader(
+        loader: DataLoader[Any] = DataLoader(
             _Training(self.train, self.longest, self.flip, self.seed, epoch),
             batch_sampler=plan,
             num_workers=processes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -54,7 +54,7 @@ class DetectionStream:
         """Yields (images, sizes, [(index, image with its objects as stored), …]); unreadable images are omitted."""
         mine = range(self.rank, len(self.images), self.world)
         plan = [list(mine[start : start + self.batch_size]) for start in range(0, len(mine), self.batch_size)]
-        loader: DataLoader[list[_Evaluated]] = DataLoader(
+        loader: DataLoader[Any] = DataLoader(
             _Evaluation(self.images, self.side, self.longest),
             batch_sampler=plan,
             num_workers=worker_count(self.processes, few=len(mine) < _FEW_IMAGES),
@@ -65,11 +65,11 @@ class DetectionStream:
             if rows:
                 pixels, sizes = stacked([row.pixels for row in rows])
                 images = normalised(pixels, sizes, self.mean, self.std, self.device)
-                yield images, sizes, [(row.index, row.original) for row in rows]
+                yield images, sizes, [(row.number, row.original) for row in rows]
 
 
 class _Evaluated(NamedTuple):
-    index: int
+    number: int
     original: Annotated
     pixels: Tensor
 

@@ -200,7 +200,10 @@ class DataSet:
     def to_train_on(self) -> ImageSet:
         """Returns the training images; raises if there are none."""
         if self.train is None:
-            raise VitlabError(f"the data set {self.name!r} is for evaluation only; it has no training images")
+            raise VitlabError(
+                f"the data set {self.name!r} is for evaluation only; it has no training images; a folder needs "
+                "subfolders train and val, or the setting holdout=0.2"
+            )
         return self.train
 
 

@@ -5,11 +5,11 @@ Shape legend: h w pixels, K classes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -27,6 +27,8 @@ __all__ = ["IGNORE", "PairData", "PairFiles", "Pairs", "ScenePairs"]
 IGNORE = 255
 
 _INVALID = -1
+
+Decoded = TypeVar("Decoded")
 
 
 class Pairs(Protocol):
@@ -174,9 +176,9 @@ class ScenePairs:
         return replace(self, indices=tuple(self.indices[index] for index in indices))
 
 
-def _read(read: object, path: Path) -> object:
+def _read(read: Callable[[Path], Decoded], path: Path) -> Decoded:
     try:
-        return read(path)  # type: ignore[operator]
+        return read(path)
     except Exception as error:  # PIL raises many types of exceptions on damaged files
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise VitlabError(f"cannot read {path} ({reason}); replace the file") from error

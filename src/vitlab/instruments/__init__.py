@@ -6,13 +6,12 @@ Instruments do not print, plot or write files.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vitlab.core import plugins
 from vitlab.core.batches import recorded, require_labels
-from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
 from vitlab.core.settings import check_settings
 from vitlab.identity import display_name, identify, signed, warn_untrained
@@ -23,7 +22,7 @@ __all__ = ["measure", "measure_together"]
 
 
 def measure(
-    instrument: str,
+    instrument: str | Any,
     model: Any,
     batches: Iterable[Any],
     *,
@@ -35,7 +34,7 @@ def measure(
     """Measure a model with an instrument.
 
     Args:
-        instrument: name of the instrument, for example `"attention_entropy"`.
+        instrument: name of the instrument, for example `"attention_entropy"`, or an object with `CARD` and `measure`.
         model: a torch module; its state is restored afterwards.
         batches: `Batches`, or any iterable of (images, targets) or of image tensors.
         name: display name of the model in reports. Default: its class, its parts and a short hash of its weights.
@@ -46,10 +45,7 @@ def measure(
     Returns:
         A Measurement: plain data. `provenance["model"]` identifies the measured model.
     """
-    known = plugins.instruments()
-    if instrument not in known:
-        raise unknown("instrument", instrument, known)
-    module = importlib.import_module(known[instrument])
+    instrument, module = plugins.procedure("instrument", instrument, plugins.instruments())
     check_settings(instrument, module.measure, settings)
     if not isinstance(batches, Iterable) or hasattr(batches, "shape"):
         raise VitlabError(
@@ -78,10 +74,7 @@ def measure_together(
         Measurements by instrument name.
     """
     known = plugins.instruments()
-    for instrument in names:
-        if instrument not in known:
-            raise unknown("instrument", instrument, known)
-    modules = {instrument: importlib.import_module(known[instrument]) for instrument in names}
+    modules = dict(plugins.procedure("instrument", instrument, known) for instrument in names)
     unsupported = [instrument for instrument, module in modules.items() if module.CARD.passes != "shared"]
     if unsupported or not modules:
         raise VitlabError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import ModelExpression
 from vitlab.core.recipe import Augment, Detection, Optimizer, Recipe
 from vitlab.recipes._parts import choose, model, parts
@@ -34,7 +35,8 @@ def coco_mask_rcnn(
 
     Args:
         size: `tiny`, `small` or `base`.
-        part: short name of a part, as in `deit_imagenet`.
+        part: short name of a part, as in `deit_imagenet`. `tap` depends on the grid of the tokens and is refused here,
+            because the sizes of the images differ.
         blocks: the blocks with the part.
         weights: file of the backbone's weights; '' for timm's pretrained weights.
         batch_size: images per step; the learning rate follows it.
@@ -44,6 +46,8 @@ def coco_mask_rcnn(
     >>> coco_mask_rcnn(batch_size=32).optimizer.lr
     0.0002
     """
+    if part == "tap":
+        raise VitlabError("part='tap' needs images of one size; those of COCO differ; use another part")
     name = f"deit_{choose('size', size, SIZES)}_patch16_224"
     origin: dict[str, Any] = {"weights": weights} if weights else {"pretrained": True}
     settings = {**origin, "drop_path_rate": DROP_PATH[size], "dynamic_img_size": True}

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from vitlab.core import plugins
+from vitlab.core.extensions import resolve
 from vitlab.core.measurement import Measurement
 
 #: Okabe and Ito's colours, distinguishable with colour blindness, each with a dash and a marker for print in grey.
@@ -62,6 +64,11 @@ def draw(kind: str, measurements: Sequence[Measurement]) -> list[Figure | Fragme
     if kind.isidentifier() and importlib.util.find_spec(name) is not None:
         figures: list[Figure | Fragment] = importlib.import_module(name).draw(measurements)
         return figures
+    added = plugins.figures()
+    if kind in added:
+        found = resolve(added[kind])
+        drawn: list[Figure | Fragment] = (found if callable(found) else found.draw)(measurements)
+        return drawn
     from vitlab.reporting.default_drawing import draw_by_axes
 
     return [*draw_by_axes(measurements)]

@@ -26,7 +26,8 @@ def with_objects(measurement: Measurement, place: int, kind: str, classes: Seque
     from PIL import Image, ImageDraw, ImageFont
 
     def value(name: str) -> np.ndarray:
-        return np.asarray(measurement.values[f"example_{name}"])[place]
+        array: np.ndarray = np.asarray(measurement.values[f"example_{name}"])[place]
+        return array
 
     boxes, labels, scores, masks = (value(f"{kind}_{name}") for name in ("boxes", "labels", "scores", "masks"))
     picture = value("image").astype(float)

@@ -7,7 +7,6 @@ card's input is `files`, take the folder of the set instead of batches.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 from vitlab.core import plugins
 from vitlab.core.batches import recorded, require_labels
-from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.settings import check_settings
 from vitlab.identity import display_name, identify, signed, warn_untrained
@@ -26,7 +25,7 @@ __all__ = ["stress"]
 
 
 def stress(
-    stress_test: str,
+    stress_test: str | Any,
     model: Any,
     batches: Iterable[Any] | str | Path | None = None,
     *,
@@ -38,7 +37,7 @@ def stress(
     """Run a stress test on a model.
 
     Args:
-        stress_test: the name of the test, for example `"corruptions"`.
+        stress_test: the name of the test, for example `"corruptions"`, or an object with `CARD` and `measure`.
         model: a classifier; its state is restored on exit.
         batches: `Batches`, or an iterable of (images, targets), for which the mean and std of the normalisation are
             those that the model declares. Tests that generate their images (`shape_texture`) also accept None. Tests on
@@ -52,10 +51,7 @@ def stress(
     Returns:
         A Measurement. Its provenance has the identity of the model under `model`.
     """
-    known = plugins.stress_tests()
-    if stress_test not in known:
-        raise unknown("stress test", stress_test, known)
-    test = importlib.import_module(known[stress_test])
+    stress_test, test = plugins.procedure("stress test", stress_test, plugins.stress_tests())
     if preprocessing is not None and "preprocessing" in inspect.signature(test.measure).parameters:
         settings["preprocessing"], preprocessing = preprocessing, None
     check_settings(stress_test, test.measure, settings)

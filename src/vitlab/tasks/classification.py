@@ -36,6 +36,7 @@ from vitlab.losses.distillation import distillation
 from vitlab.preprocessing import Preprocessing, preprocessing_of
 from vitlab.progress import waiting
 from vitlab.recording.tape import Tape, record
+from vitlab.tasks.extra_losses import extra_losses
 from vitlab.training.distributed import World, init_distributed, shutdown, sum_over_ranks
 from vitlab.training.loop import train
 
@@ -80,7 +81,8 @@ def run(
             if recipe.objective.distillation and two_heads is not None:
                 two_heads(True)  # otherwise timm averages the outputs of the two heads
             tape = None
-            if recipe.objective.diversification:
+            added = extra_losses(recipe.objective.extra)
+            if recipe.objective.diversification or any(each.needs_attention for each in added):
                 size = recipe.image_size
                 tape = stack.enter_context(record(model, "attention", gradients=True, input_size=size))
             describe(model, recipe.image_size)  # fails early, with one line, for an unsupported image size
@@ -97,13 +99,20 @@ def run(
 
 
 def with_classes(expression: str, classes: int) -> str:
-    """Returns the model expression with the number of classes of the data, unless it sets a number itself."""
+    """Returns the model expression with the number of classes of the data, unless it sets a number itself.
+
+    A model of a file keeps its head if it has as many classes, else its head is new.
+    """
     parsed = parse_model(expression)
     key = "num_labels" if parsed.source == "hf" else "num_classes"
     own = parsed.settings.get(key)
     if isinstance(own, int) and own < classes:
         raise VitlabError(f"{expression!r} has {key}={own}, but the data has {classes} classes; omit {key}")
-    if parsed.source == "file" or own is not None:
+    if parsed.source == "file" and own is None:
+        built = parse_model(zoo.builder_of(expression))
+        key = "num_labels" if built.source == "hf" else "num_classes"
+        own = classes if built.settings.get(key) == classes else None
+    if own is not None:
         return expression
     return str(replace(parsed, settings={**parsed.settings, key: classes}))
 
@@ -205,6 +214,7 @@ def make_loss(
         teacher: the teacher for distillation.
         tape: attention recorded with gradients, for ADL; cleared before each forward pass.
     """
+    added = extra_losses(settings.extra)
 
     def loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
         images, labels, partners, weights, *patched = batch
@@ -219,10 +229,14 @@ def make_loss(
                 distilled, target, kind=settings.distillation or "hard", temperature=settings.temperature
             )
             value = torch.lerp(value, distillation_loss, settings.distillation_weight)
+        maps: list[Tensor] = []
         if tape is not None:
             maps = [tape[block.name] for block in tape.anatomy.blocks if _diversified(block)]
+        if maps and settings.diversification:
             form = settings.diversification_form
             value = value + settings.diversification * attention_diversification(maps, tau=settings.tau, form=form)
+        for each in added:
+            value = value + each(own, labels, maps)
         if patched:  # RVT adds the gradients of the patched batch; ADL uses the clean batch only
             value = value + mixed_cross_entropy(
                 outputs(model(patched[0]))[0], labels, partners, weights, settings.smoothing

@@ -185,7 +185,7 @@ class AveragePrecision:
         _, side, longest = sides_of(self.recipe)
         how, world = self.preprocessing, self.world
         share = max(1, self.recipe.batch_size // world.size)
-        place = {"rank": world.rank, "world": world.size, "device": world.device}
+        place: dict[str, Any] = {"rank": world.rank, "world": world.size, "device": world.device}
         return DetectionStream(self.data.test, side, longest, how.mean, how.std, share, **place)
 
 

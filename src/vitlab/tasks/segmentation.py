@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from vitlab import zoo
 from vitlab.adapters import describe
+from vitlab.assemblies.segmenter import Segmenter
 from vitlab.core import plugins
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import parse_model
@@ -66,6 +67,8 @@ def run(
             data = open_pairs(recipe.data, root=root, image_size=recipe.image_size)
             recipe = replace(recipe, model=with_settings(recipe, len(data.classes)))
             model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
+            if not isinstance(model, Segmenter):
+                raise _not_a_segmenter(recipe.model)
             how = preprocessing_for(recipe, model, data)
             tape = None
             if recipe.objective.diversification:
@@ -92,9 +95,7 @@ def with_settings(recipe: Recipe, classes: int) -> str:
     if parsed.source == "file":
         return recipe.model
     if parsed.source != "vitlab" or parsed.name not in plugins.assemblies():
-        raise VitlabError(
-            f"{recipe.model!r} is not a segmentation model; write for example vitlab/upernet(backbone={recipe.model!r})"
-        )
+        raise _not_a_segmenter(recipe.model)
     own = parsed.settings.get("classes")
     if isinstance(own, int) and own < classes:
         raise VitlabError(f"{recipe.model!r} has classes={own}, but the data has {classes} classes; omit classes")
@@ -102,6 +103,10 @@ def with_settings(recipe: Recipe, classes: int) -> str:
     if recipe.segmentation.inference == "slide":
         settings["stride"] = recipe.segmentation.stride
     return str(replace(parsed, settings={**settings, **parsed.settings}))
+
+
+def _not_a_segmenter(expression: str) -> VitlabError:
+    return VitlabError(f"{expression!r} is not a segmentation model; write for example vitlab/upernet(backbone='…')")
 
 
 def preprocessing_for(recipe: Recipe, model: nn.Module, data: PairData) -> Preprocessing:

@@ -65,8 +65,9 @@ class Examples:
 
     def dims(self) -> dict[str, tuple[str, ...]]:
         """The axes of the values."""
-        pixels, ends = ("example", "row", "column"), {"boxes": ("example", "object", "corner")}
-        ends |= {"image": (*pixels, "channel"), "size": ("example", "side"), "masks": pixels}
+        pixels = ("example", "row", "column")
+        ends: dict[str, tuple[str, ...]] = {"boxes": ("example", "object", "corner"), "masks": pixels}
+        ends |= {"image": (*pixels, "channel"), "size": ("example", "side")}
         return {name: ends.get(name.rpartition("_")[2], ("example", "object")) for name in self.values()}
 
 

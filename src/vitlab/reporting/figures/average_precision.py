@@ -44,7 +44,7 @@ def _recall(measurements: Sequence[Measurement]) -> Any:
         height=360,
     )
     for index, measurement in enumerate(measurements):
-        recall = 100 * np.asarray(measurement.axes["recall"], dtype=float)
+        recall = [100 * each for each in measurement.axes["recall"]]
         for overlap, dash in _CURVES.items():
             place = list(measurement.axes["threshold"]).index(overlap)
             for panel, kind in enumerate(_KINDS):

@@ -79,7 +79,8 @@ def _pictures(measurements: Sequence[Measurement]) -> list[Figure]:
         for one in same
     ]
     found = ", ".join(f"{100 * share:.1f} % for {one.subject}" for share, one in zip(shares, same, strict=True))
-    present = [name if (truth == index).any() else "" for index, name in enumerate(names)]
+    seen = {*np.unique(truth), *(label for one in same for label in np.unique(one.values["example_prediction"]))}
+    present = [name if index in seen else "" for index, name in enumerate(names)]
     plot = picture_rows(rows, ["image", "truth", *(one.subject for one in same)], present)
     return [Figure(f"Pixels of these images that are predicted correctly: {found}; black: not counted", "", plot)]
 

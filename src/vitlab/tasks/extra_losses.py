@@ -1,0 +1,54 @@
+"""Losses that extensions add to a recipe: `objective.extra=("sparse(weight=0.1)",)`.
+
+A loss is a function `loss(logits, labels, **settings)` or `loss(logits, labels, attention, **settings)` that returns a
+scalar. `attention` is a list with the attention maps (B, H, N, N) of all blocks, with gradients; it is recorded only
+for losses with a parameter of that name.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from vitlab.core import plugins
+from vitlab.core.errors import VitlabError
+from vitlab.core.expressions import parse_call
+from vitlab.core.settings import check_settings
+
+
+@dataclass(frozen=True)
+class ExtraLoss:
+    """A loss with its weight and settings."""
+
+    name: str
+    function: Callable[..., Tensor]
+    weight: float
+    settings: Mapping[str, Any]
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether the function takes attention maps."""
+        return "attention" in inspect.signature(self.function).parameters
+
+    def __call__(self, logits: Tensor, labels: Tensor, attention: Sequence[Tensor]) -> Tensor:
+        """Returns the weighted loss of a batch."""
+        given = {"attention": attention} if self.needs_attention else {}
+        return self.weight * self.function(logits, labels, **given, **self.settings)
+
+
+def extra_losses(texts: Sequence[str]) -> list[ExtraLoss]:
+    """Parse the calls of losses; each takes `weight`, default 1, and its own settings."""
+    losses = []
+    for text in texts:
+        name, settings = parse_call(text)
+        weight = settings.pop("weight", 1.0)
+        if not isinstance(weight, int | float):
+            raise VitlabError(f"invalid weight={weight!r} of the loss {name}; expected a number")
+        function = plugins.loss(name)
+        check_settings(name, function, settings)
+        losses.append(ExtraLoss(name, function, float(weight), settings))
+    return losses
