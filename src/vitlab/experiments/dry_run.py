@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
@@ -144,6 +144,8 @@ def _meta_model(builder: str) -> nn.Module | None:
 def _recipe_memory(recipe: Recipe, training: Recipe | None) -> float:
     """The memory of the model of a recipe; NaN for tasks whose models take more than images, or choose boxes."""
     builder = zoo.builder_of(recipe.model)
+    if recipe.task == "vqa":  # parts are fitted by a forward with text, which the meta device cannot run
+        builder = str(replace(parse_model(builder), parts=()))
     if recipe.task in ("detection", "vqa"):
         _meta_model(builder)
         return math.nan
