@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 from pathlib import Path
 
@@ -244,6 +245,22 @@ def test_weights_of_hubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 )
 def test_mistakes_are_named_in_one_line(expression: str, message: str) -> None:
     fails(expression, message)
+
+
+def test_damaged_weights_are_not_loaded(tmp_path: Path) -> None:
+    """Flipped bits in the weights of a saved model, and a file of safetensors itself, which has no checksum."""
+    path, choose = tmp_path / "model.safetensors", random.Random(0)
+    model = vitlab.load(VIT, seed=0)
+    zoo.save(model, VIT, str(path))
+    data = path.read_bytes()
+    start = 8 + int.from_bytes(data[:8], "little")
+    for _ in range(10):
+        damaged = bytearray(data)
+        damaged[choose.randrange(start, len(data))] ^= 1 << choose.randrange(8)
+        path.write_bytes(damaged)
+        fails(f"file/{path}", f"{path} is damaged (its contents do not match their checksum); restore it from a copy")
+    save_file(model.state_dict(), path)
+    assert torch.equal(vitlab.load(f"{VIT[:-1]}, weights={str(path)!r})").head.weight, model.head.weight)
 
 
 # -- real weights ------------------------------------------------------------------------------------------------------

@@ -15,7 +15,10 @@ from typer.core import TyperGroup
 from vitlab.core.errors import VitlabError
 from vitlab.core.process import is_main_process
 
-CODES = "Exit codes: 0 success, 1 internal error or failed job, 2 invalid input, 130 interrupted."
+CODES = (
+    "Exit codes: 0 success, 1 internal error or failed job, 2 invalid input, 130 interrupted. "
+    "VITLAB_DEBUG=1 shows the traceback of an error."
+)
 
 #: The usage error of typer; its module differs between versions.
 _UsageError: type[Any] = typer.BadParameter.__bases__[0]
