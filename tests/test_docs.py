@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
+import inspect
 import os
 import re
 import shlex
@@ -25,9 +26,11 @@ import pytest
 import torch
 import typer
 
+import vitlab
 from browser import browser_page, chromium, until
 from vitlab.cli import app
 from vitlab.core import plugins
+from vitlab.core.expressions import parse_call, split_calls
 
 ROOT = Path(__file__).resolve().parent.parent
 GENERATOR = ROOT / "docs/generator"
@@ -54,11 +57,54 @@ def test_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_tour_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    told: dict[str, Any] = {}
+    names: dict[str, Any] = {}
     for _, code in fences("docs/tour.md", "python"):
-        exec(code, told)
-    assert told["page"].exists() and told["trained"].training is not None
-    assert [found.subject for found in told["entropy"]] == ["plain", "with CB"]
+        exec(code, names)
+    assert names["page"].exists() and names["trained"].training is not None
+    assert [measurement.subject for measurement in names["entropy"]] == ["plain", "with CB"]
+
+
+@pytest.mark.parametrize("page", ["api", "your_own"])
+def test_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks with a title are files, or need other libraries."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    blocks = [code for title, code in fences(f"docs/{page}.md", "python") if not title]
+    for code in blocks:
+        exec(code, names)
+    assert len(blocks) >= 8 and "row" in names
+
+
+def test_reference_has_every_public_name_with_its_signature() -> None:
+    """The headings of api.md are `vitlab.__all__`, and the signatures have the names and the order of the code."""
+    text = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^## (\w+)$", text, re.MULTILINE)) == sorted(vitlab.__all__)
+    for name in vitlab.__all__:
+        if name == "VitlabError":
+            continue
+        written = next(body for _, body in fences("docs/api.md", "text") if body.startswith(f"{name}("))
+        call = ast.parse(f"def {written.partition(' -> ')[0].strip()}: ...").body[0]
+        assert isinstance(call, ast.FunctionDef)
+        own = inspect.signature(getattr(vitlab, name)).parameters
+        given = call.args
+        assert [each.arg for each in given.args] == [
+            key for key, each in own.items() if each.kind is each.POSITIONAL_OR_KEYWORD
+        ]
+        assert [each.arg for each in given.kwonlyargs] == [
+            key for key, each in own.items() if each.kind is each.KEYWORD_ONLY
+        ]
+        assert (given.kwarg is not None) == any(each.kind is each.VAR_KEYWORD for each in own.values())
+
+
+def test_command_line_page_has_every_option() -> None:
+    """Each command has a section that names all of its options."""
+    text = (ROOT / "docs/command_line.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    for verb, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        section = next(body for heading, body in sections.items() if verb in heading.split())
+        for option in (each for each in command.params if each.param_type_name == "option"):
+            known = section + sections["Common rules"]
+            assert any(f"`{flag}`" in known for flag in option.opts), f"{verb} {option.opts}"
 
 
 @pytest.mark.slow
@@ -97,8 +143,8 @@ def test_commands_parse(line: str) -> None:
     command = typer.main.get_command(app).commands[verb]  # type: ignore[attr-defined]
     parsed = command.make_context(verb, arguments).params
     known = plugins.instruments() if verb == "measure" else plugins.stress_tests()
-    for name in (parsed.get("with_") or "").split(","):
-        assert not name or name in known
+    for call in split_calls(parsed.get("with_") or ""):
+        assert parse_call(call)[0] in known
     if verb == "train":
         assert plugins.recipe(parsed["recipe"]).epochs
 

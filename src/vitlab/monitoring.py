@@ -91,7 +91,7 @@ class Monitor:
 def hugging_face_callback(monitor: Monitor) -> Any:
     """Returns a `transformers.TrainerCallback` that measures after every N optimiser steps of the Trainer.
 
-    The numbers are added to the Trainer's own log history, so that its integrations (TensorBoard, W&B) receive them.
+    The numbers are appended to `trainer.state.log_history`. To send them elsewhere, give `log` to the monitor.
     """
     try:
         from transformers import TrainerCallback

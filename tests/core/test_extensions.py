@@ -135,6 +135,20 @@ def test_a_loss_of_an_extension_is_added_to_the_objective() -> None:
     assert torch.allclose(added - plain, expected, atol=1e-6)
 
 
+@pytest.mark.usefixtures("as_file")
+def test_an_experiment_of_an_extension_is_listed_and_judged(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from vitlab.cli.reproduction import show_list
+    from vitlab.core.experiment import Results
+    from vitlab.experiments.catalogue import experiment, select
+
+    found = experiment("plugin_experiment")
+    assert found.title == plugin_file.plugin_experiment.TITLE and found in select(all_=True)
+    assert [job.procedure for job in found.plan("smoke")] == ["sizes"]
+    assert [verdict.outcome for verdict in found.check(Results())] == ["holds"]
+    show_list([found], tmp_path, as_json=True)
+    assert json.loads(capsys.readouterr().out)[0]["scales"]["smoke"]["jobs"] == 1
+
+
 def test_objects_themselves_are_accepted() -> None:
     model = vitlab.load("timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3)")
     images = torch.randn(2, 3, 32, 32)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 from vitlab.core import plugins
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.experiment import SCALES, Claim, Job, Published, Results, Scale
+from vitlab.core.extensions import resolve
 from vitlab.core.verdicts import Verdict
 
 __all__ = ["Experiment", "check_scale", "experiment", "select"]
@@ -23,16 +23,16 @@ class Experiment:
 
     Args:
         name: for example `cb_table_s16`.
-        path: the name of its module.
+        path: the name of its module, or the reference of an extension.
     """
 
     name: str
     path: str
 
     @cached_property
-    def module(self) -> ModuleType:
-        """The file of the experiment."""
-        return importlib.import_module(self.path)
+    def module(self) -> Any:
+        """The module of the experiment, or the object that an extension names."""
+        return resolve(self.path)
 
     @property
     def paper(self) -> str:
