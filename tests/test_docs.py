@@ -112,7 +112,7 @@ def test_added_files_work(tmp_path: Path) -> None:
     """Every file of adding.md goes into a copy of the package; what stands between them then runs."""
     shutil.copytree(ROOT / "src/vitlab", tmp_path / "src/vitlab", ignore=shutil.ignore_patterns("__pycache__"))
     blocks = fences("docs/adding.md", "python")
-    files = [(title, code) for title, code in blocks if title]
+    files = [(title, code) for title, code in blocks if title.startswith("src/")]
     assert len(files) == 8
     for title, code in files:
         assert not (tmp_path / title).exists(), f"{title} is taken"
@@ -124,6 +124,39 @@ def test_added_files_work(tmp_path: Path) -> None:
     for arguments in ([sys.executable, str(script)], [*command, *(title for title, _ in files if "bird" not in title)]):
         ended = subprocess.run(arguments, cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-2000:]
+
+
+@pytest.mark.parametrize("script", ["use_mine.py", "register.py"])
+def test_extensions_of_the_page_work(script: str, tmp_path: Path) -> None:
+    blocks = dict(fences("docs/adding.md", "python"))
+    for title in ("mine.py", script):
+        (tmp_path / title).write_text(blocks[title], encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run([sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+
+
+def test_package_of_the_page_is_listed(tmp_path: Path) -> None:
+    """Its files, with the metadata that an installation writes from the entry points of pyproject.toml."""
+    tomllib = pytest.importorskip("tomllib", reason="needs Python 3.11")
+    project = tomllib.loads(dict(fences("docs/adding.md", "toml"))["damping/pyproject.toml"])["project"]
+    for title, code in fences("docs/adding.md", "python"):
+        if title.startswith("damping/src/"):
+            path = tmp_path / title.removeprefix("damping/src/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(code, encoding="utf-8")
+    (tmp_path / "damping/__init__.py").touch()
+    information = tmp_path / "damping-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: damping\nVersion: 1.0\n")
+    groups = project["entry-points"].items()
+    lines = [f"[{group}]\n" + "".join(f"{key} = {value}\n" for key, value in names.items()) for group, names in groups]
+    (information / "entry_points.txt").write_text("\n".join(lines))
+    code = "from vitlab.core import plugins; print(plugins.part('Damp').__name__, plugins.origin('parts', 'Damp'));"
+    code += "print(plugins.procedure('instrument', 'weight_size', plugins.instruments())[1].CARD.title)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT / "src")])}
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert ended.stdout == "Damp package damping 1.0\nNorm of all weights\n", ended.stderr[-2000:]
 
 
 def commands() -> list[str]:
