@@ -1,4 +1,4 @@
-"""The documentation is true: code runs, commands parse, numbers stand in the results, links lead somewhere.
+"""The documentation is correct: code runs, commands parse, numbers occur in the results, links are valid.
 
 The site is built once, by the real mkdocs in strict mode, and read with the standard library's HTML parser.
 """
@@ -109,7 +109,7 @@ def test_command_line_page_has_every_option() -> None:
 
 @pytest.mark.slow
 def test_added_files_work(tmp_path: Path) -> None:
-    """Every file of adding.md goes into a copy of the package; what stands between them then runs."""
+    """Copy the files of adding.md into a copy of the package and run the blocks between them."""
     shutil.copytree(ROOT / "src/vitlab", tmp_path / "src/vitlab", ignore=shutil.ignore_patterns("__pycache__"))
     blocks = fences("docs/adding.md", "python")
     files = [(title, code) for title, code in blocks if title.startswith("src/")]
@@ -165,7 +165,7 @@ def commands() -> list[str]:
     blocks = [block for page in pages for block in _BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))]
     text = "\n".join(blocks)
     found = re.findall(r"^(?:\$ )?vitlab ([a-z]+) +(.*)$", text, re.MULTILINE)
-    return [f"{verb} {re.split(r' {3,}', rest)[0]}" for verb, rest in found]  # what stands apart is a remark
+    return [f"{verb} {re.split(r' {3,}', rest)[0]}" for verb, rest in found]  # text after three spaces is a remark
 
 
 @pytest.mark.parametrize("line", sorted(set(commands())))
@@ -183,7 +183,7 @@ def test_commands_parse(line: str) -> None:
 
 
 def test_paper_numbers_stand_in_the_results() -> None:
-    """Each row of papers.md that cites a page of results says no number which that page does not."""
+    """Each number in a row of papers.md that cites a page of results occurs on that page."""
     rows = re.findall(r"^\|.*\| (.*?) \|.*\|$", (ROOT / "docs/papers.md").read_text(encoding="utf-8"), re.MULTILINE)
     cited = [(row, re.findall(r"\]\((results/\w+\.md)\)", row)) for row in rows]
     assert sum(bool(pages) for _, pages in cited) >= 10
@@ -286,7 +286,7 @@ def read(page: Path) -> Reader:
 
 
 def missing(page: Path, target: str) -> bool:
-    """Whether a link of a page leads to no file, or to no anchor in it."""
+    """Whether the file or anchor of a link does not exist."""
     parts = urlsplit(target)
     goal = (page.parent / unquote(parts.path)).resolve() if parts.path else page
     goal = goal / "index.html" if goal.is_dir() else goal

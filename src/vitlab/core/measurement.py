@@ -27,7 +27,7 @@ Inputs = Literal[
     "image and mask pairs",
     "images with objects",  # test images with boxes, classes and masks of their objects
     "files",  # a folder with the files of a published set, in place of batches
-    "optional images",  # brings its own images; batches only give the input size and normalisation
+    "optional images",  # generates its images; batches only give the input size and normalisation
     "nothing",  # reads the model only
 ]
 

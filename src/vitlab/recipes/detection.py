@@ -79,8 +79,8 @@ def quick_detection(part: str = "", images: int = 800, epochs: int = 3) -> Recip
 
     Source: vitlab's own; up to three objects per scene, 96×96 pixels, patches of 8×8, no download.
     Hardware: a laptop's CPU.
-    Runtime: RUNTIME
-    Expected: EXPECTED
+    Runtime: not measured here yet.
+    Expected: not measured here yet.
     Command: vitlab train quick_detection
 
     Args:

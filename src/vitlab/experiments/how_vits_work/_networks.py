@@ -79,7 +79,7 @@ class Network:
 
     Args:
         recipe: a recipe expression.
-        tiny: the network that stands for it at `smoke`.
+        tiny: the network that replaces it at `smoke`.
         rate: images per second of its training on one H200.
         changes: settings of the recipe to replace, at `small` and `full`.
         images: training images.
@@ -237,7 +237,7 @@ _MEASURED = {
 
 
 def tiny_changes(trained: Network) -> tuple[str, ...]:
-    """The settings of `how_vits_work_cifar` that train the tiny network which stands for a network at `smoke`."""
+    """The settings of `how_vits_work_cifar` that train the tiny network which replaces a network at `smoke`."""
     return (f"model={_TINY_MODELS[trained.tiny]}", *_TINY_CHANGES)
 
 
