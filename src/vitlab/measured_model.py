@@ -15,6 +15,8 @@ from typing import Any
 from torch import nn
 
 from vitlab import zoo
+from vitlab.adapters import token_kinds
+from vitlab.adapters.wrappers import unwrap
 from vitlab.core import plugins
 from vitlab.core.batches import Batches
 from vitlab.core.code_version import code_version
@@ -24,6 +26,7 @@ from vitlab.core.measurement import Card
 from vitlab.core.recipe import Augment, Recipe
 from vitlab.core.settings import check_settings
 from vitlab.core.step_cache import preparing
+from vitlab.data.question_inputs import question_parts
 from vitlab.detection_inputs import detection_parts
 from vitlab.identity import identify
 from vitlab.inputs import Augmentation, NoTrainingImagesError, Split, parts_for
@@ -52,7 +55,7 @@ class Procedure:
     @property
     def uses_images(self) -> bool:
         """Whether the images of a data set are measured, so that `repeats` splits them."""
-        return self.card.inputs not in ("files", "optional images", "nothing")
+        return self.card.inputs not in ("files", "optional images", "nothing", "questions")
 
     @property
     def shares_pass(self) -> bool:
@@ -135,6 +138,19 @@ class MeasuredModel:
         """The digest of its weights."""
         return identify(self.model).weights
 
+    @cached_property
+    def takes_questions(self) -> bool:
+        """Whether the model answers questions about images."""
+        return token_kinds(self.model) is not None
+
+    def questions(self, *, same_length: bool) -> list[Batches]:
+        """Questions with their images: those of one length in `repeats` disjoint parts, or all."""
+        data = "scene_questions" if self.data == "scenes" else self.data  # the default of models that were not trained
+        size = (self.preprocessing or {}).get("size")
+        repeats = self.repeats if same_length else 1
+        settings: dict[str, Any] = {"size": size, "same_length": same_length}
+        return question_parts(unwrap(self.model), data, self.images, repeats, self.root, **settings)
+
     def parts(self, *, augmented: bool = False, split: Split = "test", batch_size: int = 16) -> list[Batches]:
         """The images in `repeats` disjoint parts, cached."""
         if self.dense:
@@ -197,6 +213,8 @@ class MeasuredModel:
         if kind == "files":
             folder = _folder(procedure.name, self.root)
             return folder, {}, f"files in {folder.resolve()} {self.fingerprint_of(folder)}"
+        if self.takes_questions or kind == "questions":
+            return self._questions_for(procedure, part)
         if kind == "image and mask pairs":
             return self._with_masks(procedure, part)
         if kind == "images with objects":
@@ -210,6 +228,19 @@ class MeasuredModel:
             return tested, {}, _fingerprint(tested)
         trained = self.training_parts()[part - 1] if self.augmentation else self.parts(split="train")[part - 1]
         return trained, {"test": tested}, f"{_fingerprint(trained)}; {_fingerprint(tested)}"
+
+    def _questions_for(self, procedure: Procedure, part: int) -> tuple[Batches, dict[str, Batches], str]:
+        """The questions for a procedure; an error if the model or the procedure does not take them."""
+        kind = procedure.card.inputs
+        if not self.takes_questions:
+            raise VitlabError(f"{procedure.name} needs a model that answers questions; {self.text} takes images only")
+        if kind != "questions" and procedure.card.passes != "shared":
+            raise VitlabError(
+                f"{procedure.name} takes images only, and {self.text} answers questions about images; use an "
+                "instrument of one pass, such as attention_entropy or question_answers"
+            )
+        asked = self.questions(same_length=kind != "questions")[part - 1]
+        return asked, {}, _fingerprint(asked)
 
     def _with_masks(self, procedure: Procedure, part: int) -> tuple[Any, dict[str, Batches], str]:
         if procedure.settings.get("suite") == "by_condition":

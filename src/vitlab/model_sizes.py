@@ -167,8 +167,8 @@ def size_of(expression: str, known: Published | None = None, size: tuple[int, in
 def added_operations(model: nn.Module) -> int:
     """Elementwise multiply-adds of the Context Broadcasting and SE parts in a model, for one image: Σ_blocks N · D · c.
 
-    c is 1 for CB, CB_S, CB_gate and the gate of SE, and 2 for CB_hybrid (CB, Tables S16 and S17). At Mid D is the width of the hidden
-    layer, four times that at End.
+    c is 1 for CB, CB_S, CB_gate and the gate of SE, and 2 for CB_hybrid (CB, Tables S16 and S17). At Mid D is the width
+    of the hidden layer, four times that at End.
     """
     total = 0
     for part in model.modules():

@@ -116,7 +116,7 @@ def hugging_face_callback(monitor: Monitor) -> Any:
 
 
 def lightning_callback(monitor: Monitor) -> Any:
-    """Returns a `lightning.pytorch.Callback` that measures after every N steps (`trainer.global_step`) of the Trainer."""
+    """Returns a `lightning.pytorch.Callback` that measures after every N steps of `trainer.global_step`."""
     try:
         from lightning.pytorch import Callback
     except ImportError:

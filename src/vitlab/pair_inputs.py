@@ -19,6 +19,7 @@ from vitlab.core.expressions import parse_call
 from vitlab.data.acdc import CONDITIONS
 from vitlab.data.catalogue import check_data, data_sets
 from vitlab.data.images import UNLABELLED
+from vitlab.data.question_catalogue import check_questions, question_sets
 from vitlab.data.segmentation_feed import PairStream
 from vitlab.data.segmentation_sets import check_pairs, open_pairs, pair_sets
 from vitlab.preprocessing import input_size, preprocessing_of
@@ -28,8 +29,11 @@ _WHY_NO_LABELS = "the data has a label for each pixel, not for each image; use d
 
 
 def check_source(data: str) -> None:
-    """Raise if a data expression names neither a set of labelled images nor one with label maps."""
+    """Raise if a data expression names neither a set of labelled images nor one with label maps or questions."""
     name = data.partition("(")[0].strip()
+    if name in question_sets():
+        check_questions(data)
+        return
     try:
         check_data(data)
     except VitlabError:
@@ -85,20 +89,8 @@ def pair_parts(
         chosen = opened.test.subset([place * available // count for place in range(first, count, repeats)])
         stream = PairStream(chosen, how.mean, how.std, batch_size)
         fingerprint = f"{data} test[{first}:{count}:{repeats}] {chosen.fingerprint}"
-        record = {"mean": list(how.mean), "std": list(how.std), "source": how.source}
-        parts.append(
-            Batches(stream, how.mean, how.std, opened.classes, fingerprint, {**record, "size": "of the images"})
-            if masks
-            else Batches(
-                _Resized(stream, size),
-                how.mean,
-                how.std,
-                (),
-                fingerprint,
-                {**record, "size": list(size)},
-                no_labels=_WHY_NO_LABELS,
-            )
-        )
+        names, why, items = (opened.classes, "", stream) if masks else ((), _WHY_NO_LABELS, _Resized(stream, size))
+        parts.append(Batches(items, how.mean, how.std, names, fingerprint, how.record(), no_labels=why))
     return parts
 
 

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from vitlab.adapters import describe
+from vitlab.adapters import describe, token_kinds
 from vitlab.adapters.noise import noise_outputs, relative_change
 from vitlab.adapters.wrappers import guard_hooks, unwrap
 from vitlab.core import plugins
@@ -32,6 +32,7 @@ from vitlab.core.expressions import parse_part
 from vitlab.fitted import configuration
 from vitlab.identity import trained_origin
 from vitlab.markers import mark, snake
+from vitlab.modules.token_kinds import TokenKinds
 from vitlab.recording.tokens import from_tokens, orders, to_tokens
 
 __all__ = ["restore", "retrofit"]
@@ -40,8 +41,9 @@ Model = TypeVar("Model", bound=nn.Module)
 Part = str | nn.Module | Callable[..., nn.Module]
 
 _PREFIX = "vitlab_"
+_KINDS = "vitlab_token_kinds"
 _TOLERANCE = 0.01  # relative change of the outputs that is not reported
-_INJECTED = ("dim", "layout", "attention")  # constructor parameters of a part that retrofit fills in
+_INJECTED = ("dim", "layout", "attention", "kinds")  # constructor parameters of a part that retrofit fills in
 
 
 def retrofit(
@@ -61,7 +63,8 @@ def retrofit(
     Args:
         model: any model that `describe` supports; wrappers of `torch.compile` and DDP are removed first.
         part: a part's name or call as text (`"TokenAwarePooling(branches=4)"`), its class, or a module, which is
-            copied for each block. A class may have the parameters `dim`, `layout` and `attention`; these are filled in.
+            copied for each block. A class may have the parameters `dim`, `layout`, `attention` and `kinds`
+            (`modules/token_kinds.py`); these are filled in.
         at: the seam, for example `"mlp.out"`. Default: the part's default seam.
         blocks: `"all"` (default), `"upper"`, `"lower"`, `"6:12"`, `":30%"`, `"30%:"`, or a list of indices or names;
             `"not-tapped"` for the blocks of an assembly's backbone whose outputs do not feed its neck. Class attention
@@ -81,7 +84,8 @@ def retrofit(
     anatomy = describe(inner, input_size)
     places = _select_seams(anatomy, at, "all" if blocks is None else blocks)
     # All parts are built before the first is inserted, so that an error leaves the model unchanged.
-    fitted = [(block, seam, _build(inner, seam, name, make, settings or {})) for block, seam in places]
+    kinds = _token_kinds(inner)
+    fitted = [(block, seam, _build(inner, seam, name, make, settings or {}, kinds)) for block, seam in places]
     duplicates = [block.name for block, seam, module in fitted if _has_same(inner, seam, module, settings)]
     if duplicates:
         warnings.warn(f"{name} with the same settings is already at {at!r} of {', '.join(duplicates)}", stacklevel=2)
@@ -89,6 +93,8 @@ def retrofit(
         for block, seam, module in fitted:
             module.vitlab_name, module.vitlab_block, module.vitlab_settings = name, block.name, settings
             _insert(inner, seam, snake(name), module)
+        if kinds is not None and any(getattr(module, "kinds", None) is kinds for _, _, module in fitted):
+            _insert_kinds(inner, kinds)
     guard_hooks()
     return model
 
@@ -130,11 +136,12 @@ def restore(model: Model) -> Model:
         for name, child in list(module._modules.items()):
             if child is not None and hasattr(child, "vitlab_original"):
                 module._modules[name] = _restored_original(child)
-            elif name.startswith(_PREFIX) and hasattr(child, "vitlab_seam"):
+            elif name.startswith(_PREFIX) and (hasattr(child, "vitlab_seam") or isinstance(child, TokenKinds)):
                 del module._modules[name]
-        for hooks, part_hook in ((module._forward_pre_hooks, _before), (module._forward_hooks, _after)):
-            for key in [key for key, hook in hooks.items() if hook is part_hook]:
+        for hooks in (module._forward_pre_hooks, module._forward_hooks):
+            for key in [key for key, hook in hooks.items() if hook in (_before, _after, _update_kinds)]:
                 del hooks[key]
+                module._forward_hooks_with_kwargs.pop(key, None)
     guard_hooks()
     return model
 
@@ -150,6 +157,10 @@ def _after(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> Any:
     return (
         _apply_parts(module, "out", output) if isinstance(output, tuple) else _apply_parts(module, "out", (output,))[0]
     )
+
+
+def _update_kinds(module: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> None:
+    getattr(module, _KINDS).update(arguments, keywords, output)
 
 
 def _apply_parts(module: nn.Module, side: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -292,7 +303,14 @@ def _bound(text: str | None, count: int) -> int | None:
 # -- building and inserting parts -----------------------------------------------------------------------------------
 
 
-def _build(model: nn.Module, seam: Seam, name: str, make: Callable[..., nn.Module], settings: dict[str, Any]) -> Any:
+def _build(
+    model: nn.Module,
+    seam: Seam,
+    name: str,
+    make: Callable[..., nn.Module],
+    settings: dict[str, Any],
+    kinds: TokenKinds | None,
+) -> Any:
     """Build a part for one seam, on the device, in the precision and in the training mode of the model there."""
     host = model.get_submodule(seam.path)
     if seam.side == "replace" and (hasattr(host, "vitlab_original") or any(True for _ in _children(host))):
@@ -319,15 +337,17 @@ def _build(model: nn.Module, seam: Seam, name: str, make: Callable[..., nn.Modul
                 f"{name} needs the token layout, and {type(model).__name__} shuffles its patches; "
                 "use a part without the parameter layout"
             )
-        injected = {"dim": seam.dim, "layout": seam.layout, "attention": host}
+        injected = {"dim": seam.dim, "layout": seam.layout, "attention": host, "kinds": kinds}
         settings = {**settings, **{key: value for key, value in injected.items() if key in accepted}}
     try:
-        part = make(**settings)
+        part: Any = make(**settings)
     except VitlabError:
         raise
     except Exception as error:  # any error of a part's constructor is about the user's settings
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise VitlabError(f"{name} could not be built: {reason}") from error
+    if hasattr(part, "kinds"):  # a given module has none, or those of another model
+        part.kinds = kinds
     if not isinstance(part, nn.Module):
         raise VitlabError(f"{name} returned {type(part).__name__}; expected a torch.nn.Module")
     weight = next((p for p in (*host.parameters(), *model.parameters()) if p.is_floating_point()), None)
@@ -366,6 +386,24 @@ def _insert(model: nn.Module, seam: Seam, name: str, part: Any) -> None:
     if seam.side == "out" and _after not in host._forward_hooks.values():
         # Prepended, so that later hooks see the part's output: transformers collects hidden states with hooks.
         host.register_forward_hook(_after, prepend=True)
+
+
+def _token_kinds(model: nn.Module) -> TokenKinds | None:
+    """The kinds of the tokens that the parts of a model share; None if the model has image tokens only."""
+    found = token_kinds(model)
+    if found is None:
+        return None
+    path, read = found
+    existing: Any = getattr(model.get_submodule(path), _KINDS, None)
+    return existing or TokenKinds(read)
+
+
+def _insert_kinds(model: nn.Module, kinds: TokenKinds) -> None:
+    found = token_kinds(model)
+    host = model.get_submodule(found[0]) if found is not None else model
+    if not hasattr(host, _KINDS):
+        host.add_module(_KINDS, kinds)
+        host.register_forward_hook(_update_kinds, with_kwargs=True)
 
 
 def _restored_original(part: Any) -> nn.Module:

@@ -28,6 +28,7 @@ from vitlab.core.settings import check_settings
 from vitlab.core.store import read_about, write_tensors
 from vitlab.identity import set_origin
 from vitlab.markers import parts_in
+from vitlab.models._vilt import build_vilt, pretrained_body, weights_file
 from vitlab.preprocessing import declare
 from vitlab.preprocessing.declaration import from_hugging_face, from_torchvision
 from vitlab.surgery import changes_reported, retrofit
@@ -36,6 +37,7 @@ __all__ = ["builder_of", "load", "model_names", "recipe_of", "save"]
 
 _HUB = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"  # server of timm's and Hugging Face's weights
 
+_VILT = ("vitlab", "vilt")  # question answering: not an image classifier of timm's registry
 _WEIGHTS = ("weights", "weights_entry", "pretrained")
 
 
@@ -137,12 +139,14 @@ def _fit_parts(model: nn.Module, parsed: ModelExpression, origin: str = "random"
 
 def _load_file_weights(model: nn.Module, parsed: ModelExpression, path: str, entry: str | None) -> str:
     """Load a file's weights and fit the parts, which are fitted first if the file has them; returns the origin."""
-    tensors, metadata = read_weights(path, entry)
-    tensors, layout = from_released(tensors, model, parsed, path)
+    is_vilt = (parsed.source, parsed.name) == _VILT
+    tensors, metadata = read_weights(weights_file(path) if is_vilt else path, entry)
+    tensors, layout = (tensors, "") if is_vilt else from_released(tensors, model, parsed, path)
     with_parts = bool(parts_in(tensors))
     if with_parts:
         _fit_parts(model, parsed)
-    random_head = load_weights(model, tensors, path, new_head=True)
+    tensors, no_head = pretrained_body(tensors, model.state_dict()) if is_vilt else (tensors, False)
+    random_head = load_weights(model, tensors, path, new_head=True) or no_head
     released = f" (published layout {layout})" if layout else ""
     origin = f"file: {path}{released}" + (" (random head)" if random_head else "")
     if not with_parts:
@@ -171,11 +175,13 @@ def _timm(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
 
 
 def _vitlab(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
+    if ("vitlab", name) == _VILT:
+        return _build_or_raise("vitlab/vilt", lambda: build_vilt(settings)), "random"
     if name in plugins.assemblies():
         return _assembly(name, settings)
     names = model_names("vitlab")
     if name not in names:
-        raise _unknown_model("vitlab", name, [*names, *plugins.assemblies()])
+        raise _unknown_model("vitlab", name, [*names, *plugins.assemblies(), "vilt"])
     return _timm(name, settings)
 
 

@@ -80,7 +80,7 @@ def test_trained_weights_and_snapshots_are_measured(tmp_path: Path) -> None:
 
 def test_a_model_starts_from_trained_weights(tmp_path: Path) -> None:
     text = f"{VIT[:-1]}, weights='{{trained}}') | ContextBroadcast"
-    with pytest.warns(UserWarning, match="saved without ContextBroadcast"):
+    with pytest.warns(UserWarning, match="ContextBroadcast changed the outputs of trained weights"):
         (found,) = run(replace(ENTROPY, model=text, trained="quick", changes=SHORT), tmp_path)
     folder = work_of(TRAINED).runs[0].folder(tmp_path)
     model = vitlab.retrofit(vitlab.load(f"file/{folder}"), "ContextBroadcast")

@@ -95,6 +95,8 @@ def test_what_does_not_fit_is_refused() -> None:
         to_tokens(torch.zeros(2, 2, 2), unknown_order)
     with pytest.raises(VitlabError, match=r"2x2 grid.*got 9"):  # one window that pads
         to_tokens(torch.zeros(1, 9, 2), TokenLayout((2, 2), permutation=()))
+    text = TokenLayout((2, 2), prefix=3, permutation=(), varying=True)
+    assert to_tokens(torch.zeros(1, 9, 2), text).shape == (1, 9, 2)
 
 
 def test_shuffled_tokens_stay_as_they_lie() -> None:

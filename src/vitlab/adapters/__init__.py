@@ -8,6 +8,8 @@ An adapter is a module with
 - `blocks(model, flow)`: the model's `Block`s, from the module tree and one recorded forward;
 - `ABSENT`: seam name -> reason why these models do not have it;
 - `inputs(model, size)`, optional: the inputs of the model, if they are not one image tensor;
+- `token_kinds(model)`, optional: for models of text and images, the path of the module that joins their tokens, and a
+  module-level function that reads the kind of each token from a call of this module (`modules/token_kinds.py`).
 - `stem(model, flow)`, optional: the outputs of convolutional stages before the first block.
 
 An assembly is described by the adapter of its backbone (`assembled.py`).
@@ -33,6 +35,7 @@ from vitlab.core.anatomy import Anatomy, Block, Mixer
 from vitlab.core.errors import VitlabError
 from vitlab.core.extensions import resolve
 from vitlab.core.plugins import adapter_modules
+from vitlab.modules.token_kinds import Reader
 
 __all__ = ["describe"]
 
@@ -71,6 +74,16 @@ def describe(model: nn.Module, input_size: int | tuple[int, int] | None = None) 
     blocks = tuple(_as_fitted(model, block) for block in adapter.blocks(model, flow))
     stem = adapter.stem(model, flow) if hasattr(adapter, "stem") else ()
     return Anatomy(adapter.family(model), blocks, size, adapter.ABSENT, stem)
+
+
+def token_kinds(model: nn.Module) -> tuple[str, Reader] | None:
+    """The module that joins text and image tokens, and the function that reads their kinds from a call of it.
+
+    None for a model that has image tokens only.
+    """
+    adapter = _adapter(unwrap(model))
+    found: tuple[str, Reader] | None = adapter.token_kinds(unwrap(model)) if hasattr(adapter, "token_kinds") else None
+    return found
 
 
 def _forward_error(model: nn.Module, size: tuple[int, int], error: Exception) -> VitlabError:

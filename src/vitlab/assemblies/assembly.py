@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -50,6 +51,7 @@ class Assembly(nn.Module):
         if callable(remove):
             remove(0)
         anatomy = _described(backbone, inner)
+        _rename_parts(backbone)
         places = tapped_places(anatomy, taps)
         self.backbone = backbone
         self.taps = nn.ModuleList(Tap(place, inner) for place in places)
@@ -147,6 +149,15 @@ def _described(backbone: nn.Module, size: tuple[int, int]) -> Anatomy:
             f"{type(backbone).__name__}, built for {built}, does not run on {size[0]}x{size[1]} images ({error}); "
             f"build the backbone with img_size={size}"
         ) from error
+
+
+def _rename_parts(backbone: nn.Module) -> None:
+    """Give the parts of a backbone the names that its blocks and modules have in the assembly."""
+    for module in backbone.modules():
+        part: Any = module
+        if "vitlab_seam" in vars(module):
+            part.vitlab_seam = replace(part.vitlab_seam, path=f"backbone.{part.vitlab_seam.path}")
+            part.vitlab_block = f"backbone.{part.vitlab_block}"
 
 
 def _block_names(anatomy: Anatomy, paths: set[str]) -> list[str]:

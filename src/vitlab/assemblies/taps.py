@@ -61,7 +61,8 @@ class Tap(nn.Module):
                 round(side * count / described)
                 for side, count, described in zip(images.shape[-2:], layout.grid, self.size, strict=True)
             )
-        return tokens.transpose(1, 2).unflatten(2, (rows, columns))
+        grid: Tensor = tokens.transpose(1, 2).unflatten(2, (rows, columns))
+        return grid
 
 
 def tapped_places(anatomy: Anatomy, chosen: Sequence[int] | None = None) -> list[Seam]:

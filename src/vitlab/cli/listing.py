@@ -62,9 +62,10 @@ def _cards(kind: str, known: Mapping[str, str]) -> dict[str, dict[str, Any]]:
 
 def _data() -> dict[str, str]:
     from vitlab.data.catalogue import data_sets
+    from vitlab.data.question_catalogue import question_sets
     from vitlab.data.segmentation_sets import pair_sets
 
-    return {**pair_sets(), **data_sets()}
+    return {**pair_sets(), **data_sets(), **question_sets()}
 
 
 #: The entries of each kind: a summary or a card by name.

@@ -36,6 +36,8 @@ class TokenLayout:
             window index varying fastest.
         permutation: the row-major grid index of each token, window after window; None if the tokens are in row-major
             order, () if the order is not known (windows that pad the map, or a model that shuffles its patches).
+        varying: whether the number of prefix tokens varies between batches, as that of text tokens; `prefix` is then an
+            example.
 
     >>> TokenLayout((14, 14), prefix=1).tokens
     197
@@ -46,6 +48,7 @@ class TokenLayout:
     order: Order = "BND"
     windows: int = 1
     permutation: tuple[int, ...] | None = None
+    varying: bool = False
 
     @property
     def tokens(self) -> int:

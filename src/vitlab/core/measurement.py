@@ -25,6 +25,7 @@ Inputs = Literal[
     "augmented training images",  # with labels, mixed as in training
     "training and test images",  # both sets with labels; the test set is the setting `test`
     "image and mask pairs",
+    "questions",  # test questions about images, with answers
     "images with objects",  # test images with boxes, classes and masks of their objects
     "files",  # a folder with the files of a published set, in place of batches
     "optional images",  # generates its images; batches only give the input size and normalisation

@@ -112,6 +112,6 @@ def jittered(pixels: Tensor, views: list[View]) -> Tensor:
 def _sources(length: int, size: int, scale: float, share: float, flip: bool) -> Tensor:
     """The position in the image of each pixel of the crop, along one axis: (size,) float32, 0 at the first centre."""
     scaled = max(1, round(length * scale))
-    start = np.floor(share * (scaled - size) + 0.5)
-    positions = (torch.arange(size) + start + 0.5) * (length / scaled) - 0.5
+    start = float(np.floor(share * (scaled - size) + 0.5))
+    positions: Tensor = (torch.arange(size) + start + 0.5) * (length / scaled) - 0.5
     return positions.flip(0) if flip else positions

@@ -23,7 +23,7 @@ class Experiment:
 
     Args:
         name: for example `cb_table_s16`.
-        path: the name of its module, or the reference of an extension.
+        path: the name of its module.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Experiment:
 
     @cached_property
     def module(self) -> Any:
-        """The module of the experiment, or the object that an extension names."""
+        """The module of the experiment, or the object of an extension."""
         return resolve(self.path)
 
     @property

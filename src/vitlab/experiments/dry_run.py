@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
@@ -89,7 +89,7 @@ def _check_training(run: Training, root: str, folder: Path) -> float:
         check(recipe.data)
     if recipe.objective.teacher:
         _meta_model(zoo.builder_of(recipe.objective.teacher))
-    return _memory(zoo.builder_of(recipe.model), recipe.image_size, recipe)
+    return _recipe_memory(recipe, recipe)
 
 
 def _check_work(work: Work, root: str, folder: Path) -> float:
@@ -114,7 +114,7 @@ def _check_work(work: Work, root: str, folder: Path) -> float:
     recipe = Training(job.recipe, job.changes, job.seed).recipe(trained, root)
     if job.snapshot and job.snapshot not in recipe.snapshots:
         raise VitlabError(f"the recipe saves no snapshot of epoch {job.snapshot}; it has {recipe.snapshots}")
-    return _memory(zoo.builder_of(recipe.model), recipe.image_size, None)
+    return _recipe_memory(recipe, None)
 
 
 def _without_settings(model: object, batches: object) -> None:
@@ -139,6 +139,17 @@ def _meta_model(builder: str) -> nn.Module | None:
         return None
     with torch.device("meta"):
         return zoo.load(builder).eval().requires_grad_(False)
+
+
+def _recipe_memory(recipe: Recipe, training: Recipe | None) -> float:
+    """The memory of the model of a recipe; NaN for tasks whose models take more than images, or choose boxes."""
+    builder = zoo.builder_of(recipe.model)
+    if recipe.task == "vqa":  # parts are fitted by a forward with text, which the meta device cannot run
+        builder = str(replace(parse_model(builder), parts=()))
+    if recipe.task in ("detection", "vqa"):
+        _meta_model(builder)
+        return math.nan
+    return _memory(builder, recipe.image_size, training)
 
 
 def _memory(builder: str, size: tuple[int, int] | None, recipe: Recipe | None) -> float:

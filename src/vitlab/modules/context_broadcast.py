@@ -14,10 +14,17 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.core.anatomy import TokenLayout
-from vitlab.core.errors import VitlabError
+from vitlab.core.errors import VitlabError, unknown
 from vitlab.modules.identity_init import blend, initial_weight
+from vitlab.modules.token_kinds import IMAGE, PADDING, TEXT, TokenKinds, subset_mean
 
 __all__ = ["ContextBroadcast", "GatedContextBroadcast", "HybridContextBroadcast", "ScaledContextBroadcast"]
+
+
+Subset = str | tuple[int, int] | None
+
+#: Subsets of the tokens of a model of text and images.
+SUBSETS = ("image", "text", "each")
 
 
 class ContextBroadcast(nn.Module):
@@ -27,9 +34,14 @@ class ContextBroadcast(nn.Module):
     paper's one line of code averages the whole sequence, and its "+0.9 M" FLOPs are 12 · 197 · 384.
 
     Args:
-        tokens: positions `(start, stop)`, stop excluded, to which the mean and the broadcast are restricted: the
-            image-only and text-only rows of the paper's ViLT table (Table 10). None means all tokens.
+        tokens: the subset of the tokens that the mean is taken over and that receive it (CB, Table 10). None for all.
+            In a model of text and images, which pads its sequences: `'image'` (patches and the image's class token),
+            `'text'`, or `'each'` (text tokens receive the mean of the text tokens, image tokens that of the image
+            tokens). None is then one joint mean over text and image. The paper does not say which of the two "both"
+            is; one joint mean, which is CB on the whole sequence, is our choice. Padding is in no subset. In any
+            model: positions `(start, stop)`, stop excluded.
         identity_init: multiply the change x_i → CB(x_i) by one learned weight that starts at 0, for trained weights.
+        kinds: the kinds of the tokens, which `retrofit` fills in; None if the model has image tokens only.
 
     Returns:
         (B, N, D) for an input of (B, N, D).
@@ -43,14 +55,16 @@ class ContextBroadcast(nn.Module):
     default_seam: ClassVar[str] = "mlp.out"
     weight: nn.Parameter | None
 
-    def __init__(self, *, tokens: tuple[int, int] | None = None, identity_init: bool = False) -> None:
+    def __init__(self, *, tokens: Subset = None, identity_init: bool = False, kinds: TokenKinds | None = None) -> None:
         super().__init__()
-        self.tokens = _range(tokens, type(self).__name__)
+        self.tokens = _subset(tokens, type(self).__name__, kinds)
+        self.kinds = kinds
         self.register_parameter("weight", initial_weight(identity_init))
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, N, D) -> (B, N, D)."""
-        return _within(self.tokens, lambda chosen: blend(chosen, _broadcast(chosen), self.weight), x)
+        weight = self.weight
+        return _within(self.tokens, self.kinds, lambda some, mean: blend(some, 0.5 * some + 0.5 * mean, weight), x)
 
 
 class ScaledContextBroadcast(nn.Module):
@@ -64,6 +78,7 @@ class ScaledContextBroadcast(nn.Module):
         init: initial value of Λ. The paper does not give it; 0 is our choice, so that the model is initially unchanged.
         tokens: as in `ContextBroadcast`.
         identity_init: requires `init=0`, which is the identity.
+        kinds: as in `ContextBroadcast`.
 
     Returns:
         (B, N, D) for an input of (B, N, D).
@@ -75,19 +90,26 @@ class ScaledContextBroadcast(nn.Module):
     default_seam: ClassVar[str] = "mlp.out"
 
     def __init__(
-        self, dim: int, *, init: float = 0.0, tokens: tuple[int, int] | None = None, identity_init: bool = False
+        self,
+        dim: int,
+        *,
+        init: float = 0.0,
+        tokens: Subset = None,
+        identity_init: bool = False,
+        kinds: TokenKinds | None = None,
     ) -> None:
         super().__init__()
         if identity_init and init:
             raise VitlabError(f"init={init} of {type(self).__name__} is not the identity; omit it or identity_init")
-        self.tokens = _range(tokens, type(self).__name__)
+        self.tokens = _subset(tokens, type(self).__name__, kinds)
+        self.kinds = kinds
         self.scale = nn.Parameter(torch.full((dim,), float(init)))
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, N, D) -> (B, N, D)."""
         # Under autocast x may be bfloat16 while Λ is float32: cast the D weights rather than promote all N · D tokens.
         scale = self.scale.to(x.dtype)
-        return _within(self.tokens, lambda chosen: chosen + scale * chosen.mean(dim=1, keepdim=True), x)
+        return _within(self.tokens, self.kinds, lambda chosen, mean: chosen + scale * mean, x)
 
 
 class GatedContextBroadcast(nn.Module):
@@ -153,23 +175,45 @@ def _broadcast(x: Tensor) -> Tensor:
     return 0.5 * x + 0.5 * x.mean(dim=1, keepdim=True)
 
 
-def _within(tokens: tuple[int, int] | None, mix: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Apply `mix` to the tokens of a range; the others are unchanged."""
-    if tokens is None:
-        return mix(x)
-    start, stop = tokens
-    if stop > x.shape[1]:
-        raise VitlabError(f"invalid tokens=({start}, {stop}); past the end of a sequence of {x.shape[1]} tokens")
-    return torch.cat((x[:, :start], mix(x[:, start:stop]), x[:, stop:]), dim=1)
+def _within(tokens: Subset, kinds: TokenKinds | None, mix: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> Tensor:
+    """Apply `mix(tokens, mean)` to the tokens of a subset, with their mean; the others are unchanged."""
+    if isinstance(tokens, tuple):
+        start, stop = tokens
+        if stop > x.shape[1]:
+            raise VitlabError(f"invalid tokens=({start}, {stop}); past the end of a sequence of {x.shape[1]} tokens")
+        chosen = x[:, start:stop]
+        return torch.cat((x[:, :start], mix(chosen, chosen.mean(dim=1, keepdim=True)), x[:, stop:]), dim=1)
+    if kinds is None:
+        _subset(tokens, "context broadcast", kinds)
+        return mix(x, x.mean(dim=1, keepdim=True))
+    current = kinds.of(x)
+    if tokens == "each":
+        members = current != PADDING
+        is_text = (current == TEXT)[..., None]
+        mean = torch.where(is_text, subset_mean(x, current == TEXT), subset_mean(x, current == IMAGE))
+    else:
+        members = current != PADDING if tokens is None else current == (TEXT if tokens == "text" else IMAGE)
+        mean = subset_mean(x, members)
+    return torch.where(members[..., None], mix(x, mean), x)
 
 
-def _range(tokens: tuple[int, int] | None, part: str) -> tuple[int, int] | None:
+def _subset(tokens: Subset, part: str, kinds: TokenKinds | None) -> Subset:
+    """Returns the subset, checked."""
     if tokens is None:
         return None
-    whole = len(tokens) == 2 and all(isinstance(position, int) for position in tokens)
-    if not whole or not 0 <= tokens[0] < tokens[1]:
+    if isinstance(tokens, str):
+        if tokens not in SUBSETS:
+            raise unknown(f"tokens of {part}", tokens, SUBSETS)
+        if kinds is None:
+            raise VitlabError(
+                f"invalid tokens={tokens!r} of {part}: the model does not have both text and image tokens; omit tokens"
+            )
+        return tokens
+    pair = isinstance(tokens, (tuple, list)) and len(tokens) == 2
+    if not pair or not all(isinstance(place, int) for place in tokens) or not 0 <= tokens[0] < tokens[1]:
         raise VitlabError(
-            f"invalid tokens={tokens!r} of {part}; expected (start, stop) with 0 <= start < stop, or None for all"
+            f"invalid tokens={tokens!r} of {part}; expected (start, stop) with 0 <= start < stop, one of "
+            f"{', '.join(map(repr, SUBSETS))}, or None for all"
         )
     return (tokens[0], tokens[1])
 

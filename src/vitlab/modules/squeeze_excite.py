@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitlab.core.errors import VitlabError
+from vitlab.modules.token_kinds import PADDING, TokenKinds, subset_mean
 
 __all__ = ["SqueezeExcite"]
 
@@ -29,6 +30,7 @@ class SqueezeExcite(nn.Module):
         ratio: width of the hidden layer as a share of D, above 0 and at most 1; at least one channel.
         identity_init: b_2 = ln 999, so that σ is 0.999 at first, and W_2 ten times smaller, for trained weights. All
             parameters still receive gradients.
+        kinds: the kinds of the tokens, which `retrofit` fills in; padding is not in the mean.
 
     Returns:
         (B, N, D) for an input of (B, N, D).
@@ -41,8 +43,11 @@ class SqueezeExcite(nn.Module):
 
     default_seam: ClassVar[str] = "mlp.out"
 
-    def __init__(self, dim: int, *, ratio: float = 0.25, identity_init: bool = False) -> None:
+    def __init__(
+        self, dim: int, *, ratio: float = 0.25, identity_init: bool = False, kinds: TokenKinds | None = None
+    ) -> None:
         super().__init__()
+        self.kinds = kinds
         if not 0 < ratio <= 1:
             raise VitlabError(
                 f"invalid ratio={ratio} of SqueezeExcite; expected a share of the channels, above 0 and at most 1"
@@ -57,6 +62,8 @@ class SqueezeExcite(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, N, D) -> (B, N, D)."""
-        hidden = F.relu(self.squeeze(x.mean(dim=1, keepdim=True)))
+        kinds = self.kinds
+        mean = x.mean(dim=1, keepdim=True) if kinds is None else subset_mean(x, kinds.of(x) != PADDING)
+        hidden = F.relu(self.squeeze(mean))
         gate: Tensor = self.expand(hidden).sigmoid()
         return x * gate.to(x.dtype)

@@ -88,7 +88,8 @@ class TokenAwarePooling(MapPart):
         The gap is the product of two parameters, and the gradients of the rest are not zero, so that training with
         AdamW can close it within hundreds of steps.
         """
-        _, norm, second = self.predictor
+        norm, second = self.predictor[1], self.predictor[2]
+        assert isinstance(norm, nn.BatchNorm2d) and isinstance(second, nn.Conv2d)
         root = math.sqrt(math.log(1000 * (self.branches - 1)) + 1)
         second.weight.mul_(0.1)
         second.weight[:, 0, 1, 1] = 0.0

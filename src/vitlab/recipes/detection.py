@@ -79,8 +79,9 @@ def quick_detection(part: str = "", images: int = 800, epochs: int = 3) -> Recip
 
     Source: vitlab's own; up to three objects per scene, 96×96 pixels, patches of 8×8, no download.
     Hardware: a laptop's CPU.
-    Runtime: not measured here yet.
-    Expected: not measured here yet.
+    Runtime: 276 seconds of CPU time with one thread, three evaluations included.
+    Expected: box AP of 53.5 and AP50 of 73.9, mask AP of 48.5 and AP50 of 72.9 with seed 0 on a CPU. It checks that the
+        parts work together; it does not show their effect.
     Command: vitlab train quick_detection
 
     Args:

@@ -134,7 +134,7 @@ def camvid_upernet(
         epochs=epochs,
         batch_size=8,
         augment=Augment(flip=0.5),
-        optimizer=Optimizer(lr=1e-4, weight_decay=0.01, schedule="poly", warmup_epochs=2, min_lr=0.0, head_lr=5.0),
+        optimizer=Optimizer(lr=1e-4, weight_decay=0.01, schedule="poly", warmup_epochs=2.0, min_lr=0.0, head_lr=5.0),
         objective=Objective(diversification=float(diversification)),
         precision="bfloat16",
         evaluate_every=10,
@@ -167,7 +167,7 @@ def quick_segmentation(part: str = "", diversification: float = 0.0, images: int
         epochs=epochs,
         batch_size=16,
         augment=Augment(flip=0.5),
-        optimizer=Optimizer(lr=2e-3, weight_decay=0.01, schedule="poly", warmup_epochs=1, min_lr=0.0),
+        optimizer=Optimizer(lr=2e-3, weight_decay=0.01, schedule="poly", warmup_epochs=1.0, min_lr=0.0),
         objective=Objective(diversification=float(diversification)),
         segmentation=Segmentation(scale=(0.75, 1.5), jitter=0.2),
     )

@@ -36,7 +36,7 @@ def to_tokens(x: Tensor, layout: TokenLayout, inverse: Tensor | None = None) -> 
         x = x.transpose(1, 2)
     elif layout.windows > 1:
         x = x.reshape(-1, layout.windows * x.shape[1], x.shape[2])
-    if layout.permutation is not None:
+    if layout.permutation is not None and not layout.varying:
         layout.check(x.shape[1], "this place")
     if layout.permutation is not None and not layout.shuffled:
         x = x[:, orders(layout, x.device)[1] if inverse is None else inverse]

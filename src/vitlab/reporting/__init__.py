@@ -18,7 +18,7 @@ __all__ = ["read", "report"]
 
 #: The metrics of a training run that are drawn.
 _METRICS = (
-    *("train_loss", "loss", "top1", "top5", "miou", "pixel_accuracy"),
+    *("train_loss", "loss", "top1", "top5", "miou", "pixel_accuracy", "accuracy"),
     *("box_ap", "box_ap50", "mask_ap", "mask_ap50", "lr"),
 )
 

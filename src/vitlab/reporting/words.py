@@ -113,6 +113,7 @@ _VALUES = {
         "gini_of_mean": "Gini coefficient, map averaged over heads, deep half of the layers",
     },
     "training": {
+        "accuracy": "accuracy of answers after the last epoch, %",
         "top1": "top-1 accuracy after the last epoch, %",
         "top5": "top-5 accuracy after the last epoch, %",
         "loss": "test loss after the last epoch, nats",

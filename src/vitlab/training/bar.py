@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from vitlab.training.state import Position
 
 #: The metrics that are shown, and their names.
-_ACCURACIES = {"top1": "top-1", "miou": "mIoU", "box_ap50": "box AP50"}
+_ACCURACIES = {"top1": "top-1", "miou": "mIoU", "box_ap50": "box AP50", "accuracy": "accuracy"}
 
 _PERIOD = 1.0  # seconds between updates, because reading the loss synchronises with the device
 

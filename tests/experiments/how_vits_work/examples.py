@@ -14,6 +14,7 @@ import numpy as np
 from experiments.synthetic import entry, layered, measured
 from vitlab.core.experiment import Claim, Results
 from vitlab.core.measurement import Measurement
+from vitlab.experiments.how_vits_work import _feature_maps as feature_maps
 from vitlab.experiments.how_vits_work import _readings as readings
 from vitlab.experiments.how_vits_work._effects import Check, Reading, Sum
 
@@ -149,7 +150,7 @@ def _changes(reading: str, step: str) -> bool:
 def _cka(values: Values) -> Measurement:
     (reading, value), *_ = values.items()
     cka = np.full((3, 3), value)
-    if reading is readings.STAGE_DROP:
+    if reading is feature_maps.STAGE_DROP:
         cka[1:, 1:] = 0.0
     names = ["stages.0.0", "stages.0.1", "stages.1.0"]
     axes = {"layer": names, "other_layer": names}

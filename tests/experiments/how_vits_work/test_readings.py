@@ -9,6 +9,7 @@ import pytest
 
 from experiments.synthetic import entry, layered, measured
 from vitlab.core.experiment import Claim, Results
+from vitlab.experiments.how_vits_work import _feature_maps as feature_maps
 from vitlab.experiments.how_vits_work import _readings as readings
 from vitlab.experiments.how_vits_work._effects import Check, Effect, Reading, more, own, slope, trend, verdicts
 
@@ -35,47 +36,49 @@ def test_turning_is_zero_on_a_straight_line_only() -> None:
 def test_amplitude_of_early_and_late_units() -> None:
     names = [f"blocks.{i} {unit}" for i in range(8) for unit in ("MSA", "MLP")]
     found = layered("feature_fourier", {"step": names}, change=(("step",), np.arange(16.0)))
-    assert readings.amplitude("MSA", "early").value(found) == pytest.approx(1.0)  # 0 and 2
-    assert readings.amplitude("MSA", "late").value(found) == pytest.approx(9.0)  # 4, 6, …, 14
-    assert readings.amplitude("MLP").value(found) == pytest.approx(8.0)
-    assert math.isnan(readings.amplitude("Conv").value(found))
+    assert feature_maps.amplitude("MSA", "early").value(found) == pytest.approx(1.0)  # 0 and 2
+    assert feature_maps.amplitude("MSA", "late").value(found) == pytest.approx(9.0)  # 4, 6, …, 14
+    assert feature_maps.amplitude("MLP").value(found) == pytest.approx(8.0)
+    assert math.isnan(feature_maps.amplitude("Conv").value(found))
 
 
 def test_variance_by_stage() -> None:
     names = [f"layers.{stage}.blocks.{i} MSA" for stage in range(4) for i in range(2)]
     found = layered("feature_variance", {"step": names}, change=(("step",), np.arange(8.0)), variance=((), 2.0))
-    assert readings.variance("MSA").value(found) == pytest.approx(3.5 / 2)
-    assert readings.variance("MSA", without=3).value(found) == pytest.approx(np.mean([0, 1, 2, 3, 6, 7]) / 2)
-    assert readings.variance("MSA", stages=(3,), last=True).value(found) == pytest.approx(5 / 2)
+    assert feature_maps.variance("MSA").value(found) == pytest.approx(3.5 / 2)
+    assert feature_maps.variance("MSA", without=3).value(found) == pytest.approx(np.mean([0, 1, 2, 3, 6, 7]) / 2)
+    assert feature_maps.variance("MSA", stages=(3,), last=True).value(found) == pytest.approx(5 / 2)
     convs = {"step": [name.replace("MSA", "Conv") for name in names]}
     found = layered("feature_variance", convs, change=(("step",), np.arange(8.0)), variance=((), 2.0))
-    assert readings.variance("Conv").value(found) == pytest.approx(np.mean([0, 1, 3, 5, 7]) / 2)  # 2, 4, 6 subsample
+    assert feature_maps.variance("Conv").value(found) == pytest.approx(
+        np.mean([0, 1, 3, 5, 7]) / 2
+    )  # 2, 4, 6 subsample
 
 
 def test_peaks_and_trend_of_variance() -> None:
     places = [f"stages.{stage}.{i} out" for stage in range(2) for i in range(3)]
     variance = np.exp([0.0, 2.0, 4.0, 1.0, 1.0, 0.0])
     found = layered("feature_variance", {"place": places}, variance=(("place",), variance))
-    assert readings.stage_peak().value(found) == pytest.approx(((4 - 1) + (0 - 1)) / 2)
+    assert feature_maps.stage_peak().value(found) == pytest.approx(((4 - 1) + (0 - 1)) / 2)
     doubling = layered("feature_variance", {"place": places}, variance=(("place",), 2.0 ** np.arange(6)))
-    assert readings.depth_trend().value(doubling) == pytest.approx(math.log(2))
+    assert feature_maps.depth_trend().value(doubling) == pytest.approx(math.log(2))
 
 
 def test_stage_drop_compares_neighbours_only() -> None:
     names = ["stages.0.0", "stages.0.1", "stages.1.0", "stages.1.1"]
     cka = np.array([[1, 0.9, 0.3, 0.2], [0.9, 1, 0.5, 0.3], [0.3, 0.5, 1, 0.7], [0.2, 0.3, 0.7, 1]])
     found = layered("representation_cka", {"layer": names, "other_layer": names}, cka=(("layer", "other_layer"), cka))
-    assert readings.STAGE_DROP.value(found) == pytest.approx((0.9 + 0.7) / 2 - 0.5)
-    assert readings.MEAN_SIMILARITY.value(found) == pytest.approx(np.mean([0.9, 0.3, 0.2, 0.5, 0.3, 0.7]))
+    assert feature_maps.STAGE_DROP.value(found) == pytest.approx((0.9 + 0.7) / 2 - 0.5)
+    assert feature_maps.MEAN_SIMILARITY.value(found) == pytest.approx(np.mean([0.9, 0.3, 0.2, 0.5, 0.3, 0.7]))
 
 
 def test_lesions_at_the_ends_of_stages() -> None:
     names = [f"s.{i} {unit}" for i in range(4) for unit in ("MSA", "MLP")]
     change = -np.array([1, 50, 2, 50, 4, 50, 8, 50]) / 100
     found = layered("lesion", {"unit": names}, change=(("unit",), change), stage=(("unit",), [0, 0, 0, 0, 1, 1, 1, 1]))
-    assert readings.lesion("MSA", "end", "start").value(found) == pytest.approx((2 + 8) / 2 - (1 + 4) / 2)
-    assert readings.lesion("MSA", "last", "first").value(found) == pytest.approx((4 + 8) / 2 - (1 + 2) / 2)
-    assert math.isnan(readings.lesion("Conv", "end", "start").value(found))
+    assert feature_maps.lesion("MSA", "end", "start").value(found) == pytest.approx((2 + 8) / 2 - (1 + 4) / 2)
+    assert feature_maps.lesion("MSA", "last", "first").value(found) == pytest.approx((4 + 8) / 2 - (1 + 2) / 2)
+    assert math.isnan(feature_maps.lesion("Conv", "end", "start").value(found))
 
 
 def test_slopes_are_those_of_least_squares() -> None:

@@ -52,7 +52,7 @@ _CHECKS = [
         Claim(
             "deep is dense",
             "the entropy of attention is higher in the deep half of the layers than in the shallow half",
-            source="Sec. B.4, He et al.",
+            source="Sec. B.4, He et al.; at `small` for DeiT-Ti",
         ),
         "plain",
         "attention_entropy",
@@ -62,7 +62,7 @@ _CHECKS = [
         Claim(
             "deep is global",
             "attention reaches farther in the deep half of the layers than in the shallow half",
-            source="Sec. B.4, He et al.",
+            source="Sec. B.4, He et al.; at `small` for DeiT-Ti",
         ),
         "plain",
         "attention_distance",

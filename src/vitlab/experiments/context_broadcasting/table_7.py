@@ -24,7 +24,10 @@ _COLUMNS = {
 
 PAPER = table(
     list(_COLUMNS),
-    {row: [values[place] for values in _COLUMNS.values()] for place, row in ((1, "ViT-Ti"), (2, "+ CB"))},
+    {
+        "ViT-Ti": [plain for _, plain, _ in _COLUMNS.values()],
+        "+ CB": [cb for _, _, cb in _COLUMNS.values()],
+    },
 )
 
 _CHECKS = [

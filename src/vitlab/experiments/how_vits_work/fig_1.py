@@ -10,8 +10,10 @@ from __future__ import annotations
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import claims, more, tested, verdicts
-from vitlab.experiments.how_vits_work._networks import EARLY, LOGARITHM, arms, jobs
+from vitlab.experiments.how_vits_work._jobs import jobs
+from vitlab.experiments.how_vits_work._networks import arms
 from vitlab.experiments.how_vits_work._readings import LOG_SIZE, NLL_RISE, RISE, TURNING
+from vitlab.experiments.how_vits_work._shared import EARLY, LOGARITHM
 
 TITLE = "HDVW Fig. 1: MSAs flatten the loss landscape (panel b, trajectories, is retracted by its authors)"
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import claims, own, tested, verdicts
-from vitlab.experiments.how_vits_work._networks import POINTS, RELEASED, arms, jobs, released
-from vitlab.experiments.how_vits_work._readings import STAGE_DROP, lesion
+from vitlab.experiments.how_vits_work._feature_maps import STAGE_DROP, lesion
+from vitlab.experiments.how_vits_work._jobs import jobs, released
+from vitlab.experiments.how_vits_work._networks import RELEASED, arms
+from vitlab.experiments.how_vits_work._shared import POINTS
 
 TITLE = "HDVW Fig. 10: multi-stage networks behave like a series of small models"
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import claims, more, tested, verdicts
-from vitlab.experiments.how_vits_work._networks import EARLY, LOGARITHM, NEGATIVE, POINTS, alternet, arms, jobs
+from vitlab.experiments.how_vits_work._jobs import jobs
+from vitlab.experiments.how_vits_work._networks import alternet, arms
 from vitlab.experiments.how_vits_work._readings import ACCURACY, LOG_APE, NEP, ROBUSTNESS
+from vitlab.experiments.how_vits_work._shared import EARLY, LOGARITHM, NEGATIVE, POINTS
 
 TITLE = "HDVW Fig. 12: AlterNet outperforms CNNs and ViTs"
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import claims, more, own, tested, verdicts
-from vitlab.experiments.how_vits_work._networks import POINTS, RELEASED, arms, imagenet, jobs, released
-from vitlab.experiments.how_vits_work._readings import HIGH_NOISE_DROP, LOW_NOISE_DROP, net_amplitude
+from vitlab.experiments.how_vits_work._feature_maps import net_amplitude
+from vitlab.experiments.how_vits_work._jobs import jobs, released
+from vitlab.experiments.how_vits_work._networks import RELEASED, arms, imagenet
+from vitlab.experiments.how_vits_work._readings import HIGH_NOISE_DROP, LOW_NOISE_DROP
+from vitlab.experiments.how_vits_work._shared import POINTS
 
 TITLE = "HDVW Fig. 2: MSAs are low-pass filters, Convs are high-pass filters"
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import claims, more, summed, tested, verdicts
-from vitlab.experiments.how_vits_work._networks import EARLY, LOGARITHM, NEGATIVE, arms, jobs, network
+from vitlab.experiments.how_vits_work._jobs import jobs
+from vitlab.experiments.how_vits_work._networks import arms, network
 from vitlab.experiments.how_vits_work._readings import LOG_APE, NEP
+from vitlab.experiments.how_vits_work._shared import EARLY, LOGARITHM, NEGATIVE
 
 TITLE = "HDVW Fig. 4: ViT has many negative and small positive Hessian eigenvalues"
 

@@ -11,8 +11,10 @@ import math
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import claims, more, slope, summed, tested, trend, verdicts
-from vitlab.experiments.how_vits_work._networks import POINTS, arms, jobs, network
+from vitlab.experiments.how_vits_work._jobs import jobs
+from vitlab.experiments.how_vits_work._networks import arms, network
 from vitlab.experiments.how_vits_work._readings import ERROR, NLL_TRAIN
+from vitlab.experiments.how_vits_work._shared import POINTS
 
 TITLE = "HDVW Fig. 5: ViT does not overfit training datasets"
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import claims, more, tested, verdicts
-from vitlab.experiments.how_vits_work._networks import EARLY, NEGATIVE, NETWORKS, POINTS, jobs, vit
+from vitlab.experiments.how_vits_work._jobs import jobs
+from vitlab.experiments.how_vits_work._networks import NETWORKS, vit
 from vitlab.experiments.how_vits_work._readings import ACCURACY, NEP
+from vitlab.experiments.how_vits_work._shared import EARLY, NEGATIVE, POINTS
 
 TITLE = "HDVW Fig. 6: GAP suppresses negative Hessian eigenvalues; SAM helps ViT"
 

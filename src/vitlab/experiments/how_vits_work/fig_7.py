@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import Effect, claims, more, tested, verdicts
-from vitlab.experiments.how_vits_work._networks import EARLY, NEGATIVE, NETWORKS, POINTS, jobs
+from vitlab.experiments.how_vits_work._jobs import jobs
+from vitlab.experiments.how_vits_work._networks import NETWORKS
 from vitlab.experiments.how_vits_work._readings import ERROR, NEP, NLL_TRAIN, ROBUSTNESS
+from vitlab.experiments.how_vits_work._shared import EARLY, NEGATIVE, POINTS
 
 TITLE = "HDVW Fig. 7: locality constraint improves ViT"
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import claims, own, tested, verdicts
-from vitlab.experiments.how_vits_work._networks import RELEASED, arms, jobs, released
-from vitlab.experiments.how_vits_work._readings import depth_trend, stage_peak, variance
+from vitlab.experiments.how_vits_work._feature_maps import depth_trend, stage_peak, variance
+from vitlab.experiments.how_vits_work._jobs import jobs, released
+from vitlab.experiments.how_vits_work._networks import RELEASED, arms
 
 TITLE = "HDVW Fig. 9: MSAs reduce the variance of feature maps, Convs and MLPs increase it"
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import claims, more, slope, tested, verdicts
-from vitlab.experiments.how_vits_work._networks import POINTS, RELEASED, SEEDS, imagenet, jobs, network, released
+from vitlab.experiments.how_vits_work._jobs import jobs, released
+from vitlab.experiments.how_vits_work._networks import RELEASED, imagenet, network
 from vitlab.experiments.how_vits_work._readings import ERROR, NLL_TRAIN
+from vitlab.experiments.how_vits_work._shared import POINTS, SEEDS
 
 TITLE = "HDVW Fig. C.1: the lower the training NLL, the lower the test error"
 

@@ -7,8 +7,10 @@ from dataclasses import replace
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import Effect, Reading, claims, tested, trend, verdicts
-from vitlab.experiments.how_vits_work._networks import NETWORKS, POINTS, Network, jobs
+from vitlab.experiments.how_vits_work._jobs import jobs
+from vitlab.experiments.how_vits_work._networks import NETWORKS, Network
 from vitlab.experiments.how_vits_work._readings import ERROR, NLL_TRAIN
+from vitlab.experiments.how_vits_work._shared import POINTS
 
 TITLE = "HDVW Fig. C.2: a large number of epochs does not make ViT overfit"
 

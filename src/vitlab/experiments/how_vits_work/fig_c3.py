@@ -5,8 +5,10 @@ from __future__ import annotations
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import claims, more, tested, verdicts
-from vitlab.experiments.how_vits_work._networks import EARLY, LOGARITHM, NEGATIVE, NETWORKS, POINTS, jobs, vit
+from vitlab.experiments.how_vits_work._jobs import jobs
+from vitlab.experiments.how_vits_work._networks import NETWORKS, vit
 from vitlab.experiments.how_vits_work._readings import ERROR, LOG_SIZE, NEP, NLL_TRAIN
+from vitlab.experiments.how_vits_work._shared import EARLY, LOGARITHM, NEGATIVE, POINTS
 
 TITLE = "HDVW Fig. C.3: a small patch size does not guarantee better performance"
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import Effect, claims, more, summed, tested, verdicts
-from vitlab.experiments.how_vits_work._networks import EARLY, LATE, LOGARITHM, NEGATIVE, arms, jobs
+from vitlab.experiments.how_vits_work._jobs import jobs
+from vitlab.experiments.how_vits_work._networks import arms
 from vitlab.experiments.how_vits_work._readings import LOG_SIZE, NEAR_RISE, NEP, ROUGHNESS, TURNING
+from vitlab.experiments.how_vits_work._shared import EARLY, LATE, LOGARITHM, NEGATIVE
 
 TITLE = "HDVW Fig. C.4: PiT and Swin also flatten the loss (panel b, trajectories, is retracted by its authors)"
 

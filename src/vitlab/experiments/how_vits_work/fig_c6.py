@@ -11,8 +11,10 @@ import math
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import claims, tested, trend, verdicts
-from vitlab.experiments.how_vits_work._networks import EARLY, NEGATIVE, jobs, vit
+from vitlab.experiments.how_vits_work._jobs import jobs
+from vitlab.experiments.how_vits_work._networks import vit
 from vitlab.experiments.how_vits_work._readings import LOG_APE, NEP
+from vitlab.experiments.how_vits_work._shared import EARLY, NEGATIVE
 
 TITLE = "HDVW Fig. C.6: high embedding dimensions per head convexify and flatten the loss"
 

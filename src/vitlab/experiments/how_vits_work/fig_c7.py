@@ -5,8 +5,10 @@ from __future__ import annotations
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import Check, claims, more, tested, verdicts
-from vitlab.experiments.how_vits_work._networks import EARLY, LATE, LOGARITHM, arms, jobs
+from vitlab.experiments.how_vits_work._jobs import jobs
+from vitlab.experiments.how_vits_work._networks import arms
 from vitlab.experiments.how_vits_work._readings import LOG_SIZE, NLL_TRAIN, RISE
+from vitlab.experiments.how_vits_work._shared import EARLY, LATE, LOGARITHM
 
 TITLE = "HDVW Fig. C.7: the loss landscapes of large models"
 

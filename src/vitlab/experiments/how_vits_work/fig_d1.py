@@ -5,8 +5,9 @@ from __future__ import annotations
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import claims, own, tested, verdicts
-from vitlab.experiments.how_vits_work._networks import RELEASED, arms, jobs, released
-from vitlab.experiments.how_vits_work._readings import variance
+from vitlab.experiments.how_vits_work._feature_maps import variance
+from vitlab.experiments.how_vits_work._jobs import jobs, released
+from vitlab.experiments.how_vits_work._networks import RELEASED, arms
 
 TITLE = "HDVW Fig. D.1: MSAs in PiT and Swin reduce the variance of feature maps, except in stage 3 of Swin"
 

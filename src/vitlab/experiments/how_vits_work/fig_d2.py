@@ -8,8 +8,9 @@ from __future__ import annotations
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import Check, claims, own, tested, verdicts
-from vitlab.experiments.how_vits_work._networks import RELEASED, arms, jobs, released
-from vitlab.experiments.how_vits_work._readings import amplitude
+from vitlab.experiments.how_vits_work._feature_maps import amplitude
+from vitlab.experiments.how_vits_work._jobs import jobs, released
+from vitlab.experiments.how_vits_work._networks import RELEASED, arms
 
 TITLE = "HDVW Fig. D.2: MSAs in PiT and Swin reduce high frequencies, MLPs amplify them"
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import claims, more, own, tested, verdicts
-from vitlab.experiments.how_vits_work._networks import RELEASED, arms, jobs, released
-from vitlab.experiments.how_vits_work._readings import MEAN_SIMILARITY, STAGE_DROP
+from vitlab.experiments.how_vits_work._feature_maps import MEAN_SIMILARITY, STAGE_DROP
+from vitlab.experiments.how_vits_work._jobs import jobs, released
+from vitlab.experiments.how_vits_work._networks import RELEASED, arms
 
 TITLE = "HDVW Fig. D.3: multi-stage ViTs have a block structure, vanilla ViT does not"
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import claims, own, tested, verdicts
-from vitlab.experiments.how_vits_work._networks import POINTS, RELEASED, arms, jobs, released
-from vitlab.experiments.how_vits_work._readings import lesion
+from vitlab.experiments.how_vits_work._feature_maps import lesion
+from vitlab.experiments.how_vits_work._jobs import jobs, released
+from vitlab.experiments.how_vits_work._networks import RELEASED, arms
+from vitlab.experiments.how_vits_work._shared import POINTS
 
 TITLE = "HDVW Fig. D.4: Convs at the beginning and MSAs at the end of stages matter most"
 

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import Effect, claims, more, tested, verdicts
-from vitlab.experiments.how_vits_work._networks import POINTS, RELEASED, SEEDS, alternet, arms, imagenet, jobs, released
+from vitlab.experiments.how_vits_work._jobs import jobs, released
+from vitlab.experiments.how_vits_work._networks import RELEASED, alternet, arms, imagenet
 from vitlab.experiments.how_vits_work._readings import ACCURACY, ROBUSTNESS
+from vitlab.experiments.how_vits_work._shared import POINTS, SEEDS
 
 TITLE = "HDVW Fig. E.1: MSAs with the build-up rules improve ResNet on ImageNet"
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import Check, claims, more, own, tested, verdicts
-from vitlab.experiments.how_vits_work._networks import EARLY, LOGARITHM, NEGATIVE, POINTS, jobs, network
+from vitlab.experiments.how_vits_work._jobs import jobs
+from vitlab.experiments.how_vits_work._networks import network
 from vitlab.experiments.how_vits_work._readings import LOG_SIZE, NEP, OVERCONFIDENCE
+from vitlab.experiments.how_vits_work._shared import EARLY, LOGARITHM, NEGATIVE, POINTS
 
 TITLE = "HDVW Fig. F.1: strong augmentation makes predictions underconfident and flattens the loss"
 

@@ -13,7 +13,8 @@ from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.measurement import Measurement
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import Reading, claims, fact, more, own, tested, verdicts
-from vitlab.experiments.how_vits_work._networks import EARLY, LOGARITHM, NETWORKS, POINTS, jobs, smoothed
+from vitlab.experiments.how_vits_work._jobs import jobs
+from vitlab.experiments.how_vits_work._networks import NETWORKS, smoothed
 from vitlab.experiments.how_vits_work._readings import (
     ACCURACY,
     CALIBRATION_ERROR,
@@ -21,6 +22,7 @@ from vitlab.experiments.how_vits_work._readings import (
     LOG_SIZE,
     ROBUSTNESS,
 )
+from vitlab.experiments.how_vits_work._shared import EARLY, LOGARITHM, POINTS
 
 TITLE = "HDVW App. B: spatial smoothing improves CNNs, and attention is spatial smoothing"
 

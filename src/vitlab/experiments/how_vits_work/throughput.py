@@ -8,7 +8,8 @@ from __future__ import annotations
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import Effect, Reading, claims, tested, verdicts
-from vitlab.experiments.how_vits_work._networks import NETWORKS, tiny_changes
+from vitlab.experiments.how_vits_work._jobs import tiny_changes
+from vitlab.experiments.how_vits_work._networks import NETWORKS
 
 TITLE = "HDVW App. A, E: training throughput of ResNet, ViTs and AlterNet"
 

@@ -77,24 +77,24 @@ def observe(model: nn.Module, batches: Iterable[Any], observers: Sequence[Observ
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     total = length_hint(batches) or None  # before the first batch is consumed
     items = iter(batches)
-    images = _images(next(items, None), device)
-    size, count = (int(images.shape[-2]), int(images.shape[-1])), 0
+    inputs = _inputs(next(items, None), device)
+    size, count = _size(inputs), 0
     end = object()
     with eval_mode(model), ExitStack() as stack:
         anatomy = _attach(model, observers, size, stack)
         for observer in observers:
             observer.begin(anatomy)
         while True:
-            model(images)
+            model(**inputs) if isinstance(inputs, Mapping) else model(inputs)
             with _without_recording():
                 for observer in observers:
                     observer.end_batch()
-            count += len(images)
+            count += len(_pixels(inputs))
             report_done(f"{count} images", total)
             item = next(items, end)
             if item is end:
                 break
-            images = _images(item, device, size)
+            inputs = _inputs(item, device, size)
     about = provenance(device=str(device), images=count, data=getattr(batches, "fingerprint", ""))
     results = [(observer, observer.result(anatomy)) for observer in observers]
     subject = type(model).__name__
@@ -156,8 +156,13 @@ def _without_recording() -> AbstractContextManager[None]:
     return nullcontext() if torch.compiler.is_compiling() else torch._C.DisableTorchFunction()
 
 
-def _images(item: Any, device: torch.device, size: tuple[int, int] | None = None) -> Tensor:
-    images = item[0] if isinstance(item, (tuple, list)) else item
+Inputs = Tensor | Mapping[str, Tensor]
+
+
+def _inputs(item: Any, device: torch.device, size: tuple[int, int] | None = None) -> Inputs:
+    """The images of a batch, or all keyword arguments of a model that takes more than images, on the device."""
+    inputs = item[0] if isinstance(item, (tuple, list)) else item
+    images = _pixels(inputs) if isinstance(inputs, Mapping) and "pixel_values" in inputs else inputs
     if not isinstance(images, Tensor) or images.ndim != 4 or not len(images):
         raise VitlabError(
             "invalid batch; an instrument needs batches of images of shape (B, C, h, w) with at least one image"
@@ -165,4 +170,15 @@ def _images(item: Any, device: torch.device, size: tuple[int, int] | None = None
     if size is not None and tuple(images.shape[-2:]) != size:
         current, first = ("x".join(map(str, sides)) for sides in (images.shape[-2:], size))
         raise VitlabError(f"a batch of {current} images came after one of {first}; measure each image size separately")
+    if isinstance(inputs, Mapping):
+        return {name: tensor.to(device) for name, tensor in inputs.items()}
     return images.to(device)
+
+
+def _pixels(inputs: Inputs) -> Tensor:
+    return inputs["pixel_values"] if isinstance(inputs, Mapping) else inputs
+
+
+def _size(inputs: Inputs) -> tuple[int, int]:
+    height, width = _pixels(inputs).shape[-2:]
+    return int(height), int(width)

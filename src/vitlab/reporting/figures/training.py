@@ -26,6 +26,7 @@ _ACCURACIES = {
     "pixel_accuracy": "pixel accuracy",
     "box_ap50": "box AP50",
     "mask_ap50": "mask AP50",
+    "accuracy": "accuracy of answers",
 }
 _RATES = ("learning_rate", "lr")
 
@@ -86,6 +87,8 @@ def _finding(measurements: Sequence[Measurement]) -> str:
         return describe_number("Mean IoU after the last epoch", measurements, reading("miou"), "%")
     if any(known(measurement, "box_ap50") for measurement in measurements):
         return describe_number("Box AP50 after the last epoch", measurements, reading("box_ap50"), "%")
+    if any(known(measurement, "accuracy") for measurement in measurements):
+        return describe_number("Accuracy of answers after the last epoch", measurements, reading("accuracy"), "%")
     stored = "loss" if any(known(measurement, "loss") for measurement in measurements) else "train_loss"
     return describe_number(
         f"{_LOSSES[stored][0].capitalize()} loss after the last epoch", measurements, reading(stored), "nats"

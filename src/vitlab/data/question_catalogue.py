@@ -1,0 +1,138 @@
+"""Question sets by expression: `scene_questions(objects=2)`, `vqav2(path='/data/vqa', tokenizer='/models/vilt')`."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+
+from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.expressions import parse_call
+from vitlab.data.question_set import PAD, QuestionData, QuestionSet
+from vitlab.data.scene_layout import Cues
+from vitlab.data.scene_questions import ANSWERS, KINDS, WORDS, questions
+from vitlab.data.scene_set import TEST_SCENES
+from vitlab.data.scenes import LARGEST, MEAN, MOST_OBJECTS, SMALLEST, STD, VERSION, draw_scenes
+from vitlab.data.settings import Between, check_settings
+from vitlab.data.vqav2 import open_vqav2
+
+__all__ = ["check_questions", "open_questions", "question_sets"]
+
+_Count = Annotated[int, Between(1, 1_000_000)]
+_CLASS_TOKEN = len(WORDS)  # the token ids of scenes: padding, the words, the class token
+
+
+@dataclass(frozen=True)
+class _Location:
+    root: str | Path | None
+    size: tuple[int, int]
+
+    def path(self, given: str) -> Path:
+        """The path, absolute, relative to the working directory, or below the root."""
+        here = Path(given).expanduser()
+        root = self.root or os.environ.get("VITLAB_DATA")
+        return here if here.is_dir() or here.is_absolute() or not root else Path(root).expanduser() / here
+
+
+def open_questions(
+    expression: str, *, root: str | Path | None = None, image_size: tuple[int, int] = (32, 32)
+) -> QuestionData:
+    """Open the questions of an expression.
+
+    Args:
+        expression: a name of `question_sets()` with settings.
+        root: the folder that contains the data sets; default: the environment variable VITLAB_DATA.
+        image_size: (height, width) of generated scenes.
+
+    >>> data = open_questions("scene_questions(train=4, test=2, questions=3)")
+    >>> len(data.train), len(data.test), data.kinds[:2]
+    (12, 6, ('exists', 'count'))
+    """
+    name, settings = check_questions(expression)
+    return replace(_OPENERS[name](_Location(root, image_size), **settings), fingerprint=expression.strip())
+
+
+def check_questions(expression: str) -> tuple[str, dict[str, Any]]:
+    """Returns the name and the settings of an expression; raises an error if one of them is wrong. Nothing is read."""
+    name, settings = parse_call(expression)
+    if name not in _OPENERS:
+        raise unknown("question set", name, _OPENERS)
+    check_settings(name, settings, _OPENERS[name], {})
+    return name, settings
+
+
+def question_sets() -> dict[str, str]:
+    """Returns the names of the question sets, each with a one-line description.
+
+    >>> list(question_sets())
+    ['scene_questions', 'vqav2']
+    """
+    return {name: (inspect.getdoc(opener) or "").partition("\n")[0] for name, opener in _OPENERS.items()}
+
+
+def _scene_questions(
+    location: _Location,
+    train: _Count = 8000,
+    test: _Count = 500,
+    questions: Annotated[int, Between(1, 1000)] = 8,
+    size: Annotated[int, Between(SMALLEST, LARGEST)] | None = None,
+    seed: int = 0,
+    objects: Annotated[int, Between(1, MOST_OBJECTS)] = 2,
+    cues: Cues = "free",
+    kinds: list[str] | None = None,
+) -> QuestionData:
+    """Questions of seven kinds about generated scenes, 29 answers; nothing to download."""
+    frame = location.size if size is None else (size, size)
+    for kind in kinds or ():
+        if kind not in KINDS:
+            raise unknown("kind of question", kind, KINDS)
+    wanted = torch.tensor([kinds is None or kind in kinds for kind in KINDS])
+
+    def split(count: int, start: int) -> QuestionSet:
+        scenes = draw_scenes(count, size=frame, seed=seed, start=start, objects=objects, cues=cues)
+        asked = _asked(scenes, questions)
+        return asked.subset(wanted[asked.kinds].nonzero()[:, 0])
+
+    about = f"scene_questions {VERSION}"
+    return QuestionData(split(train, 0), split(test, TEST_SCENES), ANSWERS, KINDS, _CLASS_TOKEN + 1, MEAN, STD, about)
+
+
+def _asked(scenes: Any, count: int) -> QuestionSet:
+    asked = questions(scenes, count)
+    words = asked.tokens.flatten(0, 1)
+    first = torch.full((len(words), 1), _CLASS_TOKEN)
+    answers, one = asked.answers.flatten()[:, None], torch.ones(len(words), 1)
+    return QuestionSet(
+        scenes.images,
+        torch.arange(len(scenes)).repeat_interleave(count),
+        torch.cat([first, words], 1),
+        answers,
+        one,
+        one,
+        asked.kinds.flatten(),
+        [" ".join(WORDS[token] for token in row if token != PAD) + "?" for row in words.tolist()],
+    )
+
+
+def _vqav2(
+    location: _Location,
+    path: str = "vqav2",
+    tokenizer: str = "bert-base-uncased",
+    answers: Annotated[int, Between(0, 1_000_000)] = 3129,
+    at_least: _Count = 1,
+) -> QuestionData:
+    """VQAv2, questions about COCO images with ten human answers each."""
+    folder = location.path(path)
+    if not folder.is_dir():
+        raise VitlabError(
+            f"no folder {folder}; give vqav2(path='FOLDER') with VQAv2's official files, or --root above vqav2"
+        )
+    return open_vqav2(folder, location.path(tokenizer), answers, at_least)
+
+
+_OPENERS: dict[str, Callable[..., QuestionData]] = {"scene_questions": _scene_questions, "vqav2": _vqav2}

@@ -1,0 +1,17 @@
+"""Constants of HDVW's experiments."""
+
+from __future__ import annotations
+
+from vitlab.core.experiment import Scale
+
+__all__ = ["EARLY", "LATE", "LOGARITHM", "NEGATIVE", "POINTS", "SEEDS"]
+
+#: The smallest relevant effects where the paper prints none, our choice: differences of accuracies in points (about
+#: the standard error of top-1 on 10,000 images), of NEP, and of logarithms of eigenvalues.
+POINTS, NEGATIVE, LOGARITHM = 0.5, 0.02, 0.1
+
+#: Suffixes of the arms whose weights are those of an early epoch and the final ones.
+EARLY, LATE = ", early", ", late"
+
+#: Training runs of each network; the paper does not state its number of runs.
+SEEDS: dict[Scale, int] = {"smoke": 1, "small": 5, "full": 3}
