@@ -9,6 +9,7 @@ import ast
 import doctest
 import importlib
 import inspect
+import json
 import os
 import re
 import shlex
@@ -126,13 +127,13 @@ def test_added_files_work(tmp_path: Path) -> None:
         assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-2000:]
 
 
-@pytest.mark.parametrize("script", ["use_mine.py", "register.py"])
-def test_extensions_of_the_page_work(script: str, tmp_path: Path) -> None:
+def test_extensions_of_the_page_work(tmp_path: Path) -> None:
+    """In a process of their own, because extensions cannot be removed."""
     blocks = dict(fences("docs/adding.md", "python"))
-    for title in ("mine.py", script):
-        (tmp_path / title).write_text(blocks[title], encoding="utf-8")
+    (tmp_path / "mine.py").write_text(blocks["mine.py"], encoding="utf-8")
+    (tmp_path / "use.py").write_text(blocks["use_mine.py"] + blocks["register.py"], encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
-    ended = subprocess.run([sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    ended = subprocess.run([sys.executable, "use.py"], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr[-2000:]
 
 
@@ -191,6 +192,20 @@ def test_paper_numbers_stand_in_the_results() -> None:
         known = "".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in pages)
         said = re.sub(r"\[page\]\([^)]*\)", "", row)
         assert not pages or [number for number in re.findall(r"\d+\.\d+|\d{2,}", said) if number not in known] == []
+
+
+def test_paper_numbers_stand_in_the_records() -> None:
+    """Each decimal in a row of papers.md that cites an experiment is a rounded number of its stored verdicts."""
+    rows = re.findall(r"^\|.*\| (.*?) \|.*\|$", (ROOT / "docs/papers.md").read_text(encoding="utf-8"), re.MULTILINE)
+    cited = [(row, re.findall(r"\]\(papers/(\w+)\.md\)", row)) for row in rows]
+    assert any(names for _, names in cited)
+    for row, names in cited:
+        files = [file for name in names for file in (ROOT / "docs/results/data/reproduce").glob(f"*/{name}.json")]
+        verdicts = [each for file in files for each in json.loads(file.read_text(encoding="utf-8"))["verdicts"]]
+        known = [abs(value) for each in verdicts for value in (each["our_value"], *(each["interval"] or ())) if value]
+        for number in re.findall(r"\d+\.\d+", row) if names else ():
+            digits = len(number.partition(".")[2])
+            assert any(f"{value:.{digits}f}" == number for value in known), number
 
 
 def test_a_docstring_becomes_markdown(generator: Any) -> None:
