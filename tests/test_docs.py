@@ -135,6 +135,10 @@ def test_extensions_of_the_page_work(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     ended = subprocess.run([sys.executable, "use.py"], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr[-2000:]
+    environment["VITLAB_PLUGINS"] = str(tmp_path / "mine.py")
+    command = [sys.executable, "-m", "vitlab", "reproduce", "nano_size", "--scale", "smoke", "--json", "--quiet"]
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert json.loads(ended.stdout)[0]["verdicts"][0]["outcome"] == "holds", ended.stderr[-2000:]
 
 
 def test_package_of_the_page_is_listed(tmp_path: Path) -> None:
