@@ -119,6 +119,7 @@ def test_python_uses_extensions_of_a_file() -> None:
     assert vitlab.stress("inverted", model, [images]).kind == "inverted"
     stacked = plugins.resolve(plugins.adapter_modules()[0]).CLASSES[0].rpartition(".")[0]
     assert vitlab.describe(getattr(sys.modules[stacked], "Stacked")(), 32).family == "stacked"  # noqa: B009
+    assert plugins.families()["stacked"] == "Stacked()"
 
 
 @pytest.mark.usefixtures("as_file")
