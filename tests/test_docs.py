@@ -1,4 +1,4 @@
-"""The documentation is true: code runs, commands parse, numbers stand in the results, links lead somewhere.
+"""The documentation is correct: code runs, commands parse, numbers occur in the results, links are valid.
 
 The site is built once, by the real mkdocs in strict mode, and read with the standard library's HTML parser.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
+import inspect
+import json
 import os
 import re
 import shlex
@@ -25,9 +27,11 @@ import pytest
 import torch
 import typer
 
+import vitlab
 from browser import browser_page, chromium, until
 from vitlab.cli import app
 from vitlab.core import plugins
+from vitlab.core.expressions import parse_call, split_calls
 
 ROOT = Path(__file__).resolve().parent.parent
 GENERATOR = ROOT / "docs/generator"
@@ -54,19 +58,62 @@ def test_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_tour_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    told: dict[str, Any] = {}
+    names: dict[str, Any] = {}
     for _, code in fences("docs/tour.md", "python"):
-        exec(code, told)
-    assert told["page"].exists() and told["trained"].training is not None
-    assert [found.subject for found in told["entropy"]] == ["plain", "with CB"]
+        exec(code, names)
+    assert names["page"].exists() and names["trained"].training is not None
+    assert [measurement.subject for measurement in names["entropy"]] == ["plain", "with CB"]
+
+
+@pytest.mark.parametrize("page", ["api", "your_own"])
+def test_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks with a title are files, or need other libraries."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    blocks = [code for title, code in fences(f"docs/{page}.md", "python") if not title]
+    for code in blocks:
+        exec(code, names)
+    assert len(blocks) >= 8 and "row" in names
+
+
+def test_reference_has_every_public_name_with_its_signature() -> None:
+    """The headings of api.md are `vitlab.__all__`, and the signatures have the names and the order of the code."""
+    text = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^## (\w+)$", text, re.MULTILINE)) == sorted(vitlab.__all__)
+    for name in vitlab.__all__:
+        if name == "VitlabError":
+            continue
+        written = next(body for _, body in fences("docs/api.md", "text") if body.startswith(f"{name}("))
+        call = ast.parse(f"def {written.partition(' -> ')[0].strip()}: ...").body[0]
+        assert isinstance(call, ast.FunctionDef)
+        own = inspect.signature(getattr(vitlab, name)).parameters
+        given = call.args
+        assert [each.arg for each in given.args] == [
+            key for key, each in own.items() if each.kind is each.POSITIONAL_OR_KEYWORD
+        ]
+        assert [each.arg for each in given.kwonlyargs] == [
+            key for key, each in own.items() if each.kind is each.KEYWORD_ONLY
+        ]
+        assert (given.kwarg is not None) == any(each.kind is each.VAR_KEYWORD for each in own.values())
+
+
+def test_command_line_page_has_every_option() -> None:
+    """Each command has a section that names all of its options."""
+    text = (ROOT / "docs/command_line.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    for verb, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        section = next(body for heading, body in sections.items() if verb in heading.split())
+        for option in (each for each in command.params if each.param_type_name == "option"):
+            known = section + sections["Common rules"]
+            assert any(f"`{flag}`" in known for flag in option.opts), f"{verb} {option.opts}"
 
 
 @pytest.mark.slow
 def test_added_files_work(tmp_path: Path) -> None:
-    """Every file of adding.md goes into a copy of the package; what stands between them then runs."""
+    """Copy the files of adding.md into a copy of the package and run the blocks between them."""
     shutil.copytree(ROOT / "src/vitlab", tmp_path / "src/vitlab", ignore=shutil.ignore_patterns("__pycache__"))
     blocks = fences("docs/adding.md", "python")
-    files = [(title, code) for title, code in blocks if title]
+    files = [(title, code) for title, code in blocks if title.startswith("src/")]
     assert len(files) == 8
     for title, code in files:
         assert not (tmp_path / title).exists(), f"{title} is taken"
@@ -80,13 +127,50 @@ def test_added_files_work(tmp_path: Path) -> None:
         assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-2000:]
 
 
+def test_extensions_of_the_page_work(tmp_path: Path) -> None:
+    """In a process of their own, because extensions cannot be removed."""
+    blocks = dict(fences("docs/adding.md", "python"))
+    (tmp_path / "mine.py").write_text(blocks["mine.py"], encoding="utf-8")
+    (tmp_path / "use.py").write_text(blocks["use_mine.py"] + blocks["register.py"], encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run([sys.executable, "use.py"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    environment["VITLAB_PLUGINS"] = str(tmp_path / "mine.py")
+    command = [sys.executable, "-m", "vitlab", "reproduce", "nano_size", "--scale", "smoke", "--json", "--quiet"]
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert json.loads(ended.stdout)[0]["verdicts"][0]["outcome"] == "holds", ended.stderr[-2000:]
+
+
+def test_package_of_the_page_is_listed(tmp_path: Path) -> None:
+    """Its files, with the metadata that an installation writes from the entry points of pyproject.toml."""
+    tomllib = pytest.importorskip("tomllib", reason="needs Python 3.11")
+    project = tomllib.loads(dict(fences("docs/adding.md", "toml"))["damping/pyproject.toml"])["project"]
+    for title, code in fences("docs/adding.md", "python"):
+        if title.startswith("damping/src/"):
+            path = tmp_path / title.removeprefix("damping/src/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(code, encoding="utf-8")
+    (tmp_path / "damping/__init__.py").touch()
+    information = tmp_path / "damping-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: damping\nVersion: 1.0\n")
+    groups = project["entry-points"].items()
+    lines = [f"[{group}]\n" + "".join(f"{key} = {value}\n" for key, value in names.items()) for group, names in groups]
+    (information / "entry_points.txt").write_text("\n".join(lines))
+    code = "from vitlab.core import plugins; print(plugins.part('Damp').__name__, plugins.origin('parts', 'Damp'));"
+    code += "print(plugins.procedure('instrument', 'weight_size', plugins.instruments())[1].CARD.title)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT / "src")])}
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert ended.stdout == "Damp package damping 1.0\nNorm of all weights\n", ended.stderr[-2000:]
+
+
 def commands() -> list[str]:
     """Every `vitlab …` line in a code block of the README and of the pages."""
     pages = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
     blocks = [block for page in pages for block in _BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))]
     text = "\n".join(blocks)
     found = re.findall(r"^(?:\$ )?vitlab ([a-z]+) +(.*)$", text, re.MULTILINE)
-    return [f"{verb} {re.split(r' {3,}', rest)[0]}" for verb, rest in found]  # what stands apart is a remark
+    return [f"{verb} {re.split(r' {3,}', rest)[0]}" for verb, rest in found]  # text after three spaces is a remark
 
 
 @pytest.mark.parametrize("line", sorted(set(commands())))
@@ -97,14 +181,14 @@ def test_commands_parse(line: str) -> None:
     command = typer.main.get_command(app).commands[verb]  # type: ignore[attr-defined]
     parsed = command.make_context(verb, arguments).params
     known = plugins.instruments() if verb == "measure" else plugins.stress_tests()
-    for name in (parsed.get("with_") or "").split(","):
-        assert not name or name in known
+    for call in split_calls(parsed.get("with_") or ""):
+        assert parse_call(call)[0] in known
     if verb == "train":
         assert plugins.recipe(parsed["recipe"]).epochs
 
 
 def test_paper_numbers_stand_in_the_results() -> None:
-    """Each row of papers.md that cites a page of results says no number which that page does not."""
+    """Each number in a row of papers.md that cites a page of results occurs on that page."""
     rows = re.findall(r"^\|.*\| (.*?) \|.*\|$", (ROOT / "docs/papers.md").read_text(encoding="utf-8"), re.MULTILINE)
     cited = [(row, re.findall(r"\]\((results/\w+\.md)\)", row)) for row in rows]
     assert sum(bool(pages) for _, pages in cited) >= 10
@@ -112,6 +196,20 @@ def test_paper_numbers_stand_in_the_results() -> None:
         known = "".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in pages)
         said = re.sub(r"\[page\]\([^)]*\)", "", row)
         assert not pages or [number for number in re.findall(r"\d+\.\d+|\d{2,}", said) if number not in known] == []
+
+
+def test_paper_numbers_stand_in_the_records() -> None:
+    """Each decimal in a row of papers.md that cites an experiment is a rounded number of its stored verdicts."""
+    rows = re.findall(r"^\|.*\| (.*?) \|.*\|$", (ROOT / "docs/papers.md").read_text(encoding="utf-8"), re.MULTILINE)
+    cited = [(row, re.findall(r"\]\(papers/(\w+)\.md\)", row)) for row in rows]
+    assert any(names for _, names in cited)
+    for row, names in cited:
+        files = [file for name in names for file in (ROOT / "docs/results/data/reproduce").glob(f"*/{name}.json")]
+        verdicts = [each for file in files for each in json.loads(file.read_text(encoding="utf-8"))["verdicts"]]
+        known = [abs(value) for each in verdicts for value in (each["our_value"], *(each["interval"] or ())) if value]
+        for number in re.findall(r"\d+\.\d+", row) if names else ():
+            digits = len(number.partition(".")[2])
+            assert any(f"{value:.{digits}f}" == number for value in known), number
 
 
 def test_a_docstring_becomes_markdown(generator: Any) -> None:
@@ -207,7 +305,7 @@ def read(page: Path) -> Reader:
 
 
 def missing(page: Path, target: str) -> bool:
-    """Whether a link of a page leads to no file, or to no anchor in it."""
+    """Whether the file or anchor of a link does not exist."""
     parts = urlsplit(target)
     goal = (page.parent / unquote(parts.path)).resolve() if parts.path else page
     goal = goal / "index.html" if goal.is_dir() else goal

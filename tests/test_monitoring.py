@@ -52,6 +52,13 @@ def test_a_loop_of_ones_own(tmp_path: Path) -> None:
     assert rows[0]["attention_entropy/mean"] != rows[1]["attention_entropy/mean"]
 
 
+def test_a_step_is_measured_once() -> None:
+    """Lightning's `global_step` has the same value for all batches of an accumulation, and starts at 0."""
+    monitor = Monitor(tiny(), [IMAGES], every=2)
+    measured = [monitor.after_step(step) is not None for step in (0, 0, 1, 1, 2, 2, 3, 3, 4, 4)]
+    assert measured == [False] * 4 + [True, False] + [False] * 2 + [True, False]
+
+
 class Classifier(nn.Module):
     """A model with the signature that the Trainer expects."""
 

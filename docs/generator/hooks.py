@@ -17,7 +17,7 @@ from mkdocs.structure.files import File, Files
 
 #: Pages of files outside docs/; all other files of the repository are shown as source.
 HOMES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "examples": "examples.md"}
-#: Entries of the navigation in `mkdocs.yml` that stand for generated pages.
+#: Entries of the navigation in `mkdocs.yml` that are replaced by generated pages.
 _KIND = re.compile(r"^generated/(\w+)$")
 _LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)\s]+)")
 _CODE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)

@@ -92,7 +92,7 @@ def _carded(name: str, at: str, verb: str) -> str:
         "source": source_link(at),
         "figure": _drawing(name),
     }
-    given = "folder" if "files" in card.get("needs", ()) else "batches"
+    given = "folder" if card["inputs"] == "files" else "batches"
     use = (
         f'```python\nmeasurement = vitlab.{verb}("{name}", model, {given})\n```\n\n'
         f"```console\n$ vitlab {verb} MODEL --with {name}\n```"

@@ -64,7 +64,7 @@ def page(data: Mapping[str, Any]) -> str:
     judged = judge_all(runs)
     parts = [HEAD, _made_with(data), "## Verdicts\n\n", RULE, _verdicts(judged)]
     parts.append(f"![Gain in top-1 against drop of entropy]({NAME}.svg)\n\n## Measurements\n\n")
-    parts.append("*Exploratory*: no published effect to judge by, or settings were searched.\n\n")
+    parts.append("*Exploratory*: there is no published effect to compare with, or settings were searched.\n\n")
     parts += [_metric(metric, data, judged) for metric in METRICS]
     parts += [_scales(runs), _conditions(data), _not_run(data)]
     return "".join(parts).rstrip() + "\n"

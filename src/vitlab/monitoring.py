@@ -59,6 +59,7 @@ class Monitor:
         self.model, self.batches, self.procedures = model, batches, tuple(procedures)
         self.every, self.log = every, log
         self.folder = None if folder is None else Path(folder)
+        self._last = 0  # the last step that was measured
 
     def after_step(self, step: int) -> dict[str, Any] | None:
         """Measure the model if it is due; call this after each training step, on one rank only.
@@ -69,11 +70,13 @@ class Monitor:
         Returns:
             The numbers, or None if no measurement is due.
         """
-        return self.measure(step) if step % self.every == 0 else None
+        due = step != self._last and step % self.every == 0  # with gradient accumulation a step is given several times
+        return self.measure(step) if due else None
 
     def measure(self, step: int) -> dict[str, Any]:
         """Measure the model now and return the numbers."""
         row: dict[str, Any] = {"step": step}
+        self._last = step
         for name in self.procedures:
             found = self._run(name, step)
             row |= {f"{name}/{value}": one.value for value, one in numbers(found).items()}
@@ -91,7 +94,7 @@ class Monitor:
 def hugging_face_callback(monitor: Monitor) -> Any:
     """Returns a `transformers.TrainerCallback` that measures after every N optimiser steps of the Trainer.
 
-    The numbers are added to the Trainer's own log history, so that its integrations (TensorBoard, W&B) receive them.
+    The numbers are appended to `trainer.state.log_history`. To send them elsewhere, give `log` to the monitor.
     """
     try:
         from transformers import TrainerCallback
@@ -113,7 +116,7 @@ def hugging_face_callback(monitor: Monitor) -> Any:
 
 
 def lightning_callback(monitor: Monitor) -> Any:
-    """Returns a `lightning.pytorch.Callback` that measures after every N training batches."""
+    """Returns a `lightning.pytorch.Callback` that measures after every N steps of `trainer.global_step`."""
     try:
         from lightning.pytorch import Callback
     except ImportError:

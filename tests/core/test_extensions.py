@@ -119,6 +119,7 @@ def test_python_uses_extensions_of_a_file() -> None:
     assert vitlab.stress("inverted", model, [images]).kind == "inverted"
     stacked = plugins.resolve(plugins.adapter_modules()[0]).CLASSES[0].rpartition(".")[0]
     assert vitlab.describe(getattr(sys.modules[stacked], "Stacked")(), 32).family == "stacked"  # noqa: B009
+    assert plugins.families()["stacked"] == "Stacked()"
 
 
 @pytest.mark.usefixtures("as_file")
@@ -133,6 +134,20 @@ def test_a_loss_of_an_extension_is_added_to_the_objective() -> None:
     added = make_loss(Objective(extra=("confidence(weight=0.5, power=3.0)",)))(model, batch)
     expected = 0.5 * model(images).softmax(1).amax(1).pow(3).mean()
     assert torch.allclose(added - plain, expected, atol=1e-6)
+
+
+@pytest.mark.usefixtures("as_file")
+def test_an_experiment_of_an_extension_is_listed_and_judged(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from vitlab.cli.reproduction import show_list
+    from vitlab.core.experiment import Results
+    from vitlab.experiments.catalogue import experiment, select
+
+    found = experiment("plugin_experiment")
+    assert found.title == plugin_file.plugin_experiment.TITLE and found in select(all_=True)
+    assert [job.procedure for job in found.plan("smoke")] == ["sizes"]
+    assert [verdict.outcome for verdict in found.check(Results())] == ["holds"]
+    show_list([found], tmp_path, as_json=True)
+    assert json.loads(capsys.readouterr().out)[0]["scales"]["smoke"]["jobs"] == 1
 
 
 def test_objects_themselves_are_accepted() -> None:

@@ -20,6 +20,7 @@ START = Recipe("timm/vit_tiny_patch16_224", "scenes")
         (" epochs = 3 ", "epochs", 3),
         ("optimizer.lr=1e-4", "optimizer.lr", 1e-4),
         ("optimizer.lr=1", "optimizer.lr", 1.0),
+        ("optimizer.warmup_epochs=0.5", "optimizer.warmup_epochs", 0.5),
         ("optimizer.betas=(0.9, 1)", "optimizer.betas", (0.9, 1.0)),
         ("image_size=[32, 64]", "image_size", (32, 64)),
         ("snapshots=(1, 2, 3)", "snapshots", (1, 2, 3)),

@@ -319,7 +319,7 @@ def reproduce(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run tables and figures of the papers as experiments, and judge their claims."""
+    """Run tables and figures of the papers as experiments; prints a verdict on each claim."""
     from vitlab.cli import reproduction
     from vitlab.experiments.catalogue import check_scale, select
     from vitlab.experiments.plan import Plan

@@ -19,7 +19,7 @@ class Batches:
     Args:
         items: yields (images, targets); images are float32 in the model's input format, targets index its outputs.
         mean, std: of the normalisation, per channel: pixels = images * std + mean, in [0, 1].
-        classes: names of the classes that targets stand for.
+        classes: names of the classes that targets index.
         fingerprint: identifies the data, for provenance.
         preprocessing: how the images were preprocessed, for provenance.
         labels: how the classes of the data were mapped to the outputs of the model, for provenance.

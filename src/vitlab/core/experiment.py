@@ -22,7 +22,7 @@ The measurements of jobs that are neither instruments nor stress tests:
 - `speed`: `images_per_second` () of a training step; only ratios of jobs of one run mean something. Settings:
   `speed(batch_size=32, steps=5, compiled=False)`.
 
-At `smoke`, statistical claims are reported as `not run` whatever `check` returns; deterministic ones are judged.
+At `smoke`, statistical claims are always reported as `not run`; deterministic ones get the verdict of `check`.
 
 Each experiment has a test file `tests/experiments/<paper>/test_<table or figure>.py` with a function
 `example(claim, effects) -> Results`: measurements for which the effects on this claim, one per seed, are those given.

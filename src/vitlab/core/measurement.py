@@ -29,7 +29,7 @@ Inputs = Literal[
     "questions",  # test questions about images, with answers
     "images with objects",  # test images with boxes, classes and masks of their objects
     "files",  # a folder with the files of a published set, in place of batches
-    "optional images",  # brings its own images; batches only give the input size and normalisation
+    "optional images",  # generates its images; batches only give the input size and normalisation
     "nothing",  # reads the model only
 ]
 

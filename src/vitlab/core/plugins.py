@@ -170,8 +170,11 @@ def published_sizes() -> dict[str, dict[str, Any]]:
 def families() -> dict[str, str]:
     """Every family that an adapter supports, with an example model."""
     examples: dict[str, str] = {}
-    for file in [*_files("adapters"), *(each.source for each in extensions("adapters").values() if each.source)]:
+    for file in _files("adapters"):
         examples.update(_literal(file, "FAMILIES", {}))
+    for each in extensions("adapters").values():
+        if each.source is not None:
+            examples.update(_literal(each.source, "FAMILIES", {}, each.reference.rpartition(":")[2]))
     return dict(sorted(examples.items()))
 
 
@@ -293,9 +296,11 @@ def _assigns(file: Path, name: str) -> bool:
     return any(isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name for node in _tree(file).body)
 
 
-def _literal(file: Path, name: str, default: Any) -> Any:
-    """The literal assigned to a name at the top level of a file."""
-    for node in _tree(file).body:
+def _literal(file: Path, name: str, default: Any, inside: str = "") -> Any:
+    """The literal assigned to a name at the top level of a file, or of the class `inside` if the file has it."""
+    body: list[ast.stmt] = _tree(file).body
+    owner = next((node for node in body if isinstance(node, ast.ClassDef) and node.name == inside), None)
+    for node in body if owner is None else owner.body:
         targets = (
             node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
         )

@@ -257,6 +257,8 @@ def _checked(value: Any, old: Any, hint: Any, key: str) -> Any:
         raise VitlabError(f"invalid setting {key!r}: it is a group; set one of its settings: {names}")
     if isinstance(old, float) and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if hint is float and type(value) is float:  # the old value may be an int: warmup_epochs=5
+        return value
     if isinstance(old, tuple) and isinstance(value, (list, tuple)):
         return _checked_tuple(value, get_args(hint), key)
     if type(value) is not type(old):

@@ -67,7 +67,7 @@ class QuestionBatches:
         rank, world: rank of this process and number of processes.
         device: device of the batches.
         processes: worker processes that decode files; 0 for none, -1 for one per core up to 8.
-        exact: resize files to `size` as (height, width), whatever their aspect ratio; there is then no padding.
+        exact: resize files to `size` as (height, width) without keeping their aspect ratio; there is then no padding.
     """
 
     questions: QuestionSet

@@ -53,7 +53,7 @@ def accuracies(answers: Sequence[str]) -> dict[str, float]:
     """Returns the official accuracy of each normalised answer: the mean over all sets of all but one human answer.
 
     The accuracy against a set is min(matches / 3, 1). With n answers, c of which match, c of the sets have c − 1
-    matches and n − c have c. Answers that nobody gave have accuracy 0.
+    matches and n − c have c. Answers that no annotator gave have accuracy 0.
 
     >>> {answer: round(value, 3) for answer, value in accuracies(["yes"] * 2 + ["no"] * 8).items()}
     {'yes': 0.6, 'no': 1.0}

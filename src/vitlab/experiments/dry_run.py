@@ -122,7 +122,7 @@ def _without_settings(model: object, batches: object) -> None:
 
 
 def _trained(run: Training | None, root: str, folder: Path) -> str:
-    """A file that stands for the weights of a run: it names the model, and has no tensors; empty without a run."""
+    """A file that replaces the weights of a run: it names the model and has no tensors. Empty without a run."""
     if run is None:
         return ""
     path = folder / f"{run.key}.safetensors"

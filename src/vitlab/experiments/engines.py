@@ -171,7 +171,7 @@ def submitted(
         bar: shows finished tasks.
         settings: parameters of submitit, for example `slurm_partition`, `timeout_min`, `gpus_per_node`.
         cluster: `slurm`, or `local` for processes on this machine.
-        poll: seconds between two looks at the jobs.
+        poll: seconds between two checks of the jobs.
     """
     import submitit
 

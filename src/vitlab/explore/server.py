@@ -139,7 +139,7 @@ def _start(state: ExplorerState) -> dict[str, Any]:
 
 
 async def _body(request: Request) -> bytes:
-    """The body of a request; fails as soon as it is too large, whatever its declared length is."""
+    """The body of a request; fails as soon as it is too large, also if its declared length is smaller."""
     data = bytearray()
     too_large = VitlabError(f"the file is larger than {MAX_BYTES // 2**20} MB; choose a smaller one")
     declared = request.headers.get("content-length", "0")

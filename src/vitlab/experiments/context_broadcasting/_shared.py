@@ -1,6 +1,6 @@
 """What the experiments of CB share: networks at each scale, with their seeds and costs.
 
-Scales. `smoke`: the recipe `quick` on 96 scenes for one epoch, whatever the size of the network. `small`: ViT-Ti and
+Scales. `smoke`: the recipe `quick` on 96 scenes for one epoch, for every size of the network. `small`: ViT-Ti and
 ViT-S with patches of 4×4 on CIFAR-100, 100 epochs, five seeds; a table of one network uses ViT-Ti, so that tables share
 their runs. `released`: the authors published no weights, so that only rows without a module are measured, with DeiT's
 weights. `full`: the recipes of the paper; three seeds are our choice, because one run gives no interval.

@@ -1,6 +1,6 @@
 """CB Fig. 4: entropy of the attention of pretrained ViT-S and ViT-B, by layer.
 
-The figure shows the 15th percentile, the text speaks of the top 15 %: the claim uses the text's, the 85th percentile.
+The figure shows the 15th percentile, the text states the top 15 %. The claim uses the 85th percentile, as in the text.
 At `small` only DeiT-Ti is measured, which the paper does not show.
 """
 

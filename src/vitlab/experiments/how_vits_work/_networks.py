@@ -21,7 +21,7 @@ class Network:
 
     Args:
         recipe: a recipe expression.
-        tiny: the network that stands for it at `smoke`.
+        tiny: the network that replaces it at `smoke`.
         rate: images per second of its training on one H200.
         changes: settings of the recipe to replace, at `small` and `full`.
         images: training images.

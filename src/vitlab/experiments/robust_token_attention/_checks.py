@@ -50,7 +50,7 @@ def evaluated(name: str, sentence: str, number: Number, arm: str, printed: float
 
 
 def counted(arm: str, title: str, parameters: float, flops: float, source: str) -> list[Check]:
-    """The claims that an arm has so many parameters (in millions) and multiply-accumulates (in 10⁹)."""
+    """The claims on the number of parameters (in millions) and of multiply-accumulates (in 10⁹) of an arm."""
     printed = {"parameters": (1e6, parameters, PARAMETERS_TOLERANCE), "macs": (1e9, flops, FLOPS_TOLERANCE * flops)}
     claims = {
         "parameters": Claim(
