@@ -73,8 +73,13 @@ def configuration(part: nn.Module) -> list[tuple[str, str, Any]]:
         (path, name, repr(value))
         for path, module in part.named_modules()
         for name, value in vars(module).items()
-        if name != "training" and not name.startswith(("_", "vitlab_")) and _is_plain(value)
+        if name not in _OMITTED and not name.startswith(("_", "vitlab_")) and _is_plain(value)
     )
+
+
+#: Attributes that are not part of the configuration. `kinds` is None or describes the tokens of a forward; digests of
+#: weights that were made before it existed stay the same.
+_OMITTED = ("training", "kinds")
 
 
 def _is_plain(value: Any) -> bool:

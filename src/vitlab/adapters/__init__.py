@@ -124,17 +124,18 @@ def _as_fitted(model: nn.Module, block: Block) -> Block:
 
 def _adapter(model: nn.Module) -> ModuleType:
     """The adapter of the first class in the model's method resolution order, else the generic adapter."""
+    known = _adapters_by_class(tuple(adapter_modules()))
     for kind in type(model).__mro__:
-        adapter = _adapters_by_class().get(f"{kind.__module__}.{kind.__qualname__}")
+        adapter = known.get(f"{kind.__module__}.{kind.__qualname__}")
         if adapter is not None:
             return adapter
     return importlib.import_module("vitlab.adapters.generic")
 
 
 @cache
-def _adapters_by_class() -> dict[str, ModuleType]:
+def _adapters_by_class(modules: tuple[str, ...]) -> dict[str, ModuleType]:
     """The adapter of each supported class; the first if there are two."""
-    adapters = [resolve(name) for name in adapter_modules()]
+    adapters = [resolve(name) for name in modules]
     return {name: adapter for adapter in reversed(adapters) for name in adapter.CLASSES}
 
 
