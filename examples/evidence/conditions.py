@@ -48,7 +48,7 @@ class Condition:
         seeds: one run each for every arm.
         heads, settings: the recipe is `vit_tiny_cifar100(heads)` with these settings changed.
         baseline: the condition whose plain runs the arms are compared with; this one by default.
-        holdout: train without so many training images and measure on them instead of on the test images.
+        holdout: number of training images that are left out of training; measure on them instead of on the test images.
         exploratory: settings are searched here, or the pairs are few; no verdict is given.
     """
 

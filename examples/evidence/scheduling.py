@@ -48,7 +48,7 @@ def next_job(pending: Sequence[Job], compiled: Set[tuple[object, ...]]) -> Job |
     """Returns the next run of a worker: from the first unfinished condition, the lowest seed, compiled variants first.
 
     Args:
-        pending: runs that nobody has begun, in order of priority.
+        pending: runs that have not started, in order of priority.
         compiled: variants that the worker has compiled.
 
     >>> from evidence.conditions import all_jobs

@@ -121,7 +121,7 @@ class _Queue:
         for pipe in wait([worker.pipe for worker in self.workers], timeout=1.0):
             worker = next(each for each in self.workers if each.pipe is pipe)
             try:
-                self._hear(worker, worker.pipe.recv())
+                self._receive(worker, worker.pipe.recv())
             except (EOFError, ConnectionError):
                 self._lost(worker)
 
@@ -135,9 +135,9 @@ class _Queue:
                 worker.process.kill()
         self.workers = []
 
-    def _hear(self, worker: _Worker, told: dict[str, Any]) -> None:
+    def _receive(self, worker: _Worker, result: dict[str, Any]) -> None:
         if worker.job is not None:
-            self._done(worker, worker.job, told)
+            self._done(worker, worker.job, result)
         worker.job = self._choose(worker)
         worker.pipe.send(worker.job)
         if worker.job is not None:
@@ -146,18 +146,18 @@ class _Queue:
             self.workers.remove(worker)
             worker.process.join()
 
-    def _done(self, worker: _Worker, job: Job, told: dict[str, Any]) -> None:
-        if not told:  # it failed; see errors.txt
+    def _done(self, worker: _Worker, job: Job, result: dict[str, Any]) -> None:
+        if not result:  # it failed; see errors.txt
             print(f"{job.name}: failed", flush=True)
             return
         compiled = variant(job) in worker.compiled
         worker.compiled.add(variant(job))
-        self.durations.learn(job, told["epochs"], told["training"], told["measuring"], compiled)
+        self.durations.learn(job, result["epochs"], result["training"], result["measuring"], compiled)
         self.finished += 1
         left = "" if self.end == float("inf") else f", {self.end - time.monotonic():.0f} s left"
         print(
-            f"{job.name}: top-1 {told['top1']:.2f}, {told['images_per_second']:,} images/s, trained in"
-            f" {told['training']:.1f} s, measured in {told['measuring']:.1f} s, {len(self.pending)} to go{left}",
+            f"{job.name}: top-1 {result['top1']:.2f}, {result['images_per_second']:,} images/s, trained in"
+            f" {result['training']:.1f} s, measured in {result['measuring']:.1f} s, {len(self.pending)} to go{left}",
             flush=True,
         )
 
@@ -196,9 +196,9 @@ def _serve(pipe: Connection, setup: Setup) -> None:
         note_error(setup.out, name, text)
 
     trainer = Trainer(setup.data, setup.settings, setup.extent, failed, setup.device)
-    told: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     while True:
-        pipe.send(told)
+        pipe.send(result)
         job = pipe.recv()
         if job is None:
             return
@@ -206,12 +206,12 @@ def _serve(pipe: Connection, setup: Setup) -> None:
             found = trainer.run(job)
             with write_atomically(setup.out / f"{job.name}.json") as file:
                 file.write(json.dumps(found, ensure_ascii=False).encode())
-            told = {**found["seconds"], **{key: found[key] for key in ("epochs", "top1", "images_per_second")}}
+            result = {**found["seconds"], **{key: found[key] for key in ("epochs", "top1", "images_per_second")}}
         except KeyboardInterrupt:
             return
         except Exception:  # a failed run does not stop the others
             failed(job.name, traceback.format_exc())
-            told = {}
+            result = {}
 
 
 def _interrupt(*_: object) -> None:

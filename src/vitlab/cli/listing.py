@@ -65,7 +65,17 @@ def _data() -> dict[str, str]:
     from vitlab.data.question_catalogue import question_sets
     from vitlab.data.segmentation_sets import pair_sets
 
-    return {**pair_sets(), **data_sets(), **question_sets()}
+    known = {**pair_sets(), **data_sets(), **question_sets()}
+    return {name: _with_origin("data", name, text) for name, text in known.items()}
+
+
+def _losses() -> dict[str, str]:
+    return {name: _with_origin("losses", name, plugins.summary(at, name)) for name, at in plugins.losses().items()}
+
+
+def _experiments() -> dict[str, str]:
+    known = plugins.experiments()
+    return {name: _with_origin("experiments", name, plugins.summary(at)) for name, at in known.items()}
 
 
 #: The entries of each kind: a summary or a card by name.
@@ -77,6 +87,8 @@ KINDS: dict[str, Callable[[], Rows]] = {
     "stress": _stress,
     "recipes": _recipes,
     "data": _data,
+    "losses": _losses,
+    "experiments": _experiments,
 }
 
 

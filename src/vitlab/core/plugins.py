@@ -41,13 +41,14 @@ def part(name: str) -> Any:
 
 
 def losses() -> dict[str, str]:
-    """Every loss that an extension adds, for `objective.extra` of a recipe, and where it is."""
-    return _with_extensions("losses", {})
+    """Every loss and where it is. Those of extensions can be named in `objective.extra` of a recipe."""
+    own = {name: _module(file) for file in _files("losses") for name in _literal(file, "__all__", [])}
+    return _with_extensions("losses", own)
 
 
 def loss(name: str) -> Any:
-    """Import a loss of an extension and return the function."""
-    return _object("loss", name, losses())
+    """Import a loss of an extension and return the function; vitlab's own have settings of their own in a recipe."""
+    return _object("loss of an extension", name, {key: each.reference for key, each in extensions("losses").items()})
 
 
 def instruments() -> dict[str, str]:
