@@ -49,6 +49,7 @@ def test_batches_are_the_tensors_of_timm(reference) -> None:
     assert torch.equal(images, reference[0]) and torch.equal(labels, reference[2])
 
 
+@pytest.mark.slow
 def test_measure_and_stress_count_the_same_images_right(reference, tmp_path: Path) -> None:
     _, logits, labels = reference
     right = (logits.argmax(1) == labels).double()
