@@ -95,6 +95,7 @@ def _by_head(measurements: Sequence[Measurement]) -> Figure:
         columns, rows = list(range(1, heads + 1)), list(range(1, layers + 1))
         heat_map(plot, rounded(value, 4), columns, rows, diverging=True, **look)
         plot.data[-1].update(**on_panel(panel), showscale=panel == 0)
+    plot.update_xaxes(dtick=max(1, values[0].shape[1] // 8))
     best = [np.unravel_index(int(np.nanargmax(value)), value.shape) for value in values]
     parts = [
         f"head {head + 1} of layer {layer + 1} in {_title(measurement)} ({value[layer, head]:.1f} points)"
