@@ -97,8 +97,10 @@ def test_processes(test: Callable[..., None], tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("test", [check, check_killed])
-def test_submitit(test: Callable[..., None], tmp_path: Path) -> None:
+def test_submitit(test: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("submitit")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as in this process: sums over more threads differ in the last bits
+    monkeypatch.setenv("MKL_NUM_THREADS", "1")
     test(in_submitit, tmp_path)
 
 
