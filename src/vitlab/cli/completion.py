@@ -29,8 +29,8 @@ def stress_tests(incomplete: str) -> list[str]:
 def recipes(incomplete: str) -> list[str]:
     """Recipes.
 
-    >>> recipes("qui")
-    ['quick']
+    >>> recipes("deit_d")
+    ['deit_distilled']
     """
     return _after("", incomplete, plugins.recipes())
 

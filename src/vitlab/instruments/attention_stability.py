@@ -49,6 +49,7 @@ def similarity(products: Tensor, windows: int, unit: Unit) -> Tensor:
     Returns:
         (B, H)
 
+    >>> import torch
     >>> products = torch.tensor([[1.0, 0.0], [1.0, 1.0], [1.0, 1.0]]).reshape(3, 1, 1, 2)  # equal, orthogonal rows
     >>> similarity(products, 1, "map"), similarity(products * torch.tensor([4.0, 1.0]), 1, "map")
     (tensor([[0.5000]]), tensor([[0.8000]]))
