@@ -15,6 +15,7 @@ from rich.text import Text
 from vitlab.core.measurement import Measurement
 from vitlab.reporting import read
 from vitlab.reporting.key_numbers import KeyNumber, key_numbers
+from vitlab.reporting.sections import data_set
 
 
 def show_numbers(paths: Sequence[Path], *, as_json: bool = False) -> None:
@@ -70,7 +71,7 @@ def _about(measurements: Sequence[Measurement]) -> list[str]:
         if model.get("origin"):
             lines[f"weights of {each.subject}: {model['origin']}"] = None
     for each in measurements:
-        data, images = str(each.provenance.get("data", "")).partition(" ")[0], each.provenance.get("images")
+        data, images = data_set(each), each.provenance.get("images")
         if data:
             lines[f"data: {data}" + (f", {images} images" if images else "")] = None
     for each in measurements:

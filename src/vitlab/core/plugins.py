@@ -212,7 +212,7 @@ def summary(reference: str, name: str | None = None) -> str:
     if file is None:
         return ""
     tree = _tree(file)
-    name = reference.partition(":")[2] or name if file.parent.parent != _PACKAGE else name
+    name = _attribute(reference) or name
     node: Any = tree
     if name is not None:
         node = next((item for item in tree.body if getattr(item, "name", None) == name), tree)
@@ -229,7 +229,7 @@ def card(reference: str) -> dict[str, Any]:
     if file is None:  # registered in Python
         return {key: value for key, value in vars(resolve(reference).CARD).items() if value is not None}
     body: list[ast.stmt] = _tree(file).body
-    attribute = reference.rpartition(":")[2] if ":" in reference else ""
+    attribute = _attribute(reference)
     for inner in body:
         if isinstance(inner, ast.ClassDef) and inner.name == attribute:
             body = inner.body
@@ -253,6 +253,11 @@ def _object(kind: str, name: str, known: dict[str, str]) -> Any:
         raise unknown(kind, name, sorted(known))
     found = resolve(known[name])
     return getattr(found, name) if isinstance(found, ModuleType) else found
+
+
+def _attribute(reference: str) -> str:
+    """The attribute of `module:attribute`; empty for a module."""
+    return reference.rpartition(":")[2] if ":" in reference else ""
 
 
 def _source(reference: str) -> Path | None:

@@ -5,7 +5,6 @@ Shape legend: B batch, C classes.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -37,7 +36,7 @@ from vitlab.preprocessing import Preprocessing, preprocessing_of
 from vitlab.progress import waiting
 from vitlab.recording.tape import Tape, record
 from vitlab.tasks.extra_losses import extra_losses
-from vitlab.training.distributed import World, init_distributed, shutdown, sum_over_ranks
+from vitlab.training.distributed import World, process_group, sum_over_ranks
 from vitlab.training.loop import train
 
 
@@ -66,36 +65,29 @@ def run(
         The last row of metrics: train_loss, loss, top1, top5, test_images (their number), and those of the averaged
         weights if there are any.
     """
-    world = init_distributed(device)
-    try:
-        with ExitStack() as stack:
-            if not world.is_main:  # warnings are shown once, not by every rank
-                stack.enter_context(warnings.catch_warnings())
-                warnings.simplefilter("ignore")
-            data = open_data(recipe.data, root=root, image_size=recipe.image_size)
-            recipe = replace(recipe, model=with_classes(recipe.model, len(data.classes)))
-            model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
-            how = preprocessing_for(recipe, model, data)
-            data = prepared(data, how)
-            two_heads: Any = getattr(model, "set_distilled_training", None)
-            if recipe.objective.distillation and two_heads is not None:
-                two_heads(True)  # otherwise timm averages the outputs of the two heads
-            tape = None
-            added = extra_losses(recipe.objective.extra)
-            if recipe.objective.diversification or any(each.needs_attention for each in added):
-                size = recipe.image_size
-                tape = stack.enter_context(record(model, "attention", gradients=True, input_size=size))
-            describe(model, recipe.image_size)  # fails early, with one line, for an unsupported image size
-            with waiting("drawing images", show=show and world.is_main):
-                data = replace(data, train=in_memory(data.to_train_on()), test=in_memory(data.test))
-            feed = batches(recipe, data, world)
-            loss = make_loss(recipe.objective, _teacher(recipe, world), tape)
-            test = Accuracy(data, feed, world, recipe, tape, how)
-            about = {"preprocessing": how.record(), "classes": data.classes, "recipe": asdict(recipe)}
-            options: dict[str, Any] = {"world": world, "show": show, "log": log, "compile_on_cpu": compile_on_cpu}
-            return train(recipe, model, feed, loss, test, Run(Path(out)), about=about, **options)
-    finally:
-        shutdown(world)
+    with process_group(device) as world, ExitStack() as stack:
+        data = open_data(recipe.data, root=root, image_size=recipe.image_size)
+        recipe = replace(recipe, model=with_classes(recipe.model, len(data.classes)))
+        model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
+        how = preprocessing_for(recipe, model, data)
+        data = prepared(data, how)
+        two_heads: Any = getattr(model, "set_distilled_training", None)
+        if recipe.objective.distillation and two_heads is not None:
+            two_heads(True)  # otherwise timm averages the outputs of the two heads
+        tape = None
+        added = extra_losses(recipe.objective.extra)
+        if recipe.objective.diversification or any(each.needs_attention for each in added):
+            size = recipe.image_size
+            tape = stack.enter_context(record(model, "attention", gradients=True, input_size=size))
+        describe(model, recipe.image_size)  # fails early, with one line, for an unsupported image size
+        with waiting("drawing images", show=show and world.is_main):
+            data = replace(data, train=in_memory(data.to_train_on()), test=in_memory(data.test))
+        feed = batches(recipe, data, world)
+        loss = make_loss(recipe.objective, _teacher(recipe, world), tape)
+        test = Accuracy(data, feed, world, recipe, tape, how)
+        about = {"preprocessing": how.record(), "classes": data.classes, "recipe": asdict(recipe)}
+        options: dict[str, Any] = {"world": world, "show": show, "log": log, "compile_on_cpu": compile_on_cpu}
+        return train(recipe, model, feed, loss, test, Run(Path(out)), about=about, **options)
 
 
 def with_classes(expression: str, classes: int) -> str:

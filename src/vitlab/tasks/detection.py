@@ -5,9 +5,7 @@ Shape legend: B batch, K objects of an image.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +29,7 @@ from vitlab.eval_mode import eval_mode
 from vitlab.identity import is_random
 from vitlab.instruments.shared.average_precision import Detections, Kind, detect, precision_curves, summary
 from vitlab.preprocessing import Preprocessing, preprocessing_of
-from vitlab.training.distributed import World, init_distributed, shutdown, sum_over_ranks
+from vitlab.training.distributed import World, process_group, sum_over_ranks
 from vitlab.training.loop import train
 
 MODEL = "mask_rcnn"
@@ -60,24 +58,17 @@ def run(
         number); and those of the averaged weights if there are any.
     """
     check(recipe)
-    world = init_distributed(device)
-    try:
-        with ExitStack() as stack:
-            if not world.is_main:  # warnings are shown once, not by every rank
-                stack.enter_context(warnings.catch_warnings())
-                warnings.simplefilter("ignore")
-            data = open_detection(recipe.data, root=root, image_size=recipe.image_size)
-            recipe = replace(recipe, model=with_settings(recipe, len(data.classes)))
-            model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
-            how = preprocessing_for(recipe, model, data)
-            describe(model, recipe.image_size)  # fails early, with one line, for an unsupported image size
-            feed = make_feed(recipe, data, how, world)
-            test = AveragePrecision(data, world, recipe, how)
-            about = {"preprocessing": how.record(), "classes": data.classes, "recipe": asdict(recipe)}
-            options: dict[str, Any] = {"world": world, "show": show, "log": log, "compile_on_cpu": compile_on_cpu}
-            return train(recipe, model, feed, loss_of, test, Run(Path(out)), about=about, **options)
-    finally:
-        shutdown(world)
+    with process_group(device) as world:
+        data = open_detection(recipe.data, root=root, image_size=recipe.image_size)
+        recipe = replace(recipe, model=with_settings(recipe, len(data.classes)))
+        model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
+        how = preprocessing_for(recipe, model, data)
+        describe(model, recipe.image_size)  # fails early, with one line, for an unsupported image size
+        feed = make_feed(recipe, data, how, world)
+        test = AveragePrecision(data, world, recipe, how)
+        about = {"preprocessing": how.record(), "classes": data.classes, "recipe": asdict(recipe)}
+        options: dict[str, Any] = {"world": world, "show": show, "log": log, "compile_on_cpu": compile_on_cpu}
+        return train(recipe, model, feed, loss_of, test, Run(Path(out)), about=about, **options)
 
 
 def check(recipe: Recipe) -> None:

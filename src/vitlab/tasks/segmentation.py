@@ -5,7 +5,6 @@ Shape legend: B batch, K classes, H W pixels.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -34,7 +33,7 @@ from vitlab.losses.attention_diversification import attention_diversification
 from vitlab.preprocessing import Preprocessing, preprocessing_of
 from vitlab.progress import waiting
 from vitlab.recording.tape import Tape, record
-from vitlab.training.distributed import World, init_distributed, shutdown, sum_over_ranks
+from vitlab.training.distributed import World, process_group, sum_over_ranks
 from vitlab.training.loop import train
 
 
@@ -58,32 +57,25 @@ def run(
         The last row of metrics: train_loss, loss, miou and pixel_accuracy in per cent, test_images (their number), and
         those of the averaged weights if there are any.
     """
-    world = init_distributed(device)
-    try:
-        with ExitStack() as stack:
-            if not world.is_main:  # warnings are shown once, not by every rank
-                stack.enter_context(warnings.catch_warnings())
-                warnings.simplefilter("ignore")
-            data = open_pairs(recipe.data, root=root, image_size=recipe.image_size)
-            recipe = replace(recipe, model=with_settings(recipe, len(data.classes)))
-            model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
-            if not isinstance(model, Segmenter):
-                raise _not_a_segmenter(recipe.model)
-            how = preprocessing_for(recipe, model, data)
-            tape = None
-            if recipe.objective.diversification:
-                size = recipe.image_size
-                tape = stack.enter_context(record(model, "attention", gradients=True, input_size=size))
-            describe(model, recipe.image_size)  # fails early, with one line, for an unsupported image size
-            with waiting("reading images", show=show and world.is_main):
-                feed = _feed(recipe, data, how, world)
-            loss = make_loss(recipe.segmentation, recipe.objective, tape)
-            test = MeanIoU(data, world, recipe, how, tape)
-            about = {"preprocessing": how.record(), "classes": data.classes, "recipe": asdict(recipe)}
-            options: dict[str, Any] = {"world": world, "show": show, "log": log, "compile_on_cpu": compile_on_cpu}
-            return train(recipe, model, feed, loss, test, Run(Path(out)), about=about, **options)
-    finally:
-        shutdown(world)
+    with process_group(device) as world, ExitStack() as stack:
+        data = open_pairs(recipe.data, root=root, image_size=recipe.image_size)
+        recipe = replace(recipe, model=with_settings(recipe, len(data.classes)))
+        model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
+        if not isinstance(model, Segmenter):
+            raise _not_a_segmenter(recipe.model)
+        how = preprocessing_for(recipe, model, data)
+        tape = None
+        if recipe.objective.diversification:
+            size = recipe.image_size
+            tape = stack.enter_context(record(model, "attention", gradients=True, input_size=size))
+        describe(model, recipe.image_size)  # fails early, with one line, for an unsupported image size
+        with waiting("reading images", show=show and world.is_main):
+            feed = _feed(recipe, data, how, world)
+        loss = make_loss(recipe.segmentation, recipe.objective, tape)
+        test = MeanIoU(data, world, recipe, how, tape)
+        about = {"preprocessing": how.record(), "classes": data.classes, "recipe": asdict(recipe)}
+        options: dict[str, Any] = {"world": world, "show": show, "log": log, "compile_on_cpu": compile_on_cpu}
+        return train(recipe, model, feed, loss, test, Run(Path(out)), about=about, **options)
 
 
 def with_settings(recipe: Recipe, classes: int) -> str:

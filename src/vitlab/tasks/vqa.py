@@ -5,9 +5,7 @@ Shape legend: B batch, A answers.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,7 @@ from vitlab.data.question_set import QuestionData
 from vitlab.eval_mode import eval_mode
 from vitlab.preprocessing import Preprocessing
 from vitlab.progress import waiting
-from vitlab.training.distributed import World, init_distributed, shutdown, sum_over_ranks
+from vitlab.training.distributed import World, process_group, sum_over_ranks
 from vitlab.training.loop import train
 
 
@@ -60,28 +58,21 @@ def run(
         raise VitlabError(
             "compile=True does not work with ViLT, which selects the patches of each image by number; set compile=False"
         )
-    world = init_distributed(device)
-    try:
-        with ExitStack() as stack:
-            if not world.is_main:  # warnings are shown once, not by every rank
-                stack.enter_context(warnings.catch_warnings())
-                warnings.simplefilter("ignore")
-            with waiting("reading questions", show=show and world.is_main):
-                data = open_questions(recipe.data, root=root, image_size=recipe.image_size)
-            recipe = replace(recipe, model=with_answers(recipe.model, data))
-            model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
-            feed = batches(recipe, data, world, model)
-            describe(model)  # fails early, with one line, for a model that does not run
-            about = {
-                "preprocessing": _preprocessing(recipe, data).record(),
-                "classes": data.answers,
-                "recipe": asdict(recipe),
-            }
-            test = Accuracy(data, replace(feed, questions=data.test), world, recipe.precision)
-            options: dict[str, Any] = {"world": world, "show": show, "log": log}
-            return train(recipe, model, feed, loss, test, Run(Path(out)), about=about, **options)
-    finally:
-        shutdown(world)
+    with process_group(device) as world:
+        with waiting("reading questions", show=show and world.is_main):
+            data = open_questions(recipe.data, root=root, image_size=recipe.image_size)
+        recipe = replace(recipe, model=with_answers(recipe.model, data))
+        model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
+        feed = batches(recipe, data, world, model)
+        describe(model)  # fails early, with one line, for a model that does not run
+        about = {
+            "preprocessing": _preprocessing(recipe, data).record(),
+            "classes": data.answers,
+            "recipe": asdict(recipe),
+        }
+        test = Accuracy(data, replace(feed, questions=data.test), world, recipe.precision)
+        options: dict[str, Any] = {"world": world, "show": show, "log": log}
+        return train(recipe, model, feed, loss, test, Run(Path(out)), about=about, **options)
 
 
 def with_answers(expression: str, data: QuestionData) -> str:

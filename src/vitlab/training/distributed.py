@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -56,6 +58,23 @@ def shutdown(world: World) -> None:
     """Destroy the process group."""
     if world.size > 1 and dist.is_initialized():
         dist.destroy_process_group()
+
+
+@contextmanager
+def process_group(device: str | None = None) -> Iterator[World]:
+    """Context manager: `init_distributed`, then `shutdown` on exit. Ranks other than 0 show no warnings.
+
+    Args:
+        device: see `choose_device`.
+    """
+    world = init_distributed(device)
+    try:
+        with nullcontext() if world.is_main else warnings.catch_warnings():
+            if not world.is_main:
+                warnings.simplefilter("ignore")
+            yield world
+    finally:
+        shutdown(world)
 
 
 def sum_over_ranks(values: Tensor, world: World) -> Tensor:
