@@ -1,6 +1,6 @@
 """Tiny models and batches, as data.
 
-Each family's case is a builder of a small model that runs in milliseconds, and the images it eats. Randomly initialised
+Each family's case is a builder of a small model that runs in milliseconds, and its input images. Randomly initialised
 models make vacuous tests (zero-initialised scales hide a part, Mixer gives the same logits for any image), so every
 model's parameters are redrawn.
 """
