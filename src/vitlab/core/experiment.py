@@ -271,7 +271,8 @@ def exact(claim: Claim, ours: float | None, tolerance: float = 0.0, what: str = 
         return not_run(claim)
     published = 1.0 if claim.paper is None else claim.paper
     holds = abs(ours - published) <= tolerance + 1e-9 * abs(published)
-    why = what or f"ours {ours:.6g}, published {published:.6g}, tolerance {tolerance:.3g}"
+    compared = f"ours {ours:.6g}, published {published:.6g}, tolerance {tolerance:.3g}"
+    why = what or (compared if claim.paper is not None else f"the condition is {'true' if holds else 'false'}")
     return Verdict(claim.sentence, claim.paper, ours, None, 0.0, "holds" if holds else "does not hold", why)
 
 

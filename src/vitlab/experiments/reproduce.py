@@ -115,7 +115,7 @@ def _judged(plan: Plan, experiment: Experiment, reasons: dict[str, str]) -> Repr
     page = experiment_page(
         plan.out / "report" / plan.scale / f"{experiment.name}.html",
         experiment.title,
-        f"Scale {plan.scale}, {len(jobs)} jobs. Command: vitlab reproduce {experiment.name} --scale {plan.scale}",
+        f"Scale {plan.scale}, jobs: {len(jobs)}. Command: vitlab reproduce {experiment.name} --scale {plan.scale}",
         verdicts,
         experiment.published,
         _with_seeds(results),
