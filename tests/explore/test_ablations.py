@@ -47,7 +47,10 @@ def without_block(layer: int) -> Callable[[nn.Module], Any]:
 
 CASES = {
     "head": ([Ablation(1, "head", 2)], [without_head(1, 2)]),
-    "two heads of a layer": ([Ablation(1, "head", 0), Ablation(1, "head", 2)], [without_head(1, 0), without_head(1, 2)]),
+    "two heads of a layer": (
+        [Ablation(1, "head", 0), Ablation(1, "head", 2)],
+        [without_head(1, 0), without_head(1, 2)],
+    ),
     "all heads of the last layer": ([Ablation(2, "head", h) for h in range(3)], [without_head(2, h) for h in range(3)]),
     "attention": ([Ablation(0, "attn")], [without_branch(0, "attn")]),
     "mlp": ([Ablation(2, "mlp")], [without_branch(2, "mlp")]),

@@ -43,7 +43,9 @@ _PAGE = (
     "explorer.css", "explorer.js", "ablations.js", "address.js", "causal.js", "controls.js", "overlay.js", "pictures.js",
     "png.js", "server.js", "sidebar.js",
 )  # fmt: skip
-_SHARED = ("attention_view.css", "attention_drawing.js", "attention_panel.js", "attention_view.js")
+_SHARED = (
+    "attention_view.css", "attention_drawing.js", "attention_predictions.js", "attention_panel.js", "attention_view.js",
+)  # fmt: skip
 #: All static files: address, then package and path.
 _FILES = {
     "/": ("vitlab.explore", "page/index.html"),
