@@ -1,4 +1,4 @@
-"""The explorer in a browser: serve it, wait for it, read numbers from it. Shared by the browser tests of the explorer."""
+"""The explorer in a browser: serve it, wait for it, read numbers from it; shared by its browser tests."""
 
 from __future__ import annotations
 

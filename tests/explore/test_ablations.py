@@ -109,8 +109,8 @@ def test_what_can_be_ablated(shown: ShownModel) -> None:
 def test_all_that_is_offered_works_in_other_families(model: str) -> None:
     shown = one_model(model)
     assert any(shown.places)
-    for layer, places in enumerate(shown.places):
-        for at, count in places.items():
+    for layer, own in enumerate(shown.places):
+        for at, count in own.items():
             predicted = views.predictions(shown, Condition("0", ablations=(Ablation(layer, at, count - 1),)))
             assert predicted["reference"] == "without ablation"
 

@@ -16,9 +16,9 @@ import pytest
 import vitlab
 from cases.exploring import PLAIN, SCENES
 from vitlab.cli import commands as cli
+from vitlab.core.anatomy import Anatomy, Block, Mixer, TokenLayout
 from vitlab.data.scene_set import TEST_SCENES
 from vitlab.data.scenes import draw_scenes
-from vitlab.core.anatomy import Anatomy, Block, Mixer, TokenLayout
 from vitlab.explore.app import explore, listen, open_explorer, page_grid, short_names
 
 ROOT = Path(__file__).resolve().parent.parent.parent

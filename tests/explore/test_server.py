@@ -21,13 +21,7 @@ from starlette.testclient import TestClient
 from vitlab.explore.server import build
 
 HOME = "http://127.0.0.1:8000"
-SHARED = (
-    "attention_view.css",
-    "attention_drawing.js",
-    "attention_predictions.js",
-    "attention_panel.js",
-    "attention_view.js",
-)
+SHARED = ("attention_view.css", *(f"attention_{name}.js" for name in ("drawing", "predictions", "panel", "view")))
 PAGE = sorted(file.name for file in (files("vitlab.explore") / "page").iterdir())
 ADDRESSES = ("/", *(f"/{name}" for name in (*PAGE, *SHARED) if name != "index.html"))
 

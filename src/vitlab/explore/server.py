@@ -40,8 +40,8 @@ _HEADERS = {
 }
 _TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
 _PAGE = (
-    "explorer.css", "explorer.js", "ablations.js", "address.js", "causal.js", "controls.js", "overlay.js", "pictures.js",
-    "png.js", "server.js", "sidebar.js",
+    "explorer.css", "explorer.js", "ablations.js", "address.js", "causal.js", "controls.js", "overlay.js",
+    "pictures.js", "png.js", "server.js", "sidebar.js",
 )  # fmt: skip
 _SHARED = (
     "attention_view.css", "attention_drawing.js", "attention_predictions.js", "attention_panel.js", "attention_view.js",

@@ -15,7 +15,7 @@ from torchvision.transforms import functional as F
 
 from vitlab.explore.conditions import Condition, Query
 from vitlab.explore.shown_model import ShownModel
-from vitlab.instruments.attention_view import quantise, top
+from vitlab.instruments.attention_view import information, quantise, top
 from vitlab.instruments.shared.image_trace import LayerTrace
 
 _SHOWN, _REFERENCE = 5, 3  # most probable classes of the condition, and of the one that it is compared with
@@ -76,6 +76,8 @@ def _layer(shown: ShownModel, layer: LayerTrace) -> dict[str, Any]:
         about |= {"queries": layer.call.queries.prefix, "bound": layer.bound}
         about["entropy"] = layer.entropy().tolist()
     about["lens"] = None if layer.logits is None else top(layer.logits, shown.classes, 3)
+    if layer.logits is not None:
+        about["information"] = information(layer.logits)
     return about | {"why_no_lens": layer.why_no_logits}
 
 

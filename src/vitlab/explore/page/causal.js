@@ -65,6 +65,7 @@ export class CausalTrace {
     if (!first) return;
     const numbers = this.found.flatMap((layer) => [layer.tokens, layer.prefix, layer.heads, layer.attention, layer.mlp].flat(2).filter((value) => value !== undefined));
     this.most = largest(numbers);
+    this.mostOfPatches = largest(this.found.flatMap((layer) => (layer.tokens || []).flat()));
     const heads = Math.max(0, ...this.found.map((layer) => (layer.heads || []).length));
     const prefix = Math.max(0, ...this.found.map((layer) => (layer.prefix || []).length));
     const names = ["layer", "patches", ...Array.from({ length: prefix }, (_, k) => (k ? `prefix ${k + 1}` : "class token")), "attention", "MLP",
@@ -90,7 +91,7 @@ export class CausalTrace {
     const name = make("th", { scope: "row", text: String(i + 1) });
     if (!layer.tokens) return make("tr", {}, name, make("td", { colspan: 3 + prefix + heads, class: "note", text: layer.why }));
     const canvas = make("canvas"), map = this.mapOf(layer);
-    paintMap(canvas, map, this.most);
+    paintMap(canvas, map, this.mostOfPatches);
     const largestCell = map.values.reduce((most, value) => (Math.abs(value) > Math.abs(most) ? value : most), 0);
     const choose = () => { this.shown = i; this.show(i); };
     const button = make("button", { type: "button", class: "causal-map", "data-layer": i, "aria-label": `Patches of layer ${i + 1}, largest effect ${points(largestCell)} points`,
@@ -121,10 +122,10 @@ export class CausalTrace {
     this.picture.width = 448;
     this.picture.height = Math.round((448 * picture.height) / picture.width);
     context.drawImage(picture, 0, 0, this.picture.width, this.picture.height);
-    paintMap(map, found, this.most, true);
+    paintMap(map, found, this.mostOfPatches, true);
     context.imageSmoothingEnabled = false;
     context.drawImage(map, 0, 0, this.picture.width, this.picture.height);
-    this.caption.textContent = `Patches of layer ${i + 1}; the strongest colour is ${points(this.most)} points.`;
+    this.caption.textContent = `Patches of layer ${i + 1}; the strongest colour is an effect of ${(100 * this.mostOfPatches).toFixed(1)} points.`;
     this.picture.onpointermove = (event) => {
       const { row, column } = this.view.place(this.picture, event, found.grid);
       this.caption.textContent = `Layer ${i + 1}, row ${row + 1}, column ${column + 1}: ${points(layer.tokens[row][column])} points.`;

@@ -1,7 +1,7 @@
 // Draw the view on a canvas and save it as a PNG file.
 const { make, percent, points } = AttentionDrawing;
 
-const SCALE = 2, PANEL = 560, GAP = 32, PICTURE = 240, MAP = 44, LINE = 20;
+const SCALE = 2, PANEL = 560, GAP = 32, PICTURE = 240, LENS = 180, ENTROPY = 55, LINE = 20;
 const FONT = "system-ui, sans-serif";
 
 class Sheet {
@@ -55,27 +55,32 @@ function drawPanel(sheet, panel, x, top) {
     sheet.rect(side, y + 21, wide * probability, 3, sheet.accent);
     y += 27;
   }
-  let bottom = top + 28 + tall + 4;
-  if (panel.caption.textContent) { sheet.text(panel.caption.textContent, x, bottom, PICTURE, { size: 12 }); bottom += LINE; }
-  return drawLayers(sheet, panel, x, Math.max(y, bottom) + 10);
+  let bottom = Math.max(y, top + 28 + tall) + 6;
+  if (panel.caption.textContent) { sheet.text(panel.caption.textContent, x, bottom, PANEL, { size: 12 }); bottom += LINE; }
+  return drawLayers(sheet, panel, x, bottom + 6);
 }
 
 function drawLayers(sheet, panel, x, top) {
+  const room = PANEL - 28 - ENTROPY - LENS, heads = Math.max(1, ...panel.cells.map((cell) => cell.maps.length));
+  const size = Math.max(20, Math.min(64, room / heads - 3)), columns = Math.max(1, Math.floor(room / (size + 3)));
   let y = top;
   panel.cells.forEach((cell, i) => {
-    const { lens } = panel.found.layers[i], columns = Math.max(1, Math.floor((PANEL - 240) / (MAP + 3)));
-    sheet.text(String(i + 1), x, y + MAP / 2 - 8, 24);
-    if (cell.strip.hidden) sheet.text(cell.why.textContent, x + 28, y + MAP / 2 - 8, PANEL - 240, { faint: true });
+    const { lens } = panel.found.layers[i], middle = y + size / 2 - 8;
+    sheet.text(String(i + 1), x, middle, 24);
+    if (cell.strip.hidden) sheet.text(cell.why.textContent, x + 28, middle, room, { faint: true });
     else cell.maps.forEach((button, head) => {
-      const left = x + 28 + (head % columns) * (MAP + 3), above = y + Math.floor(head / columns) * (MAP + 3);
+      const left = x + 28 + (head % columns) * (size + 3), above = y + Math.floor(head / columns) * (size + 3);
       const ablated = button.classList.contains("av-ablated");
-      sheet.image(button.firstChild, left, above, MAP, MAP, false, ablated ? 0.25 : 1);
-      if (ablated) sheet.text("×", left + MAP / 2 - 8, above + MAP / 2 - 16, MAP, { size: 28, bold: true });
+      sheet.image(button.firstChild, left, above, size, size, false, ablated ? 0.25 : 1);
+      if (ablated) sheet.text("×", left + size / 2 - 8, above + size / 2 - 16, size, { size: 28, bold: true });
     });
-    sheet.text(cell.entropy.textContent, x + PANEL - 200, y + MAP / 2 - 8, 50);
-    if (lens) sheet.text(`${lens[0].name} ${percent(lens[0].probability)}`, x + PANEL - 145, y + MAP / 2 - 8, 145);
+    sheet.text(cell.entropy.textContent, x + PANEL - LENS - ENTROPY + 8, middle, ENTROPY - 8);
+    if (lens) {
+      sheet.text(lens[0].name, x + PANEL - LENS, middle, LENS - 60, { faint: true });
+      sheet.text(percent(lens[0].probability), x + PANEL - 56, middle, 56, { right: true });
+    }
     const lines = cell.strip.hidden ? 1 : Math.max(1, Math.ceil(cell.maps.length / columns));
-    y += lines * (MAP + 3) + 6;
+    y += lines * (size + 3) + 6;
   });
   return y;
 }

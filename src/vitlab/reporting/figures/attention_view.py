@@ -103,6 +103,9 @@ def _layer(measurement: Measurement, image: int, index: int, name: str, lattice:
         "lens": _ranked(values["lens class"][image, index], values["lens probability"][image, index]),
         "heads": 0,
     }
+    known = float(values["lens information"][image, index]) if "lens information" in values else float("nan")
+    if np.isfinite(known):
+        about["information"] = round(known, 4)
     if f"maps of {name}" not in values:
         return about
     if not _finite(measurement, name, image, index):

@@ -22,10 +22,10 @@ var AttentionPanel = AttentionPanel || (() => {
         make("th", { scope: "col", text: "entropy", title: "entropy of the attention of this query in nats, mean over heads" }),
         make("th", { scope: "col", text: "logit lens", title: LENS })];
       const table = make("table", { class: "av-layers" }, make("thead", {}, make("tr", {}, ...columns)), this.body);
-      const top = make("div", { class: "av-top" }, make("div", {}, this.canvas, this.caption), make("div", {}, this.truth, this.reference, this.predictions));
+      this.top = make("div", { class: "av-top" }, make("div", {}, this.canvas, this.caption), make("div", {}, this.truth, this.reference, this.predictions));
       this.notes = make("div", { class: "av-notes" });
       this.selects = {};
-      this.root = make("section", { class: "av-panel", "aria-label": `Panel ${number + 1}` }, this.choices(), top, table, this.notes);
+      this.root = make("section", { class: "av-panel", "aria-label": `Panel ${number + 1}` }, this.choices(), this.top, table, this.notes);
       view.listen(this);
     }
 
@@ -112,7 +112,7 @@ var AttentionPanel = AttentionPanel || (() => {
 
     drawPredictions() {
       this.truth.replaceChildren(...verdict(this.found));
-      this.reference.textContent = this.found.reference ? `Change in points from: ${this.found.reference}` : "";
+      this.reference.textContent = this.found.reference ? `Change in points compared with: ${this.found.reference}` : "";
       this.predictions.replaceChildren(...this.found.predictions.map((each) => prediction(each, this.found)));
     }
 

@@ -4,9 +4,9 @@
 var AttentionPredictions = AttentionPredictions || (() => {
   const { make, percent, points } = AttentionDrawing;
 
-  // The logit lens is faded if its two most probable classes differ by less than this.
-  const MARGIN = 0.05, UNCLEAR = `the two most probable classes differ by less than ${100 * MARGIN} points`;
-  const LENS = `the model's last norm and head applied to the output of this layer; faded where ${UNCLEAR}`;
+  // The logit lens is faded if its distribution is nearly uniform: 1 − entropy / log(number of classes) is below this.
+  const LEAST = 0.1, UNIFORM = `its distribution is nearly uniform (less than ${100 * LEAST} % of the largest information)`;
+  const LENS = `the model's last norm and head applied to the output of this layer; faded where ${UNIFORM}`;
 
   function isLabel(entry, { label, label_index: index }) {
     return index === undefined ? Boolean(label) && entry.name === label : index !== null && entry.index === index;
@@ -45,11 +45,12 @@ var AttentionPredictions = AttentionPredictions || (() => {
 
   function lens(layer, found) {
     if (!layer.lens) return make("td", { class: "av-lens av-none", text: "–", title: layer.why_no_lens });
-    const [first, second] = layer.lens, all = layer.lens.map(({ name, probability }) => `${name} ${percent(probability)}`);
-    const unclear = second !== undefined && first.probability - second.probability < MARGIN;
+    const [first] = layer.lens, all = layer.lens.map(({ name, probability }) => `${name} ${percent(probability)}`);
+    const faded = layer.information !== undefined && layer.information < LEAST;
     const same = found.predictions.length && first.name === found.predictions[0].name;
-    if (unclear) all.push(`faded: ${UNCLEAR}`);
-    return make("td", { class: `av-lens${unclear ? " av-unclear" : same ? " av-settled" : ""}`, title: all.join("\n") },
+    if (layer.information !== undefined) all.push(`information ${percent(layer.information)} of its largest value`);
+    if (faded) all.push(`faded: ${UNIFORM}`);
+    return make("td", { class: `av-lens${faded ? " av-faded" : same ? " av-settled" : ""}`, title: all.join("\n") },
       make("span", { class: "av-class", text: first.name }), track(first.probability),
       make("span", { class: "av-number", text: percent(first.probability) }));
   }

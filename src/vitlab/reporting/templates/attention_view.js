@@ -29,6 +29,7 @@ var AttentionView = AttentionView || (() => {
       root.classList.add("attention-view");
       root.replaceChildren(this.bar(), this.readout, make("div", { class: "av-panels" }, ...this.panels.map((panel) => panel.root)));
       this.drawOptions();
+      window.addEventListener("resize", () => this.align());
     }
 
     bar() {
@@ -100,6 +101,7 @@ var AttentionView = AttentionView || (() => {
       if (this.panels.some((panel) => !panel.rows)) return;
       if (all) this.drawPrefixes();
       for (const panel of this.panels) panel.draw(all);
+      this.align();
       this.status.textContent = this.locked ? this.where(this.active.query)
         : this.panels.map((panel, i) => `Panel ${i + 1}: ${this.where(panel.query).replace("Query: ", "")}`).join("; ");
       for (const button of this.prefixes.children) button.setAttribute("aria-pressed", String(Number(button.value) === this.active.query.prefix));
@@ -111,6 +113,19 @@ var AttentionView = AttentionView || (() => {
       if (count === this.prefixes.childElementCount) return;
       this.prefixes.replaceChildren(...Array.from({ length: count }, (_, k) => make("button",
         { type: "button", value: k, text: k ? `prefix token ${k + 1}` : "class token", onclick: () => this.ask(this.active, { prefix: k }) })));
+    }
+
+    // Give the rows of panels that are side by side equal heights, so that layers are next to each other.
+    align() {
+      const parts = this.panels.map((panel) => [panel.top, ...panel.cells.map((cell) => cell.row)]);
+      for (const part of parts.flat()) part.style.height = "";
+      const [first, second] = this.panels;
+      if (!second || first.root.offsetTop !== second.root.offsetTop) return;
+      const heights = parts.map((own) => own.map((part) => part.offsetHeight));
+      parts.forEach((own, i) => own.forEach((part, k) => {
+        const tallest = heights[1 - i][k];
+        if (tallest > heights[i][k]) part.style.height = `${tallest}px`;
+      }));
     }
 
     drawPictures() {
