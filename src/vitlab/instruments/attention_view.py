@@ -73,7 +73,7 @@ def information(logits: Tensor) -> float:
     >>> information(torch.zeros(4)), information(torch.tensor([100.0, 0.0]))
     (0.0, 1.0)
     """
-    entropy_of_classes = torch.special.entr(logits.double().softmax(-1)).sum()
+    entropy_of_classes = torch.special.entr(logits.cpu().double().softmax(-1)).sum()
     return max(0.0, 1 - float(entropy_of_classes) / max(math.log(len(logits)), 1e-12))
 
 
