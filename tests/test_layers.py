@@ -21,7 +21,7 @@ ROWS = [
     {"cli"},
     {"experiments"},
     {"demo", "explore", "runner", "model_sizes"},
-    {"tasks", "measured_model", "monitoring"},
+    {"tasks", "measured_model", "monitoring", "extend"},
     {"training", "instruments", "stress_tests"},
     {"zoo", "inputs", "pair_inputs", "detection_inputs"},
     {"assemblies"},
@@ -168,6 +168,7 @@ def everything_in(package: str) -> str:
     "code",
     [
         "import vitlab",
+        "from vitlab.extend import Card, Claim, Figure, Recipe, register",
         *(everything_in(package) for package in sorted(TORCH_FREE) if (PACKAGE / package).is_dir()),
         "import vitlab.cli.commands",
         "from vitlab.core import plugins; plugins.parts(); plugins.families(); plugins.instruments()",
@@ -233,20 +234,39 @@ def test_every_public_function_can_be_called_twice(tmp_path: Path) -> None:
         assert isinstance(prepared, vitlab.Batches)
         row = vitlab.train("quick(images=32, epochs=1)", tmp_path / "run", device="cpu")
         assert row["epoch"] == 1
+        vitlab.save(model, text, str(tmp_path / "model.safetensors"))
+        assert vitlab.activations(model, images, block="blocks.0").values
+        assert set(vitlab.measure_together(["attention_entropy"], model, [images])) == {"attention_entropy"}
+        asked = {"data": "scenes(test=4, size=32)", "images": 2, "show": False}
+        assert len(vitlab.measure_models([text], ["attention_entropy"], tmp_path / "measured", **asked)) == 1
+        assert len(vitlab.stress_models([text], ["patch_shuffle(grids=(2,))"], tmp_path / "stressed", **asked)) == 1
+        monitor = vitlab.Monitor(model, [images], every=1)
+        assert monitor.after_step(1) and vitlab.hugging_face_callback(monitor) and vitlab.lightning_callback(monitor)
+        assert vitlab.tensorboard_log(tmp_path) and vitlab.wandb_log(tmp_path, "project")
     assert set(vitlab.__all__) == {
         "Batches",
         "Measurement",
+        "Monitor",
         "VitlabError",
+        "activations",
         "batches_for",
         "describe",
+        "hugging_face_callback",
         "intervene",
+        "lightning_callback",
         "load",
         "measure",
+        "measure_models",
+        "measure_together",
         "parts",
         "record",
         "report",
         "restore",
         "retrofit",
+        "save",
         "stress",
+        "stress_models",
+        "tensorboard_log",
         "train",
+        "wandb_log",
     }, "a new public name: call it twice here too"

@@ -16,6 +16,7 @@ from vitlab.core import plugins
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
 from vitlab.core.out_folder import check_writable
+from vitlab.core.settings import check_settings
 from vitlab.core.step_cache import ReportProgress, step_cache
 from vitlab.data.folder_fingerprint import folder_fingerprint
 from vitlab.instruments import measure as measure_one
@@ -135,6 +136,47 @@ def run_all(
 
 measure = partial(run_all, Kind("instrument", plugins.instruments, measure_one, measure_together))
 stress = partial(run_all, Kind("stress test", plugins.stress_tests, stress_one))
+
+
+def measure_models(
+    models: Sequence[str], instruments: Sequence[str], out: str | Path, **options: Any
+) -> list[Measurement]:
+    """Measure models by expression with instruments, as the command `vitlab measure`.
+
+    Measurements that the folder already holds are read instead of made again.
+
+    Args:
+        models: model expressions.
+        instruments: names, optionally with settings: `lesion(images=32)`.
+        out: the folder for measurements.
+        options: keyword arguments of `run_all`, for example `data`, `images`, `device`, `repeats` or `called`.
+
+    Returns:
+        The measurements, by model and in the order of the instruments.
+    """
+    return _measurements("measure_models", measure, models, instruments, out, options)
+
+
+def stress_models(
+    models: Sequence[str], stress_tests: Sequence[str], out: str | Path, **options: Any
+) -> list[Measurement]:
+    """Run stress tests on models by expression, as the command `vitlab stress`; arguments as in `measure_models`."""
+    return _measurements("stress_models", stress, models, stress_tests, out, options)
+
+
+def _measurements(
+    name: str,
+    run: Callable[..., Iterator[Path]],
+    models: Sequence[str],
+    names: Sequence[str],
+    out: str | Path,
+    options: Mapping[str, Any],
+) -> list[Measurement]:
+    for what, given in (("models", models), ("names", names)):
+        if isinstance(given, str):
+            raise VitlabError(f"{name}: invalid {what} {given!r}; expected a list of texts")
+    check_settings(name, run, options, skip=3)
+    return [Measurement.load(path) for path in run(models, names, Path(out), **options)]
 
 
 @dataclass(frozen=True)
