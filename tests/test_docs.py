@@ -125,6 +125,10 @@ def test_added_files_work(tmp_path: Path) -> None:
     for arguments in ([sys.executable, str(script)], [*command, *(title for title, _ in files if "bird" not in title)]):
         ended = subprocess.run(arguments, cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-2000:]
+    command = [sys.executable, "-m", "vitlab", "reproduce", "cb_fig_99", "--scale", "smoke", "--json", "--quiet"]
+    ended = subprocess.run([*command, "--device", "cpu"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    (judged,) = json.loads(ended.stdout)
+    assert [verdict["outcome"] for verdict in judged["verdicts"]] == ["not run", "holds"], ended.stderr[-2000:]
 
 
 def test_extensions_of_the_page_work(tmp_path: Path) -> None:
@@ -139,29 +143,6 @@ def test_extensions_of_the_page_work(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "vitlab", "reproduce", "nano_size", "--scale", "smoke", "--json", "--quiet"]
     ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert json.loads(ended.stdout)[0]["verdicts"][0]["outcome"] == "holds", ended.stderr[-2000:]
-
-
-def test_package_of_the_page_is_listed(tmp_path: Path) -> None:
-    """Its files, with the metadata that an installation writes from the entry points of pyproject.toml."""
-    tomllib = pytest.importorskip("tomllib", reason="needs Python 3.11")
-    project = tomllib.loads(dict(fences("docs/adding.md", "toml"))["damping/pyproject.toml"])["project"]
-    for title, code in fences("docs/adding.md", "python"):
-        if title.startswith("damping/src/"):
-            path = tmp_path / title.removeprefix("damping/src/")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(code, encoding="utf-8")
-    (tmp_path / "damping/__init__.py").touch()
-    information = tmp_path / "damping-1.0.dist-info"
-    information.mkdir()
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: damping\nVersion: 1.0\n")
-    groups = project["entry-points"].items()
-    lines = [f"[{group}]\n" + "".join(f"{key} = {value}\n" for key, value in names.items()) for group, names in groups]
-    (information / "entry_points.txt").write_text("\n".join(lines))
-    code = "from vitlab.core import plugins; print(plugins.part('Damp').__name__, plugins.origin('parts', 'Damp'));"
-    code += "print(plugins.procedure('instrument', 'weight_size', plugins.instruments())[1].CARD.title)"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT / "src")])}
-    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert ended.stdout == "Damp package damping 1.0\nNorm of all weights\n", ended.stderr[-2000:]
 
 
 def commands() -> list[str]:
@@ -230,6 +211,35 @@ def test_a_docstring_becomes_markdown(generator: Any) -> None:
 def test_generator_doctests(generator: Any, module: str) -> None:
     ended = doctest.testmod(importlib.import_module(module))
     assert ended.attempted and not ended.failed
+
+
+def test_pages_show_extensions_with_their_origin(
+    generator: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A page of each kind for the extensions of a file."""
+    from cases import plugin_file
+    from vitlab.experiments.catalogue import experiment
+
+    monkeypatch.setenv("VITLAB_PLUGINS", str(plugin_file.__file__))
+    pages = generator.pages
+    adapter = plugins.family_adapters()["stacked"]
+    made = {
+        "parts/Halve.md": pages.parts()["parts/Halve.md"],
+        "losses/confidence.md": pages.losses()["losses/confidence.md"],
+        "instruments/weight_norm.md": pages.instruments()["instruments/weight_norm.md"],
+        "stress_tests/inverted.md": pages.stress_tests()["stress_tests/inverted.md"],
+        "models/plugin_vit.md": pages.models()["models/plugin_vit.md"],
+        "recipes/plugin_recipe.md": pages.recipes()["recipes/plugin_recipe.md"],
+        "families/stacked.md": pages._family("stacked", adapter),
+        "papers/plugin_experiment.md": pages.paper_pages.page(experiment("plugin_experiment"), {}),
+    }
+    for path, text in made.items():
+        assert text.startswith(f"# {Path(path).stem}"), path
+        assert "plugin&#95;file.py" in text or "plugin\\_file.py" in text or "plugin_file.py" in text, path
+        assert "../source/" not in text, path
+    both = [experiment("cb_table_s16"), experiment("plugin_experiment")]
+    overview = pages.paper_pages.overview(both, {each.name: {} for each in both})
+    assert "The 1 experiments" in overview and "## Extensions" in overview.partition("[cb_table_s16]")[2]
 
 
 def test_pages_of_experiments_show_every_claim_and_verdict(generator: Any) -> None:

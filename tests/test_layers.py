@@ -239,9 +239,10 @@ def test_every_public_function_can_be_called_twice(tmp_path: Path) -> None:
         assert set(vitlab.measure_together(["attention_entropy"], model, [images])) == {"attention_entropy"}
         asked = {"data": "scenes(test=4, size=32)", "images": 2, "show": False}
         assert len(vitlab.measure_models([text], ["attention_entropy"], tmp_path / "measured", **asked)) == 1
-        assert len(vitlab.stress_models([text], ["patch_shuffle(grids=(2,))"], tmp_path / "stressed", **asked)) == 1
-        monitor = vitlab.Monitor(model, [images], every=1)
-        assert monitor.after_step(1) and vitlab.hugging_face_callback(monitor) and vitlab.lightning_callback(monitor)
+        expressions = [f"{text[:-1]}, num_classes=25)"]
+        assert vitlab.stress_models(expressions, ["patch_shuffle(grids=(2,))"], tmp_path / "stressed", **asked)
+        assert vitlab.Monitor(model, [images], every=1).after_step(1)
+        assert callable(vitlab.hugging_face_callback) and callable(vitlab.lightning_callback)
         assert vitlab.tensorboard_log(tmp_path) and vitlab.wandb_log(tmp_path, "project")
     assert set(vitlab.__all__) == {
         "Batches",

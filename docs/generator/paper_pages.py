@@ -50,20 +50,22 @@ def pages() -> dict[str, str]:
 
 def overview(experiments: Sequence[Experiment], records: Mapping[str, Records]) -> str:
     """All experiments in one table for each paper, with the verdicts at each scale."""
+    added = [each for each in experiments if each.origin]
+    count = len(experiments) - len(added)
     text = [
         "# Tables and figures at a glance",
-        f"The {len(experiments)} experiments of the three papers. Each is one file: the published numbers, the claims, "
+        f"The {count} experiments of the three papers. Each is one file: the published numbers, the claims, "
         "the jobs of each scale, and the rule of each verdict. A verdict compares the 95 % interval of our effect with "
         "0 and with the smallest relevant effect, by default half of the published one. Statistical claims are not "
         "judged at `smoke`.",
         "```console\n$ vitlab reproduce --list\n$ vitlab reproduce cb_table_s16 --scale smoke\n```",
     ]
-    for key, title in PAPERS.items():
-        own = [each for each in experiments if each.paper == key]
+    for key, title in {**PAPERS, **({"": "Extensions"} if added else {})}.items():
+        own = [each for each in experiments if each.paper == key and not each.origin] if key else added
         rows = [
             (
                 f"[{each.name}]({each.name}.md)",
-                cell(each.title),
+                cell(f"{each.title} [{each.origin}]" if each.origin else each.title),
                 str(len(each.claims)),
                 "; ".join(f"{scale}: {counts(record)}" for scale, record in records[each.name].items()) or "not run",
             )
@@ -86,7 +88,7 @@ def counts(record: Mapping[str, Any]) -> str:
 
 def page(found: Experiment, records: Records) -> str:
     """The claims with the verdicts of all scales, the jobs, and the published numbers."""
-    link = f"[`{found.file}`](../source/{found.file}.md)"
+    link = cell(found.origin) or f"[`{found.file}`](../source/{found.file}.md)"
     facts = [("**source**", link), ("**command**", f"`vitlab reproduce {found.name} --scale smoke`")]
     facts += [(f"**{scale}**", _needs(found, scale)) for scale in SCALES]
     claims = [row for index in range(len(found.claims)) for row in _claim(found, index, records)]

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from vitlab.adapters.wrappers import unwrap
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
+from vitlab.core.plugins import origins
 from vitlab.fitted import FittedPart, by_kind, configuration, parts
 
 _RANDOM, _RANDOM_HEAD, _CHANGED = "random", " (random head)", ", changed after loading"
@@ -129,8 +130,14 @@ def display_name(name: str | None, subject: str | None) -> str | None:
 
 
 def signed(measurement: Measurement, identity: ModelIdentity, also: Mapping[str, Any] | None = None) -> Measurement:
-    """The measurement with the model's name and identity, and further entries, in its provenance."""
-    provenance = {**measurement.provenance, **(also or {}), "model": asdict(identity)}
+    """The measurement with the model's name and identity, and further entries, in its provenance.
+
+    `extensions` has the origin of the instrument or stress test, and of fitted parts, that extensions add.
+    """
+    kinds = [("instruments", measurement.kind), ("stress_tests", measurement.kind)]
+    used = origins([*kinds, *(("parts", str(part["name"])) for part in identity.parts)])
+    added = {"extensions": used} if used else {}
+    provenance = {**measurement.provenance, **(also or {}), **added, "model": asdict(identity)}
     return replace(measurement, subject=identity.name, provenance=provenance)
 
 

@@ -41,7 +41,18 @@ def _stress() -> dict[str, dict[str, Any]]:
 def _models() -> dict[str, str]:
     from vitlab import zoo
 
-    return {f"{source}/{name}": "" for source in ("vitlab", "timm", "torchvision") for name in zoo.model_names(source)}
+    names = [f"{source}/{name}" for source in ("vitlab", "timm", "torchvision") for name in zoo.model_names(source)]
+    texts = {
+        f"vitlab/{name}": _with(each.origin, plugins.summary(each.reference, name))
+        for each in plugins.added_models().values()
+        for name in zoo.registered_by(each.reference)
+    }
+    return {name: texts.get(name, "") for name in names}
+
+
+def _families() -> dict[str, str]:
+    adapters = plugins.family_adapters()
+    return {name: _with(plugins.origin_of(adapters[name]), example) for name, example in plugins.families().items()}
 
 
 def _recipes() -> dict[str, str]:
@@ -50,13 +61,16 @@ def _recipes() -> dict[str, str]:
 
 def _with_origin(kind: str, name: str, text: str) -> str:
     """A summary, with the origin of an extension."""
-    origin = plugins.origin(kind, name)
+    return _with(plugins.origin(kind, name), text)
+
+
+def _with(origin: str, text: str) -> str:
     return f"{text} [{origin}]" if origin else text
 
 
 def _cards(kind: str, known: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """The cards of instruments or stress tests; those of extensions with their origin."""
-    cards = {name: plugins.card(reference) for name, reference in known.items()}
+    cards = plugins.cards(kind, known)
     return {name: {**card, "title": _with_origin(kind, name, card["title"])} for name, card in cards.items()}
 
 
@@ -82,7 +96,7 @@ def _experiments() -> dict[str, str]:
 KINDS: dict[str, Callable[[], Rows]] = {
     "parts": _parts,
     "models": _models,
-    "families": plugins.families,
+    "families": _families,
     "instruments": _instruments,
     "stress": _stress,
     "recipes": _recipes,

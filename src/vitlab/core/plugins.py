@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from functools import cache
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from types import ModuleType
@@ -16,8 +16,9 @@ from typing import Any
 
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_call
-from vitlab.core.extensions import KINDS, extensions, resolve
+from vitlab.core.extensions import KINDS, Extension, extensions, resolve, warn_once
 from vitlab.core.recipe import Recipe
+from vitlab.core.source_files import assigns, body_of, decorated, literal, parsed
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -31,7 +32,7 @@ def parts() -> dict[str, str]:
     >>> parts()["ContextBroadcast"]
     'vitlab.modules.context_broadcast'
     """
-    own = {name: _module(file) for file in _files("modules") for name in _literal(file, "__all__", [])}
+    own = {name: _module(file) for file in _files("modules") for name in literal(file, "__all__", [])}
     return _with_extensions("parts", own)
 
 
@@ -42,7 +43,7 @@ def part(name: str) -> Any:
 
 def losses() -> dict[str, str]:
     """Every loss and where it is. Those of extensions can be named in `objective.extra` of a recipe."""
-    own = {name: _module(file) for file in _files("losses") for name in _literal(file, "__all__", [])}
+    own = {name: _module(file) for file in _files("losses") for name in literal(file, "__all__", [])}
     return _with_extensions("losses", own)
 
 
@@ -71,7 +72,7 @@ def recipes() -> dict[str, str]:
     >>> recipes()["quick"]
     'vitlab.recipes.quick'
     """
-    own = {name: _module(file) for file in _files("recipes") for name in _literal(file, "__all__", [])}
+    own = {name: _module(file) for file in _files("recipes") for name in literal(file, "__all__", [])}
     return _with_extensions("recipes", own)
 
 
@@ -146,8 +147,14 @@ def _in_order(stem: str) -> tuple[str, str, int, str]:
 
 
 def models() -> list[str]:
-    """The modules of vitlab's own architectures, and of those that extensions register with timm."""
-    return [*map(_module, _files("models")), *(each.reference for each in extensions("models").values())]
+    """The modules of vitlab's own architectures, and those that extensions register with timm."""
+    return [*map(_module, _files("models")), *(each.reference for each in added_models().values())]
+
+
+def added_models() -> dict[str, Extension]:
+    """The models that extensions add, by name in timm's registry."""
+    own = {name: _module(file) for file in _files("models") for name in decorated(file, "register_model")}
+    return extensions("models", {**own, **assemblies()})
 
 
 def assemblies() -> dict[str, str]:
@@ -156,7 +163,7 @@ def assemblies() -> dict[str, str]:
     >>> assemblies()["upernet"]
     'vitlab.assemblies.upernet'
     """
-    return {name: _module(file) for file in _files("assemblies") for name in _literal(file, "__all__", [])}
+    return {name: _module(file) for file in _files("assemblies") for name in literal(file, "__all__", [])}
 
 
 def published_sizes() -> dict[str, dict[str, Any]]:
@@ -165,24 +172,59 @@ def published_sizes() -> dict[str, dict[str, Any]]:
     >>> published_sizes()["rvt_tiny_plus"]["exact_params"]
     10951336
     """
-    return {name: entry for file in _files("models") for name, entry in _literal(file, "PAPER", {}).items()}
+    return {name: entry for file in _files("models") for name, entry in literal(file, "PAPER", {}).items()}
 
 
 def families() -> dict[str, str]:
     """Every family that an adapter supports, with an example model."""
-    examples: dict[str, str] = {}
-    for file in _files("adapters"):
-        examples.update(_literal(file, "FAMILIES", {}))
-    for each in extensions("adapters").values():
-        if each.source is not None:
-            examples.update(_literal(each.source, "FAMILIES", {}, each.reference.rpartition(":")[2]))
-    return dict(sorted(examples.items()))
+    return {name: example for name, (example, _) in sorted(_families().items())}
 
 
 def adapter_modules() -> list[str]:
     """The modules of all adapters."""
-    own = [_module(file) for file in _files("adapters") if _literal(file, "FAMILIES", {})]
-    return [*(each.reference for each in extensions("adapters").values()), *own]
+    own = [_module(file) for file in _files("adapters") if literal(file, "FAMILIES", {})]
+    return [*(each.reference for each in _adapters().values()), *own]
+
+
+def family_adapters() -> dict[str, str]:
+    """The adapter of every family.
+
+    >>> family_adapters()["vit"]
+    'vitlab.adapters.timm_vit'
+    """
+    return {name: reference for name, (_, reference) in sorted(_families().items())}
+
+
+def _adapters() -> dict[str, Extension]:
+    return extensions("adapters", {file.stem: _module(file) for file in _files("adapters")})
+
+
+def _families() -> dict[str, tuple[str, str]]:
+    """The example and the adapter of every family; a family of two adapters is an error that names both origins."""
+    found = {
+        name: (example, _module(file))
+        for file in _files("adapters")
+        for name, example in literal(file, "FAMILIES", {}).items()
+    }
+    for each in _adapters().values():
+        for name, example in _families_of(each).items():
+            if name in found:
+                taken = origin_of(found[name][1]) or "vitlab"
+                raise VitlabError(
+                    f"families: the name {name!r} of {each.origin} is taken by {taken}; rename or remove one of them"
+                )
+            found[name] = (example, each.reference)
+    return found
+
+
+def _families_of(adapter: Extension) -> dict[str, str]:
+    if adapter.source is None:  # registered in Python
+        return dict(resolve(adapter.reference).FAMILIES)
+    try:
+        return dict(literal(adapter.source, "FAMILIES", {}, _attribute(adapter.reference)))
+    except (VitlabError, TypeError, ValueError) as error:
+        warn_once(f"adapters: {adapter.name!r} of {adapter.origin} is skipped ({error})")
+        return {}
 
 
 def data_sets() -> dict[str, str]:
@@ -192,7 +234,8 @@ def data_sets() -> dict[str, str]:
 
 def figures() -> dict[str, str]:
     """Every drawing of a kind of measurement that an extension adds, and where it is."""
-    return {name: each.reference for name, each in extensions("figures").items()}
+    own = {file.stem: _module(file) for file in _files("reporting/figures")}
+    return {name: each.reference for name, each in extensions("figures", own).items()}
 
 
 def origin(kind: str, name: str) -> str:
@@ -206,12 +249,27 @@ def origin(kind: str, name: str) -> str:
     return "" if found is None else found.origin
 
 
+def origins(names: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The origin of each name that an extension adds, for provenance.
+
+    Args:
+        names: pairs of kind and name.
+    """
+    return {name: origin(kind, name) for kind, name in names if origin(kind, name)}
+
+
+def origin_of(reference: str) -> str:
+    """Returns the origin of the extension at a reference; empty for vitlab itself."""
+    found = (each for kind in KINDS for each in extensions(kind).values() if each.reference == reference)
+    return next((each.origin for each in found), "")
+
+
 def summary(reference: str, name: str | None = None) -> str:
     """The first line of a module's docstring, or of a class or function in it, without importing it."""
     file = _source(reference)
     if file is None:
         return ""
-    tree = _tree(file)
+    tree = parsed(file)
     name = _attribute(reference) or name
     node: Any = tree
     if name is not None:
@@ -228,18 +286,31 @@ def card(reference: str) -> dict[str, Any]:
     file = _source(reference)
     if file is None:  # registered in Python
         return {key: value for key, value in vars(resolve(reference).CARD).items() if value is not None}
-    body: list[ast.stmt] = _tree(file).body
-    attribute = _attribute(reference)
-    for inner in body:
-        if isinstance(inner, ast.ClassDef) and inner.name == attribute:
-            body = inner.body
-    for node in body:
+    for node in body_of(file, _attribute(reference)):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CARD" and isinstance(node.value, ast.Call):
             try:
                 return {str(item.arg): ast.literal_eval(item.value) for item in node.value.keywords}
             except ValueError:
                 raise VitlabError(f"invalid CARD in {file.name}; expected literals only, for `vitlab list`") from None
     raise VitlabError(f"{reference} has no CARD")
+
+
+def cards(kind: str, known: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """The cards of instruments or stress tests by name; an extension without a valid card is reported and left out.
+
+    Args:
+        kind: `instruments` or `stress_tests`.
+        known: where each name is.
+    """
+    found = {}
+    for name, reference in known.items():
+        try:
+            found[name] = card(reference)
+        except VitlabError as error:
+            if not origin(kind, name):
+                raise
+            warn_once(f"{kind}: {name!r} of {origin(kind, name)} is skipped ({error})")
+    return found
 
 
 def _with_extensions(kind: str, own: dict[str, str]) -> dict[str, str]:
@@ -282,7 +353,7 @@ def _like(value: Any, default: Any, what: str) -> Any:
 
 def _carded(folder: str) -> dict[str, str]:
     """The modules of a folder that have a `CARD`, by name."""
-    return {file.stem: _module(file) for file in _files(folder) if _assigns(file, "CARD")}
+    return {file.stem: _module(file) for file in _files(folder) if assigns(file, "CARD")}
 
 
 def _files(folder: str) -> list[Path]:
@@ -291,28 +362,3 @@ def _files(folder: str) -> list[Path]:
 
 def _module(file: Path) -> str:
     return f"vitlab.{file.parent.name}.{file.stem}"
-
-
-@cache
-def _tree(file: Path) -> ast.Module:
-    return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
-
-
-def _assigns(file: Path, name: str) -> bool:
-    return any(isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name for node in _tree(file).body)
-
-
-def _literal(file: Path, name: str, default: Any, inside: str = "") -> Any:
-    """The literal assigned to a name at the top level of a file, or of the class `inside` if the file has it."""
-    body: list[ast.stmt] = _tree(file).body
-    owner = next((node for node in body if isinstance(node, ast.ClassDef) and node.name == inside), None)
-    for node in body if owner is None else owner.body:
-        targets = (
-            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        )
-        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
-            try:
-                return ast.literal_eval(node.value)  # type: ignore[attr-defined]
-            except ValueError:
-                raise VitlabError(f"invalid {name} in {file.name}; expected a literal, for `vitlab list`") from None
-    return default

@@ -58,8 +58,13 @@ class Experiment:
 
     @property
     def file(self) -> Path:
-        """The path of its file below `src`."""
+        """The path of its file below `src`, for an experiment of vitlab."""
         return Path("src", *self.path.split(".")).with_suffix(".py")
+
+    @property
+    def origin(self) -> str:
+        """The origin of an experiment of an extension; empty for one of vitlab."""
+        return plugins.origin("experiments", self.name)
 
     def plan(self, scale: Scale) -> list[Job]:
         """The jobs of a scale, each once."""
