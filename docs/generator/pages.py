@@ -18,7 +18,7 @@ import families
 import paper_pages
 from docstrings import cell, escape, markdown, parts_of
 
-from vitlab.core import plugins
+from vitlab.core import descriptions, plugins
 from vitlab.core.anatomy import SEAMS
 from vitlab.core.extensions import resolve
 
@@ -80,7 +80,7 @@ def stress_tests() -> Pages:
 
 
 def _carded(name: str, at: str, verb: str) -> str:
-    module, card = resolve(at), plugins.card(at)
+    module, card = resolve(at), descriptions.card(at)
     better = {True: "higher is better", False: "lower is better", None: "no direction"}
     facts = {
         "paper": cell(card["paper"]),
@@ -199,7 +199,7 @@ def source_link(module: str, page: str = "x/y.md") -> str:
     >>> source_link("vitlab.modules.qkv")
     '[`src/vitlab/modules/qkv.py`](../source/src/vitlab/modules/qkv.py.md)'
     """
-    origin = plugins.origin_of(module)
+    origin = descriptions.origin_of(module)
     if origin:
         return cell(origin)
     path = f"src/{module.replace('.', '/')}.py"

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.adapters.wrappers import unwrap
+from vitlab.core.descriptions import origins
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
-from vitlab.core.plugins import origins
 from vitlab.fitted import FittedPart, by_kind, configuration, parts
 
 _RANDOM, _RANDOM_HEAD, _CHANGED = "random", " (random head)", ", changed after loading"

@@ -17,7 +17,7 @@ from torch import nn
 from vitlab import zoo
 from vitlab.adapters import token_kinds
 from vitlab.adapters.wrappers import unwrap
-from vitlab.core import plugins
+from vitlab.core import descriptions, plugins
 from vitlab.core.batches import Batches
 from vitlab.core.code_version import code_version
 from vitlab.core.errors import VitlabError
@@ -252,7 +252,7 @@ class MeasuredModel:
     def identity(self, procedure: Procedure, fingerprint: str) -> str:
         """Digest of all that a measurement depends on; a stored one with this identity is used again."""
         resolved = repr(sorted({**procedure.defaults, **self.settings(procedure)}.items()))
-        version = code_version(procedure.module) or plugins.source_digest(procedure.module)
+        version = code_version(procedure.module) or descriptions.source_digest(procedure.module)
         return digest(self.text, self.weights, self.device, procedure.name, resolved, fingerprint, version)
 
 

@@ -175,7 +175,7 @@ def _measurements(
     for what, given in (("models", models), ("names", names)):
         if isinstance(given, str):
             raise VitlabError(f"{name}: invalid {what} {given!r}; expected a list of texts")
-    check_settings(name, run, options, skip=3)
+    check_settings(name, run_all, options, skip=4)
     return [Measurement.load(path) for path in run(models, names, Path(out), **options)]
 
 

@@ -15,8 +15,9 @@ import torch
 
 import vitlab
 from cases import plugin_file
-from vitlab.core import extensions, plugins
+from vitlab.core import descriptions, extensions, plugins
 from vitlab.core.errors import VitlabError
+from vitlab.core.source_files import parsed
 from vitlab.data.catalogue import data_sets
 
 FILE = Path(plugin_file.__file__)
@@ -96,10 +97,10 @@ def test_the_command_line_lists_and_uses_extensions(way: str, installed: Path, t
 
 def test_listing_extensions_imports_no_torch(installed: Path, tmp_path: Path) -> None:
     code = (
-        "import sys; from vitlab.core import plugins, extensions;"
+        "import sys; from vitlab.core import descriptions, plugins;"
         "names = [plugins.parts(), plugins.instruments(), plugins.recipes(), plugins.families(), plugins.losses()];"
         "assert 'Halve' in names[0] and 'confidence' in names[4];"
-        "print(plugins.summary(names[0]['Halve'], 'Halve'), 'torch' in sys.modules)"
+        "print(descriptions.summary(names[0]['Halve'], 'Halve'), 'torch' in sys.modules)"
     )
     paths = os.pathsep.join([str(installed), str(SOURCE)])
     ended = subprocess.run(
@@ -167,7 +168,7 @@ def test_registration_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     extensions.register("instruments", "my_norm", plugin_file.weight_norm)
     model = vitlab.load("timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3)")
     assert vitlab.measure("my_norm", model, [torch.randn(1, 3, 32, 32)]).kind == "weight_norm"
-    assert plugins.origin("instruments", "my_norm") == "registered in Python"
+    assert descriptions.origin("instruments", "my_norm") == "registered in Python"
     with pytest.raises(VitlabError, match="already registered"):
         extensions.register("instruments", "my_norm", plugin_file.inverted)
     with pytest.raises(VitlabError, match="parts"):
@@ -223,7 +224,7 @@ def test_a_family_of_two_adapters_names_both_origins(tmp_path: Path, monkeypatch
         plugins.families()
     second.write_text(second.read_text().replace("bird", "vit"))
     monkeypatch.setenv("VITLAB_PLUGINS", str(second))
-    plugins.parsed.cache_clear()
+    parsed.cache_clear()
     with pytest.raises(VitlabError, match=r"'vit' of file .*second\.py is taken by vitlab"):
         plugins.families()
 

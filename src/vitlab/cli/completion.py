@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from vitlab.core import plugins
+from vitlab.core import descriptions, plugins
 from vitlab.core.expressions import SOURCES
 
 #: A name, or a name and its help.
@@ -88,6 +88,6 @@ def _after(separator: str, incomplete: str, names: Iterable[str], kind: str = ""
     found: list[Name] = []
     for name in names:
         if name.startswith(last):
-            text, origin = f"{before}{used}{name}", plugins.origin(kind, name) if kind else ""
+            text, origin = f"{before}{used}{name}", descriptions.origin(kind, name) if kind else ""
             found.append((text, origin) if origin else text)
     return found

@@ -6,19 +6,17 @@ Families are the keys of an adapter's `FAMILIES`. Each experiment is one file in
 
 from __future__ import annotations
 
-import ast
 import inspect
-from collections.abc import Iterable, Mapping
-from hashlib import blake2b
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from vitlab.core.descriptions import attribute, origin_of
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_call
-from vitlab.core.extensions import KINDS, Extension, extensions, resolve, warn_once
+from vitlab.core.extensions import Extension, extensions, resolve, warn_once
 from vitlab.core.recipe import Recipe
-from vitlab.core.source_files import assigns, body_of, decorated, literal, parsed
+from vitlab.core.source_files import assigns, decorated, literal
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -113,12 +111,6 @@ def procedure(kind: str, given: Any, known: dict[str, str]) -> tuple[str, Any]:
     if not hasattr(found, "CARD") or not callable(getattr(found, "measure", None)):
         raise VitlabError(f"{kind} {given!r} ({known[given]}) has no CARD or no measure(model, batches, ...)")
     return given, found
-
-
-def source_digest(reference: str) -> str:
-    """Returns a digest of the file of an extension, so that cached results of older code are not reused."""
-    file = _source(reference)
-    return "" if file is None else blake2b(file.read_bytes(), digest_size=8).hexdigest()
 
 
 def experiments() -> dict[str, str]:
@@ -221,7 +213,7 @@ def _families_of(adapter: Extension) -> dict[str, str]:
     if adapter.source is None:  # registered in Python
         return dict(resolve(adapter.reference).FAMILIES)
     try:
-        return dict(literal(adapter.source, "FAMILIES", {}, _attribute(adapter.reference)))
+        return dict(literal(adapter.source, "FAMILIES", {}, attribute(adapter.reference)))
     except (VitlabError, TypeError, ValueError) as error:
         warn_once(f"adapters: {adapter.name!r} of {adapter.origin} is skipped ({error})")
         return {}
@@ -238,81 +230,6 @@ def figures() -> dict[str, str]:
     return {name: each.reference for name, each in extensions("figures", own).items()}
 
 
-def origin(kind: str, name: str) -> str:
-    """Returns where a name comes from: empty for vitlab itself, else the origin of the extension.
-
-    Args:
-        kind: one of `extensions.KINDS`.
-        name: of the part, instrument, ….
-    """
-    found = extensions(kind).get(name)
-    return "" if found is None else found.origin
-
-
-def origins(names: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The origin of each name that an extension adds, for provenance.
-
-    Args:
-        names: pairs of kind and name.
-    """
-    return {name: origin(kind, name) for kind, name in names if origin(kind, name)}
-
-
-def origin_of(reference: str) -> str:
-    """Returns the origin of the extension at a reference; empty for vitlab itself."""
-    found = (each for kind in KINDS for each in extensions(kind).values() if each.reference == reference)
-    return next((each.origin for each in found), "")
-
-
-def summary(reference: str, name: str | None = None) -> str:
-    """The first line of a module's docstring, or of a class or function in it, without importing it."""
-    file = _source(reference)
-    if file is None:
-        return ""
-    tree = parsed(file)
-    name = _attribute(reference) or name
-    node: Any = tree
-    if name is not None:
-        node = next((item for item in tree.body if getattr(item, "name", None) == name), tree)
-    return (ast.get_docstring(node) or "").partition("\n")[0]
-
-
-def card(reference: str) -> dict[str, Any]:
-    """The fields of the `CARD` of an instrument or stress test, without importing it.
-
-    >>> card("vitlab.stress_tests.occlusion")["inputs"]
-    'labelled images'
-    """
-    file = _source(reference)
-    if file is None:  # registered in Python
-        return {key: value for key, value in vars(resolve(reference).CARD).items() if value is not None}
-    for node in body_of(file, _attribute(reference)):
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CARD" and isinstance(node.value, ast.Call):
-            try:
-                return {str(item.arg): ast.literal_eval(item.value) for item in node.value.keywords}
-            except ValueError:
-                raise VitlabError(f"invalid CARD in {file.name}; expected literals only, for `vitlab list`") from None
-    raise VitlabError(f"{reference} has no CARD")
-
-
-def cards(kind: str, known: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """The cards of instruments or stress tests by name; an extension without a valid card is reported and left out.
-
-    Args:
-        kind: `instruments` or `stress_tests`.
-        known: where each name is.
-    """
-    found = {}
-    for name, reference in known.items():
-        try:
-            found[name] = card(reference)
-        except VitlabError as error:
-            if not origin(kind, name):
-                raise
-            warn_once(f"{kind}: {name!r} of {origin(kind, name)} is skipped ({error})")
-    return found
-
-
 def _with_extensions(kind: str, own: dict[str, str]) -> dict[str, str]:
     """The names of vitlab, and those of extensions."""
     return {**own, **{name: each.reference for name, each in extensions(kind, own).items()}}
@@ -324,20 +241,6 @@ def _object(kind: str, name: str, known: dict[str, str]) -> Any:
         raise unknown(kind, name, sorted(known))
     found = resolve(known[name])
     return getattr(found, name) if isinstance(found, ModuleType) else found
-
-
-def _attribute(reference: str) -> str:
-    """The attribute of `module:attribute`; empty for a module."""
-    return reference.rpartition(":")[2] if ":" in reference else ""
-
-
-def _source(reference: str) -> Path | None:
-    """The file of a module or attribute; None if it is not known without an import."""
-    module = reference.partition(":")[0]
-    if module.startswith("vitlab."):
-        return _PACKAGE.parent / (module.replace(".", "/") + ".py")
-    sources = (each.source for kind in KINDS for each in extensions(kind).values() if each.reference == reference)
-    return next(sources, None)
 
 
 def _like(value: Any, default: Any, what: str) -> Any:

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from vitlab.core import plugins
+from vitlab.core import descriptions, plugins
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.experiment import SCALES, Claim, Job, Published, Results, Scale
 from vitlab.core.extensions import resolve
@@ -64,7 +64,7 @@ class Experiment:
     @property
     def origin(self) -> str:
         """The origin of an experiment of an extension; empty for one of vitlab."""
-        return plugins.origin("experiments", self.name)
+        return descriptions.origin("experiments", self.name)
 
     def plan(self, scale: Scale) -> list[Job]:
         """The jobs of a scale, each once."""

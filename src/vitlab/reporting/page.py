@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from vitlab.core.descriptions import origin
 from vitlab.core.measurement import Measurement
-from vitlab.core.plugins import origin
 from vitlab.reporting.comparison import compare, numbers
 from vitlab.reporting.default_drawing import draw_by_axes
 from vitlab.reporting.differences import Difference, Number
