@@ -134,6 +134,10 @@ def signed(measurement: Measurement, identity: ModelIdentity, also: Mapping[str,
 
     `extensions` has the origin of the instrument or stress test, and of fitted parts, that extensions add.
     """
+    if not isinstance(measurement, Measurement):
+        raise VitlabError(
+            f"an instrument or stress test returned {type(measurement).__name__}; expected a vitlab.Measurement"
+        )
     kinds = [("instruments", measurement.kind), ("stress_tests", measurement.kind)]
     used = origins([*kinds, *(("parts", str(part["name"])) for part in identity.parts)])
     added = {"extensions": used} if used else {}

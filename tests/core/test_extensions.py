@@ -10,8 +10,10 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import vitlab
 from cases import plugin_file
@@ -23,6 +25,9 @@ from vitlab.data.catalogue import data_sets
 FILE = Path(plugin_file.__file__)
 SOURCE = Path(vitlab.__file__).resolve().parents[1]
 MODEL = "vitlab/plugin_vit(num_classes=25)"
+MODEL_WITHOUT_PLUGIN = (
+    "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3, num_classes=25)"
+)
 #: What an entry point of each kind names, in a package whose only module is the plugin file.
 OBJECTS = {
     kind: names if isinstance(names, dict) else dict(zip(names, names, strict=True))
@@ -161,6 +166,30 @@ def test_objects_themselves_are_accepted() -> None:
     vitlab.retrofit(model, plugin_file.Halve)
     with pytest.raises(VitlabError, match="CARD and measure"):
         vitlab.measure(plugin_file.Halve, model, [images])
+
+
+def test_functions_are_accepted() -> None:
+    from vitlab.instruments import attention_entropy
+    from vitlab.stress_tests import patch_shuffle
+
+    model = vitlab.load(MODEL_WITHOUT_PLUGIN, seed=0).eval()
+    images, labels = torch.rand(2, 3, 32, 32), torch.tensor([0, 1])
+    by_name = vitlab.measure("attention_entropy", model, [images], name="x")
+    by_function = vitlab.measure(attention_entropy.measure, model, [images], name="x")
+    assert (by_function.values["mean"] == by_name.values["mean"]).all() and by_function.kind == "attention_entropy"
+    assert vitlab.stress(patch_shuffle.measure, model, [(images, labels)], grids=[2]).kind == "patch_shuffle"
+
+    def brightness(model: torch.nn.Module, batches: list[Tensor], *, power: float = 1.0) -> vitlab.Measurement:
+        value = torch.cat(list(batches)).pow(power).mean().double().numpy()
+        return vitlab.Measurement("brightness", "", {"mean": value}, {"mean": ()})
+
+    for use in (vitlab.measure, vitlab.stress):
+        found = use(brightness, model, [images], power=2.0, name="mine")
+        assert found.subject == "mine" and np.isclose(found.values["mean"], (images**2).mean().item())
+        with pytest.raises(VitlabError, match="no setting of brightness 'powr'"):
+            use(brightness, model, [images], powr=2.0)
+    with pytest.raises(VitlabError, match="returned float; expected a vitlab.Measurement"):
+        vitlab.measure(lambda model, batches: 1.0, model, [images])
 
 
 def test_registration_in_python(monkeypatch: pytest.MonkeyPatch) -> None:

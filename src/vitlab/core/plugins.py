@@ -7,8 +7,9 @@ Families are the keys of an adapter's `FAMILIES`. Each experiment is one file in
 from __future__ import annotations
 
 import inspect
+import sys
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from vitlab.core.descriptions import attribute, origin_of
@@ -96,13 +97,15 @@ def procedure(kind: str, given: Any, known: dict[str, str]) -> tuple[str, Any]:
 
     Args:
         kind: `instrument` or `stress test`, for errors.
-        given: its name, or the object itself.
+        given: its name, or the object itself, or a function `measure(model, batches, **settings)`.
         known: where each name is.
     """
     if not isinstance(given, str):
+        given = _with_card(given) if isinstance(given, FunctionType) else given
         if not hasattr(given, "CARD") or not callable(getattr(given, "measure", None)):
             raise VitlabError(
-                f"invalid {kind} of type {type(given).__name__}; expected a name, or an object with CARD and measure"
+                f"invalid {kind} of type {type(given).__name__}; "
+                "expected a name, a function, or an object with CARD and measure"
             )
         return str(getattr(given, "__name__", type(given).__name__)).rpartition(".")[2], given
     if given not in known:
@@ -111,6 +114,17 @@ def procedure(kind: str, given: Any, known: dict[str, str]) -> tuple[str, Any]:
     if not hasattr(found, "CARD") or not callable(getattr(found, "measure", None)):
         raise VitlabError(f"{kind} {given!r} ({known[given]}) has no CARD or no measure(model, batches, ...)")
     return given, found
+
+
+def _with_card(function: FunctionType) -> Any:
+    """Returns the module of an instrument or stress test for its `measure`; for others, a card for images is added."""
+    module = sys.modules.get(function.__module__)
+    if getattr(module, "measure", None) is function and hasattr(module, "CARD"):
+        return module
+    from vitlab.core.measurement import Card
+
+    card = Card(title=function.__name__, paper="", cost="", inputs="images")
+    return SimpleNamespace(__name__=function.__name__, CARD=card, measure=function)
 
 
 def experiments() -> dict[str, str]:
