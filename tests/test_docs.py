@@ -30,7 +30,7 @@ import typer
 import vitlab
 from browser import browser_page, chromium, until
 from vitlab.cli import app
-from vitlab.core import plugins
+from vitlab.core import extensions, plugins
 from vitlab.core.expressions import parse_call, split_calls
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -69,6 +69,7 @@ def test_tour_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks with a title are files, or need other libraries."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(extensions, "_REGISTERED", {})  # what a page registers is not seen by other tests
     names: dict[str, Any] = {}
     blocks = [code for title, code in fences(f"docs/{page}.md", "python") if not title]
     for code in blocks:
