@@ -16,7 +16,7 @@ PUBLIC = {"vitlab": {*vitlab.__all__, "extend", "__version__"}, "vitlab.extend":
 #: Scripts that may import internal modules, with the reason.
 EXEMPT = {
     "finetune_deit_tiny_cifar100.py": "a script of examples/evidence: it reuses one compiled step for all runs",
-    "finetune_camvid.py": "a script of examples/evidence: it reuses one compiled step for all runs",
+    "finetune_camvid.py": "a script of examples/evidence: it reads run folders and batches with label maps",
 }
 #: The modules of examples/evidence train hundreds of networks in a few GPU processes. They keep compiled steps, write
 #: new weights into the same tensors and schedule the runs, so they use the training loop itself, not `vitlab.train`.
