@@ -10,6 +10,7 @@ from typing import Any
 
 from vitlab.core.errors import VitlabError
 from vitlab.experiments.catalogue import experiment
+from vitlab.experiments.pictures import write_picture
 from vitlab.experiments.record import judged_again, read_records, write_record
 
 __all__ = ["Rechecked", "recheck"]
@@ -37,7 +38,8 @@ def recheck(folder: Path, *, write: bool = False) -> Iterator[Rechecked]:
 
     Args:
         folder: of the records.
-        write: whether to write the verdicts of today into the records; their numbers stay as they are.
+        write: whether to write the verdicts of today into the records, and their pictures; the numbers of the records
+            stay as they are.
 
     Yields:
         Each record, in the order of the files.
@@ -50,6 +52,8 @@ def recheck(folder: Path, *, write: bool = False) -> Iterator[Rechecked]:
         path = folder / scale / f"{name}.json"
         if write and today != record:
             write_record(path, today)
+        if write:
+            write_picture(path, experiment(name), today)
         yield Rechecked(path, today, tuple(_differences(record, today)), today != record)
 
 
