@@ -21,7 +21,10 @@ def draw_effects(experiment: Experiment, results: Results, scale: Scale) -> str:
     verdicts = judge(experiment, results, scale)
     longest = max(text_width(verdict.claim) for verdict in verdicts)
     about = f"Scale {scale}. Effects are positive in the direction of the claim; each row has its own scale."
-    canvas = Canvas(max(760, round(400 + 0.95 * longest)), 110 + _LINE * len(verdicts), experiment.title, about)
+    if scale == "small" and any(job.recipe for job, _ in results.entries):
+        about += " The trained networks are smaller than the paper's."
+    width = max(400 + 0.95 * longest, 40 + 0.95 * text_width(about))
+    canvas = Canvas(round(width), 110 + _LINE * len(verdicts), experiment.title, about)
     canvas.text(_MIDDLE - _HALF, 76, "paper", "paper small")
     canvas.text(_MIDDLE - _HALF + 46, 76, "ours, with the 95 % interval", "ours small")
     canvas.line(_MIDDLE, 84, _MIDDLE, 92 + _LINE * len(verdicts), "zero")
@@ -48,6 +51,8 @@ def _row(canvas: Canvas, verdict: Verdict, y: float) -> None:
     canvas.text(_MIDDLE + _HALF + 30, y, verdict.claim)
     canvas.text(_MIDDLE + _HALF + 30, y + 17, verdict_line(verdict), "soft small")
     ends = verdict.interval or ()
+    if verdict.paper_value is None and not ends:
+        return
     numbers = [each for each in (verdict.paper_value, verdict.our_value, *ends) if each is not None]
     largest = max((abs(each) for each in numbers if math.isfinite(each)), default=0.0) or 1.0
 

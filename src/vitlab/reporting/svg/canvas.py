@@ -24,7 +24,7 @@ text.ours { fill: var(--ours); } text.paper { fill: var(--paper); } text.bound {
 .curve.paper, .bar.paper { stroke: var(--paper); } .curve.bound { stroke: var(--bound); }
 .curve.ink { stroke: var(--ink); } .bar { stroke-width: 2; }
 .dash { stroke-dasharray: 7 4; } .dot { stroke-dasharray: 2 4; }
-.mark.ours { fill: var(--ours); } .mark.paper { fill: var(--paper); }
+.mark.ink { fill: var(--ink); } .mark.ours { fill: var(--ours); } .mark.paper { fill: var(--paper); }
 .good { fill: var(--good); } .bad { fill: var(--bad); }"""
 
 
