@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
-from vitlab.core import plugins
+from vitlab.core import plugins, recipe
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import parse_model
 from vitlab.core.recipe import Recipe
 
 __all__ = ["same_recipe", "settings_of"]
-
-#: The types that the text of a recipe names.
-_TYPES = ("Recipe", "Augment", "Optimizer", "Objective")
 
 #: Settings that do not change the trained weights.
 _NO_EFFECT = ("seed", "evaluate_every", "checkpoint_every", "log_every", "snapshots")
@@ -38,19 +35,20 @@ def settings_of(text: str) -> dict[str, Any]:
 
 def _settings(node: ast.expr) -> Any:
     if isinstance(node, ast.Call):
-        if not isinstance(node.func, ast.Name) or node.func.id not in _TYPES or node.args:
+        known = isinstance(node.func, ast.Name) and is_dataclass(getattr(recipe, node.func.id, None))
+        if not known or node.args:
             raise ValueError(f"unexpected {ast.unparse(node)[:60]}")
         return {str(each.arg): _settings(each.value) for each in node.keywords}
     return ast.literal_eval(node)
 
 
-def same_recipe(stored: Mapping[str, Any], recipe: Recipe) -> bool:
+def same_recipe(stored: Mapping[str, Any], other: Recipe) -> bool:
     """Whether a stored recipe trains the same network as another one, but for the seed.
 
-    Settings that were added after the run count as the same where the recipe has their default.
+    Settings that were added after the run count as the same where the other recipe has their default.
     """
-    default = asdict(Recipe(recipe.model, recipe.data))
-    return _same(stored, asdict(recipe), default)
+    default = asdict(Recipe(other.model, other.data))
+    return _same(stored, asdict(other), default)
 
 
 def _same(stored: Mapping[str, Any], own: Mapping[str, Any], default: Mapping[str, Any]) -> bool:

@@ -17,7 +17,7 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.experiment import Job, Results
 from vitlab.experiments.catalogue import experiment
 from vitlab.experiments.recheck import recheck
-from vitlab.experiments.record import judge, judged_again, record_of, write_record
+from vitlab.experiments.record import judge, judged_again, write_record
 from vitlab.experiments.record_numbers import entries_of, results_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,9 +81,7 @@ def test_committed_records_follow_from_their_numbers() -> None:
 
 def test_a_changed_record_is_found_and_written(tmp_path: Path) -> None:
     found = experiment("hdvw_fig_d5")
-    claim = found.claims[0]
-    results = example_of("hdvw_fig_d5")(claim, [6])
-    record = record_of(found, "small", judge(found, results, "small"), results, {})
+    record = json.loads((RECORDS / "small/hdvw_fig_d5.json").read_text(encoding="utf-8"))
     assert record["verdicts"][0]["outcome"] == "holds"
     record["verdicts"][0] |= {"outcome": "does not hold", "why": "an old text"}
     path = write_record(tmp_path / "small/hdvw_fig_d5.json", record)
@@ -94,6 +92,7 @@ def test_a_changed_record_is_found_and_written(tmp_path: Path) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert ended.returncode == 1 and "msas: stored does not hold, now holds" in ended.stdout
     assert json.loads(path.read_text(encoding="utf-8")) == judged_again(found, record)
+    assert path.with_suffix(".svg").read_bytes() == (RECORDS / "small/hdvw_fig_d5.svg").read_bytes()
     again = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert again.returncode == 0 and "0 with other verdicts, 0 written" in again.stdout
 

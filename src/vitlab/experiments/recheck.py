@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ def recheck(folder: Path, *, write: bool = False) -> Iterator[Rechecked]:
         raise VitlabError(f"{folder} has no records; expected files SCALE/NAME.json, as in OUT/verdicts")
     for (name, scale), record in records.items():
         today = judged_again(experiment(name), record)
+        today["verdicts"] = _unless_rounded(record["verdicts"], today["verdicts"])
         path = folder / scale / f"{name}.json"
         if write and today != record:
             write_record(path, today)
@@ -70,6 +71,22 @@ def _differences(record: Mapping[str, Any], today: Mapping[str, Any]) -> Iterato
         elif not all(map(_close, old["interval"] or [], entry["interval"] or [])):
             yield f"{entry['name']}: stored interval {old['interval']}, now {entry['interval']}"
     yield from (f"{name}: the experiment has no such claim" for name in stored)
+
+
+def _unless_rounded(stored: Sequence[dict[str, Any]], today: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The verdicts of today; the stored one where they differ in the rounding of numbers only."""
+    known = {entry["name"]: entry for entry in stored}
+    return [known[entry["name"]] if _same(known.get(entry["name"], {}), entry) else entry for entry in today]
+
+
+def _same(first: Any, second: Any) -> bool:
+    if isinstance(first, dict) and isinstance(second, dict):
+        return first.keys() == second.keys() and all(_same(first[name], second[name]) for name in first)
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(_same, first, second))
+    if isinstance(first, int | float) and isinstance(second, int | float):
+        return _close(first, second)
+    return bool(first == second)
 
 
 def _close(first: float | None, second: float | None) -> bool:
