@@ -43,6 +43,12 @@ def title_of(name: str) -> str:
     return f"{'Figure' if kind == 'fig' else 'Table'} {letter.upper()}{dot}{number}"
 
 
+def captions_of(file: Path) -> set[str]:
+    """The tables and figures that have a caption in a text."""
+    found = (re.match(r"((?:Figure|Table) (?:[A-Z]\.?)?\d+)[.:] ", block) for block in _blocks(file))
+    return {match.group(1) for match in found if match}
+
+
 def region_of(name: str, folder: Path) -> str:
     """Returns the text with the numbers of an experiment: rows of its table, caption, and paragraphs that cite it."""
     found = []

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.paper_text import region_of, title_of
+from experiments.paper_text import TEXTS, captions_of, region_of, title_of
 from experiments.synthetic import effects_of
 from vitlab.core import plugins
 from vitlab.core.experiment import SCALES, Claim, Job, Published, Results
@@ -45,6 +45,33 @@ def example_of(name: str) -> Callable[..., Results]:
     spec.loader.exec_module(module)
     found: Callable[..., Results] = module.example
     return found
+
+
+def test_every_table_and_figure_has_an_experiment() -> None:
+    """The tables and figures of the papers but diagrams, and two statements of HDVW's text."""
+    figures = {
+        "cb": "3 4 5 7 8 9 10 s11 s12",
+        "hdvw": "1 2 3 4 5 6 7 8 9 10 11 12 c1 c2 c3 c4 c5 c6 c7 d1 d2 d3 d4 d5 e1 f1",
+        "tapadl": "1 3 4 5 6 7",
+    }
+    tables = {"cb": "1 2 3 4 5 6 7 8 9 10 11 s12 s13 s14 s15 s16 s17", "tapadl": "1 2 3 4 5 6 7"}
+    expected = {f"{paper}_fig_{each}" for paper, numbers in figures.items() for each in numbers.split()}
+    expected |= {f"{paper}_table_{each}" for paper, numbers in tables.items() for each in numbers.split()}
+    assert len(expected) == 65
+    assert expected | {"hdvw_spatial_smoothing", "hdvw_throughput"} <= set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("paper", "diagrams"), [("cb", ["Figure 1", "Figure 2", "Figure 6"]), ("hdvw", []), ("tapadl", ["Figure 2"])]
+)
+def test_every_caption_of_a_paper_has_an_experiment(paper: str, diagrams: list[str]) -> None:
+    """Some captions of HDVW are missing in its text: these figures are known from the text that cites them."""
+    folder = os.environ.get("VITLAB_PAPERS")
+    if not folder:
+        pytest.skip("no texts of the papers: set VITLAB_PAPERS to their folder")
+    captions = captions_of(Path(folder, TEXTS[paper][0]))
+    own = {title_of(name) for name in NAMES if name.startswith(f"{paper}_")} - {""}
+    assert len(captions) >= 13 and captions - own == set(diagrams)
 
 
 @every
