@@ -57,7 +57,8 @@ def results_of(entries: Sequence[Mapping[str, Any]]) -> Results:
     found = []
     for entry in entries:
         try:
-            job = Job(**{name: tuple(each) if isinstance(each, list) else each for name, each in entry["job"].items()})
+            given: dict[str, Any] = {**entry["job"], "changes": tuple(entry["job"].get("changes", ()))}
+            job = Job(**given)
             known = first.setdefault(job, entry)
             merged = {kind: {**known.get(kind, {}), **entry.get(kind, {})} for kind in _PARTS}
             found.append((job, _measurement(job, merged, entry.get("part"))))

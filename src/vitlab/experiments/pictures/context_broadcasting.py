@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from vitlab.core.experiment import Results, Scale
@@ -30,7 +31,7 @@ def _positions(
     results: Results,
     scale: Scale,
     headings: tuple[str, ...],
-    ticked: dict[str, tuple[str, ...]],
+    ticked: Mapping[str, tuple[str, ...]],
 ) -> str:
     """Tables S16 and S17: a row for each module and position, with ✓ at the positions that have the module."""
 

@@ -65,9 +65,9 @@ def draw_entropy(experiment: Experiment, results: Results, scale: Scale) -> str:
             panel.note("not run at this scale")
             continue
         numbers = range(1, layers + 1)
-        panel.curve(numbers, values["mean"], "ours")
-        panel.curve(numbers, values["pooled_p15"], "ours dash", marks=False)
-        panel.curve(numbers, values["pooled_p85"], "ours dot", marks=False)
+        panel.curve(numbers, list(values["mean"]), "ours")
+        panel.curve(numbers, list(values["pooled_p15"]), "ours dash", marks=False)
+        panel.curve(numbers, list(values["pooled_p85"]), "ours dot", marks=False)
     entries = {"average, ours": "ours", "15th percentile, ours": "ours dash", "85th percentile, ours": "ours dot"}
     _legend(canvas, 408, entries)
     high, bound = published["ViT-S and ViT-B"], published["bound"]

@@ -57,7 +57,7 @@ def draw_plan(canvas: Canvas, plan: Plan, top: float) -> None:
             wide = _WIDE // 3 if block.kind == "smoothing" else _WIDE
             kind = "sub" if block.subsamples else {"MSA": "msa", "smoothing": "ink"}.get(block.kind, "conv")
             look = {"rx": 3, "style": "fill: var(--ink)"} if block.kind == "smoothing" else {"rx": 3}
-            canvas.add("rect", f"{kind} box", x=place, y=top + 14, width=wide, height=_HIGH, **look)  # type: ignore[arg-type]
+            canvas.add("rect", f"{kind} box", x=place, y=top + 14, width=wide, height=_HIGH, **look)
             canvas.text(place + wide / 2, top + 36, block.text, "small middle")
             place += wide + _GAP
         canvas.text(x, top + 64, note, "soft small")
@@ -70,7 +70,7 @@ def legend(canvas: Canvas, y: float, kinds: Sequence[str]) -> None:
     x = 20.0
     for kind in kinds:
         look = {"style": "fill: var(--ink)"} if kind == "smoothing" else {}
-        canvas.add("rect", f"{names[kind]} box", x=x, y=y - 12, width=16, height=16, rx=2, **look)  # type: ignore[arg-type]
+        canvas.add("rect", f"{names[kind]} box", x=x, y=y - 12, width=16, height=16, rx=2, **look)
         words = {"MSA": "MSA (number: heads)", "smoothing": "spatial smoothing"}.get(kind, kind)
         canvas.text(x + 24, y + 1, words)
         x += 50 + text_width(words)
