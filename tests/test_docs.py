@@ -170,8 +170,10 @@ def test_commands_parse(line: str) -> None:
 
 
 def test_paper_numbers_stand_in_the_results() -> None:
-    """Each number in a row of papers.md that cites a page of results occurs on that page."""
-    rows = re.findall(r"^\|.*\| (.*?) \|.*\|$", (ROOT / "docs/papers.md").read_text(encoding="utf-8"), re.MULTILINE)
+    """Each number in a row of measured_claims.md that cites a page of results occurs on that page."""
+    rows = re.findall(
+        r"^\|.*\| (.*?) \|.*\|$", (ROOT / "docs/measured_claims.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     cited = [(row, re.findall(r"\]\((results/\w+\.md)\)", row)) for row in rows]
     assert sum(bool(pages) for _, pages in cited) >= 10
     for row, pages in cited:
@@ -181,8 +183,10 @@ def test_paper_numbers_stand_in_the_results() -> None:
 
 
 def test_paper_numbers_stand_in_the_records() -> None:
-    """Each decimal in a row of papers.md that cites an experiment is a rounded number of its stored verdicts."""
-    rows = re.findall(r"^\|.*\| (.*?) \|.*\|$", (ROOT / "docs/papers.md").read_text(encoding="utf-8"), re.MULTILINE)
+    """Each decimal in a row of measured_claims.md that cites an experiment is a rounded number of its verdicts."""
+    rows = re.findall(
+        r"^\|.*\| (.*?) \|.*\|$", (ROOT / "docs/measured_claims.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     cited = [(row, re.findall(r"\]\(papers/(\w+)\.md\)", row)) for row in rows]
     assert any(names for _, names in cited)
     for row, names in cited:
@@ -208,7 +212,7 @@ def test_a_docstring_becomes_markdown(generator: Any) -> None:
     ]
 
 
-@pytest.mark.parametrize("module", ["docstrings", "families", "hooks", "pages", "paper_pages"])
+@pytest.mark.parametrize("module", ["docstrings", "families", "hooks", "pages", "paper_overview"])
 def test_generator_doctests(generator: Any, module: str) -> None:
     ended = doctest.testmod(importlib.import_module(module))
     assert ended.attempted and not ended.failed
@@ -239,8 +243,8 @@ def test_pages_show_extensions_with_their_origin(
         assert "plugin&#95;file.py" in text or "plugin\\_file.py" in text or "plugin_file.py" in text, path
         assert "../source/" not in text, path
     both = [experiment("cb_table_s16"), experiment("plugin_experiment")]
-    overview = pages.paper_pages.overview(both, {each.name: {} for each in both})
-    assert "The 1 experiments" in overview and "## Extensions" in overview.partition("[cb_table_s16]")[2]
+    overview = importlib.import_module("paper_overview").overview(both, {each.name: {} for each in both})
+    assert "1 tables and figures" in overview and "plugin_experiment" not in overview
 
 
 def test_pages_of_experiments_show_every_claim_and_verdict(generator: Any) -> None:
@@ -257,8 +261,43 @@ def test_pages_of_experiments_show_every_claim_and_verdict(generator: Any) -> No
     assert len(rows) == len(found.claims)
     assert [row for row in rows if "| small | 0.51 | 0.25 to 0.75 | *holds* |" in row and "raises the top-1" in row]
     assert sum("*not run*" in row for row in rows) == len(rows) - 1
-    overview = pages.overview([found], {found.name: {"small": {"verdicts": [entry]}}})
-    assert "[cb_table_s16](cb_table_s16.md)" in overview and "small: 1 holds" in overview
+
+
+def test_the_overview_of_the_papers_is_current(generator: Any) -> None:
+    """The committed page is what the generator returns, and has a row for each experiment."""
+    text = (ROOT / "docs/papers.md").read_text(encoding="utf-8")
+    overview = importlib.import_module("paper_overview")
+    assert text == overview.page(), "run: python docs/generator/paper_overview.py"
+    shown = [name for name in plugins.experiments() if re.search("_(fig|table)_", name)]
+    assert text.startswith(f"# {len(shown)} tables and figures at a glance\n")
+    rows = [line for line in text.splitlines() if "`vitlab reproduce " in line and line.startswith("| [")]
+    assert len(rows) == len(plugins.experiments())
+    for name, row in zip(plugins.experiments(), rows, strict=True):
+        assert f"](papers/{name}.md)" in row and row.endswith(f"| `vitlab reproduce {name}` |")
+    for picture in re.findall(r"\]\((results/data/reproduce/[^)]+)\)", text):
+        assert (ROOT / "docs" / picture).is_file()
+    assert "diagram" in text and "retracted" in text
+
+
+def test_a_row_of_the_overview_has_numbers_verdict_and_counts(generator: Any) -> None:
+    """Against a record written by hand: the statistical claim with a result is shown, counts are not."""
+    from vitlab.experiments.catalogue import experiment
+
+    overview = importlib.import_module("paper_overview")
+    found = experiment("cb_table_s16")
+    entries = [{"name": claim.name, "claim": claim.sentence, "outcome": "not run"} for claim in found.claims]
+    numbers = {"paper_value": 0.2, "our_value": 0.51, "interval": [0.25, 0.75], "smallest_relevant": 0.1, "why": ""}
+    entries = [{**entry, **numbers, "our_value": None, "interval": None} for entry in entries]
+    place = next(i for i, claim in enumerate(found.claims) if claim.name == "top1_cb_attention")
+    entries[place] |= {**numbers, "outcome": "holds"}
+    entries[0] |= {"our_value": 4599, "outcome": "does not hold"}
+    text = overview.overview([found], {found.name: {"small": {"verdicts": entries}}})
+    (row,) = [line for line in text.splitlines() if "`vitlab reproduce cb_table_s16`" in line]
+    assert "| CB at attention raises the top-1 accuracy of ViT-S | 0.2 | small: 0.51 (0.25 to 0.75) | *holds* |" in row
+    assert "small: 1 holds, 1 does not hold, 17 not run" in row
+    untouched = overview.overview([found], {found.name: {}})
+    (row,) = [line for line in untouched.splitlines() if "`vitlab reproduce cb_table_s16`" in line]
+    assert "| 0.6 | – | *not run* | 19 not run | – |" in row, "the first claim with a published effect"
 
 
 @pytest.fixture(scope="module")

@@ -309,6 +309,9 @@ def reproduce(
         bool, typer.Option("--list", help="List the experiments, what each needs, and which scales have results.")
     ] = False,
     dry: Annotated[bool, typer.Option("--dry-run", help="Validate every job without running it.")] = False,
+    recheck: Annotated[
+        Path | None, typer.Option(help="Judge the records of a folder again, from their stored numbers; run nothing.")
+    ] = None,
     force: Annotated[bool, typer.Option(help="Train and measure again what is stored.")] = False,
     jobs_per_device: Annotated[int, typer.Option(help="Number of jobs at the same time on each GPU.")] = 1,
     on: Annotated[str, typer.Option(help="serial, slurm or ray, with settings: slurm(timeout_min=600).")] = "serial",
@@ -325,6 +328,12 @@ def reproduce(
     from vitlab.experiments.plan import Plan
     from vitlab.experiments.work import root_of
 
+    if recheck is not None:
+        from vitlab.experiments.recheck import recheck as judge_again
+
+        if not reproduction.show_rechecked(judge_again(recheck, write=True), as_json=as_json, quiet=quiet):
+            raise typer.Exit(1)
+        return
     everything = all_ or (list_experiments and not (names or paper))
     chosen = select(names or [], paper, everything)
     if list_experiments:
