@@ -370,6 +370,7 @@ def explore(
     root: Root = None,
     images: Annotated[int, typer.Option(help="Number of test images.")] = 24,
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 for any free port.")] = 0,
+    device: Device = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -385,7 +386,7 @@ def explore(
     def say(address: str) -> None:
         _print_json({"address": address}) if as_json else typer.echo(address)
 
-    explore(models, data=data, root=root, images=images, port=port, say=say, show=not quiet)
+    explore(models, data=data, root=root, images=images, port=port, device=device, say=say, show=not quiet)
 
 
 def _importing(quiet: bool) -> AbstractContextManager[None]:
