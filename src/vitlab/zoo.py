@@ -31,7 +31,7 @@ from vitlab.markers import parts_in
 from vitlab.models._vilt import build_vilt, pretrained_body, weights_file
 from vitlab.preprocessing import declare
 from vitlab.preprocessing.declaration import from_hugging_face, from_torchvision
-from vitlab.surgery import changes_reported, retrofit
+from vitlab.surgery import changes_reported, check_part, retrofit
 
 __all__ = ["builder_of", "load", "model_names", "recipe_of", "save"]
 
@@ -54,6 +54,8 @@ def load(expression: str, *, seed: int | None = None) -> nn.Module:
         stored on it (`vitlab.identity`).
     """
     parsed = parse_model(expression)
+    for part in parsed.parts:
+        check_part(part)
     with torch.random.fork_rng(devices=[], enabled=seed is not None):
         if seed is not None:
             torch.manual_seed(seed)

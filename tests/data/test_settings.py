@@ -6,9 +6,9 @@ import math
 from typing import Annotated, Literal
 
 import pytest
+from vitlab.data.settings import Between, check_settings
 
 from vitlab.core.errors import VitlabError
-from vitlab.data.settings import Between, check_settings
 
 Ratio = Annotated[float, Between(0, 1, open_low=True, open_high=True)]
 Share = Annotated[float, Between(0, 1, open_low=True)]

@@ -7,17 +7,19 @@ Families are the keys of an adapter's `FAMILIES`. Each experiment is one file in
 from __future__ import annotations
 
 import ast
-import inspect
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from vitlab.core.annotations import convert
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_call
 from vitlab.core.extensions import KINDS, extensions, resolve
 from vitlab.core.recipe import Recipe
+from vitlab.core.settings import check_settings
+from vitlab.core.signatures import settings_of
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -83,12 +85,9 @@ def recipe(text: str) -> Recipe:
     """
     name, settings = parse_call(text)
     make = _object("recipe", name, recipes())
-    defaults = {key: item.default for key, item in inspect.signature(make).parameters.items()}
-    for key, value in settings.items():
-        if key not in defaults:
-            raise unknown(f"setting of recipe {name}", key, defaults)
-        settings[key] = _like(value, defaults[key], f"{name}: {key}")
-    made: Recipe = make(**settings)
+    check_settings(name, make, settings, 0)
+    declared = {each.name: each.annotation for each in settings_of(make)}
+    made: Recipe = make(**{key: convert(value, declared.get(key, Any)) for key, value in settings.items()})
     return made
 
 
@@ -267,17 +266,6 @@ def _source(reference: str) -> Path | None:
         return _PACKAGE.parent / (module.replace(".", "/") + ".py")
     sources = (each.source for kind in KINDS for each in extensions(kind).values() if each.reference == reference)
     return next(sources, None)
-
-
-def _like(value: Any, default: Any, what: str) -> Any:
-    """Check the type of a value against the default; an int is converted to float, a list to a tuple."""
-    if isinstance(default, float) and type(value) is int:
-        return float(value)
-    if isinstance(default, tuple) and isinstance(value, list):
-        return tuple(value)
-    if type(value) is not type(default):
-        raise VitlabError(f"{what}={value!r} is invalid; expected {type(default).__name__}, for example {default!r}")
-    return value
 
 
 def _carded(folder: str) -> dict[str, str]:

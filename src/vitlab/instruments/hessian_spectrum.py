@@ -14,13 +14,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from vitlab.core.bounds import Range, Seed, Weight
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.pooling import derive
@@ -126,21 +127,25 @@ def hessian_products(loss: Loss, weights: Tensor, images: Tensor, targets: Tenso
     return losses.detach(), product
 
 
+def _products(limit: int) -> str:
+    return f"{limit:,} products are as many forwards and {2 * limit:,} backwards for each mini-batch"
+
+
 def measure(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    count: int = 5,
-    batch_size: int = 16,
-    mini_batches: int | None = None,
+    count: Annotated[int, Range(1, 1000)] = 5,
+    batch_size: Annotated[int, Range(1, 65_536)] = 16,
+    mini_batches: Annotated[int, Range(1, 10**6)] | None = None,
     l2: L2 = "squared",
-    weight_decay: float = 0.05,
+    weight_decay: Weight = 0.05,
     training: bool = False,
-    tolerance: float = 1e-6,
-    limit: int = 200,
-    basis: int = 40,
-    together: int | None = None,
-    seed: int = 0,
+    tolerance: Annotated[float, Range(0, 1)] = 1e-6,
+    limit: Annotated[int, Range(1, 100_000, cost=_products)] = 200,
+    basis: Annotated[int, Range(2, 10_000)] = 40,
+    together: Annotated[int, Range(1, 1024)] | None = None,
+    seed: Seed = 0,
 ) -> Measurement:
     """The largest eigenvalues of the Hessian of NLL + l2 for each mini-batch.
 
