@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any
 
-
 _LARGEST = 10**30  # no cost is computed of larger numbers
 
 

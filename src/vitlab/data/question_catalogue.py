@@ -14,17 +14,18 @@ import torch
 from vitlab.core.bounds import Range, Seed
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_call
+from vitlab.core.machine_memory import check_memory
 from vitlab.core.settings import check_settings
 from vitlab.data.question_set import PAD, QuestionData, QuestionSet
 from vitlab.data.scene_layout import Cues
 from vitlab.data.scene_questions import ANSWERS, KINDS, WORDS, questions
-from vitlab.data.scene_set import TEST_SCENES
+from vitlab.data.scene_set import TEST_SCENES, cost
 from vitlab.data.scenes import MEAN, MOST_OBJECTS, STD, VERSION, Side, draw_scenes
 from vitlab.data.vqav2 import open_vqav2
 
 __all__ = ["check_questions", "open_questions", "question_sets"]
 
-_Count = Annotated[int, Range(1, 1_000_000)]
+_Count = Annotated[int, Range(1, 250_000, cost=cost)]
 _CLASS_TOKEN = len(WORDS)  # the token ids of scenes: padding, the words, the class token
 
 
@@ -92,6 +93,7 @@ def _scene_questions(
     for kind in kinds or ():
         if kind not in KINDS:
             raise unknown("kind of question", kind, KINDS)
+    check_memory("scene_questions", (train + test) * 3 * frame[0] * frame[1], advice="use fewer or smaller scenes")
     wanted = torch.tensor([kinds is None or kind in kinds for kind in KINDS])
 
     def split(count: int, start: int) -> QuestionSet:
@@ -125,7 +127,7 @@ def _vqav2(
     path: str = "vqav2",
     tokenizer: str = "bert-base-uncased",
     answers: Annotated[int, Range(0, 1_000_000)] = 3129,
-    at_least: _Count = 1,
+    at_least: Annotated[int, Range(1, 1_000_000)] = 1,
 ) -> QuestionData:
     """VQAv2, questions about COCO images with ten human answers each."""
     folder = location.path(path)

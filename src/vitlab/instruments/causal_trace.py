@@ -101,8 +101,6 @@ def measure(
         head; `attention` and `mlp` (layer), of the output of a branch. NaN where a layer has no such place.
         `total_effect`, `clean_probability` and `corrupted_probability` ().
     """
-    if cells < 1 or images < 2:
-        raise VitlabError(f"invalid cells={cells}, images={images} for {_NAME}; expected at least 1 and at least 2")
     inner, device = unwrap(model), device_of(model)
     shift, scale = normalisation(inner, batches, mean, std, _NAME)
     corrupt = corruption_function(corruption, severity, sigma, seed, _NAME)

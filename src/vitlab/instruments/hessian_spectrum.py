@@ -23,6 +23,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vitlab.core.bounds import Range, Seed, Weight
 from vitlab.core.errors import VitlabError
+from vitlab.core.machine_memory import check_memory
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.pooling import derive
 from vitlab.core.provenance import provenance
@@ -178,11 +179,12 @@ def measure(
     weights = weights_of(model)
     flat = _flatten(model, weights)
     together = together or (4 if flat.is_cuda else 1)
-    if count > len(flat) or min(count, batch_size, together, mini_batches or 1) < 1:
-        raise VitlabError(
-            f"hessian_spectrum: invalid count={count}, batch_size={batch_size}, mini_batches={mini_batches} or "
-            f"together={together}; expected at least 1, and count at most {len(flat)}, the number of weights"
-        )
+    if count > len(flat):
+        raise VitlabError(f"hessian_spectrum(count={count}): expected at most {len(flat)}, the number of weights")
+    stored = together * min(max(basis, 2 * count + 2), len(flat), limit)
+    there = float(torch.cuda.mem_get_info(flat.device)[1]) if flat.is_cuda else None
+    vectors = f"hessian_spectrum with {stored:,} vectors of {len(flat):,} weights"
+    check_memory(vectors, flat.element_size() * stored * len(flat), there, "use a smaller basis, count or together")
     solver = {"tolerance": tolerance, "limit": limit, "basis": basis}
     groups: list[Mapping[str, np.ndarray]] = []
     with seeded_mode(model, training=training, seed=seed), _exact_kernels():

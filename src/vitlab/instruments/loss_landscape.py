@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from vitlab.core.batches import reiterable
 from vitlab.core.bounds import Length, Positive, Range, Seed, Weight
-from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.errors import unknown
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
 from vitlab.core.step_cache import step
@@ -138,8 +138,6 @@ def measure(
     Returns:
         `nll`, `l2` and `total` = nll + l2, each (first, second): the steps α and β along the two directions.
     """
-    if points < 2 or not reach > 0:
-        raise VitlabError(f"loss_landscape: invalid points={points}, reach={reach}; expected points >= 2 and reach > 0")
     weights = weights_of(model)
     generator = torch.Generator().manual_seed(seed)
     pair = [random_direction(weights, generator, normalisation, vectors=vectors, still=still) for _ in range(2)]
