@@ -44,7 +44,7 @@ Part = str | nn.Module | Callable[..., nn.Module]
 _PREFIX = "vitlab_"
 _KINDS = "vitlab_token_kinds"
 _TOLERANCE = 0.01  # relative change of the outputs that is not reported
-_INJECTED = ("dim", "layout", "attention", "kinds")  # constructor parameters of a part that retrofit fills in
+INJECTED = ("dim", "layout", "attention", "kinds")  # constructor parameters of a part that retrofit fills in
 
 
 def retrofit(
@@ -225,7 +225,7 @@ def _parse(
 def check_part(call: PartCall) -> Any:
     """Returns the class of a part; raises an error if there is none, or if one of the settings is not valid."""
     constructor = plugins.part(call.name)
-    check_settings(call.name, constructor, call.settings, _INJECTED)
+    check_settings(call.name, constructor, call.settings, INJECTED)
     return constructor
 
 
@@ -331,9 +331,9 @@ def _build(
         )
     accepted = _parameters(make)
     if accepted is not None:
-        unknown_settings = [key for key in settings if key not in accepted or key in _INJECTED]
+        unknown_settings = [key for key in settings if key not in accepted or key in INJECTED]
         if unknown_settings:
-            raise unknown(f"setting of {name}", unknown_settings[0], [key for key in accepted if key not in _INJECTED])
+            raise unknown(f"setting of {name}", unknown_settings[0], [key for key in accepted if key not in INJECTED])
         if ("attention" in accepted) != (seam.side == "replace"):
             raise VitlabError(
                 f"invalid at={seam.name!r}: {name} replaces the attention module; use at='attn'"

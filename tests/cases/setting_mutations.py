@@ -138,8 +138,16 @@ def _silent(target: Target, value: Any, found: Any) -> str:
 def _not_used(value: Any, recorded: Any) -> str:
     """Whether a measurement records another value than was given; one value may be recorded as a list of one."""
     given, stored = _plain(value), _plain(recorded)
-    same = stored == given or stored == [given] or stored == [given, given]
+    same = any(_equal(stored, each) for each in (given, [given], [given, given]))
     return "" if same else f"{short(recorded)} was used"
+
+
+def _equal(stored: Any, given: Any) -> bool:
+    """Whether two values are equal; numbers up to the six digits that are recorded."""
+    if isinstance(stored, list) and isinstance(given, list):
+        return len(stored) == len(given) and all(map(_equal, stored, given))
+    numbers = isinstance(stored, int | float) and isinstance(given, int | float)
+    return math.isclose(stored, given, abs_tol=1e-6) if numbers else stored == given
 
 
 def _plain(value: Any) -> Any:

@@ -85,7 +85,7 @@ def _procedures(folder: Path) -> Iterator[Target]:
             )
 
 
-def _measured(use: Callable[..., Any], name: str, inputs: str, folder: Path, **settings: Any) -> Any:
+def _measured(use: Callable[..., Any], name: str, inputs: str, folder: Path, /, **settings: Any) -> Any:
     model, batches = _subject(name, inputs, folder)
     return use(name, model, batches, **{**SMALL.get(name, {}), **settings})
 
@@ -139,7 +139,7 @@ def _parts(folder: Path) -> Iterator[Target]:
         )
 
 
-def _fit(name: str, **settings: Any) -> Any:
+def _fit(name: str, /, **settings: Any) -> Any:
     model = scenes_model()
     vitlab.retrofit(model, _call(name, settings))
     with torch.no_grad():
@@ -163,7 +163,7 @@ def _literal(value: Any) -> str:
 def _data_sets(folder: Path) -> Iterator[Target]:
     small = {"train": 2, "test": 2}
 
-    def read(opens: Callable[..., Any], name: str, **settings: Any) -> Any:
+    def read(opens: Callable[..., Any], name: str, /, **settings: Any) -> Any:
         base = small if "scene" in name else {}
         return opens(_call(name, {**base, **settings}), root=folder).test[0]
 
@@ -183,7 +183,7 @@ def _data_sets(folder: Path) -> Iterator[Target]:
         yield from _targets("data", name, opener, 1, run)
 
 
-def _questions(name: str, folder: Path, **settings: Any) -> Any:
+def _questions(name: str, folder: Path, /, **settings: Any) -> Any:
     base = {"train": 2, "test": 2} if name == "scene_questions" else {}
     return len(question_catalogue.open_questions(_call(name, {**base, **settings}), root=folder).test)
 
@@ -223,5 +223,5 @@ def _models(folder: Path) -> Iterator[Target]:
         yield from _targets("model", name, architecture, 0, partial(_load, name, base))
 
 
-def _load(name: str, base: Mapping[str, Any], **settings: Any) -> Any:
+def _load(name: str, base: Mapping[str, Any], /, **settings: Any) -> Any:
     return vitlab.load(_call(name, {**base, **settings}))

@@ -76,16 +76,23 @@ def list_(
     what: Annotated[
         str,
         typer.Argument(
-            help="parts, models, families, instruments, stress, recipes or data", autocompletion=completion.kinds
+            help="parts, models, families, instruments, stress, recipes or data; with --settings also one name",
+            autocompletion=completion.kinds,
         ),
     ] = "",
     params: Annotated[bool, typer.Option("--params", help="Parameters and MACs, counted and published.")] = False,
+    settings: Annotated[bool, typer.Option("--settings", help="Settings: type, default, range and help.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """List names of one kind, or the number of each kind; one name per line when piped."""
     from vitlab.cli import listing
 
+    if settings:
+        from vitlab.cli import settings_table
+
+        settings_table.show(what, as_json=as_json)
+        return
     if what and what not in listing.KINDS:
         raise unknown("list", what, listing.KINDS)
     if params and what != "models":

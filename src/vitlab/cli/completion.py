@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 
 from vitlab.core import plugins
 from vitlab.core.expressions import SOURCES
+from vitlab.core.parameter_names import parameter_names
+from vitlab.core.signatures import settings_of
 
 
 def instruments(incomplete: str) -> list[str]:
     """Instruments, separated by commas; the last one is completed.
 
-    >>> instruments("lesion,attention_ent")
-    ['lesion,attention_entropy']
+    >>> instruments("lesion,attention_ent"), instruments("lesion,calibration(bi")
+    (['lesion,attention_entropy'], ['lesion,calibration(bins='])
     """
-    return _after(",", incomplete, plugins.instruments())
+    return _calls(incomplete, plugins.instruments(), "instrument")
 
 
 def stress_tests(incomplete: str) -> list[str]:
     """Stress tests, separated by commas; the last one is completed.
 
-    >>> stress_tests("occlusion,corr")
-    ['occlusion,corruptions']
+    >>> stress_tests("occlusion,corr"), stress_tests("occlusion(seed=1, gr")
+    (['occlusion,corruptions'], ['occlusion(seed=1, grid='])
     """
-    return _after(",", incomplete, plugins.stress_tests())
+    return _calls(incomplete, plugins.stress_tests(), "stress test")
 
 
 def recipes(incomplete: str) -> list[str]:
     """Recipes.
 
-    >>> recipes("deit_d")
-    ['deit_distilled']
+    >>> recipes("deit_d"), recipes("quick(epo")
+    (['deit_distilled'], ['quick(epochs='])
     """
-    return _after("", incomplete, plugins.recipes())
+    return _calls(incomplete, plugins.recipes(), "recipe")
 
 
 def experiments(incomplete: str) -> list[str]:
@@ -49,8 +52,13 @@ def models(incomplete: str) -> list[str]:
 
     >>> models("ti"), models("timm/vit_tiny_patch16_224 | TokenAw")
     (['timm/'], ['timm/vit_tiny_patch16_224 | TokenAwarePooling'])
+    >>> models("timm/vit_tiny_patch16_224 | MultiKernelPooling(br")
+    ['timm/vit_tiny_patch16_224 | MultiKernelPooling(branches=']
     """
-    return _after(" | ", incomplete, plugins.parts() if " | " in incomplete else [f"{source}/" for source in SOURCES])
+    if " | " not in incomplete:
+        return _after("", incomplete, [f"{source}/" for source in SOURCES])
+    before, _, part = incomplete.rpartition(" | ")
+    return [f"{before} | {completed}" for completed in _calls(part, plugins.parts(), "part")]
 
 
 def kinds(incomplete: str) -> list[str]:
@@ -62,6 +70,34 @@ def kinds(incomplete: str) -> list[str]:
     from vitlab.cli.listing import KINDS  # imports rich, which only this needs
 
     return _after("", incomplete, KINDS)
+
+
+_OPEN_CALL = re.compile(r"^(?P<before>.*?)(?P<name>\w+)\((?P<inside>[^()]*)$")
+_INJECTED = ("self", "dim", "layout", "attention", "kinds")
+
+
+def _calls(incomplete: str, known: Mapping[str, str], kind: str) -> list[str]:
+    """The names, or the settings of the last name if its parenthesis is open, or the values of a setting."""
+    call = _OPEN_CALL.match(incomplete)
+    if call is None or call["name"] not in known:
+        return _after(",", incomplete, known)
+    last = call["inside"].rpartition(",")[2].lstrip()
+    before = incomplete.removesuffix(last)
+    key, equals, value = last.partition("=")
+    if equals:
+        return [f"{before}{key}={each}" for each in _choices(kind, call["name"], known, key) if each.startswith(value)]
+    names = parameter_names(known[call["name"]], call["name"] if kind in ("part", "recipe") else "measure")
+    names = names[2:] if kind in ("instrument", "stress test") else [each for each in names if each not in _INJECTED]
+    return [f"{before}{name}=" for name in names if name.startswith(last)]
+
+
+def _choices(kind: str, name: str, known: Mapping[str, str], key: str) -> list[str]:
+    """The valid values of a setting, if they are listed; this imports what declares them."""
+    if kind in ("instrument", "stress test"):
+        function = plugins.procedure(kind, name, dict(known))[1].measure
+    else:
+        function = plugins.part(name) if kind == "part" else plugins.recipe_function(name)
+    return [repr(choice) for each in settings_of(function) if each.name == key for choice in each.choices]
 
 
 def _after(separator: str, incomplete: str, names: Iterable[str]) -> list[str]:

@@ -24,8 +24,8 @@ class Range:
         open_low, open_high: whether that limit is excluded.
         cost: describes the cost of a value that is too large, for the error.
 
-    >>> str(Range(1, 1000)), str(Range(0, 1, open_low=True)), str(Range(0)), str(Range(0, open_low=True))
-    ('from 1 to 1,000', 'above 0 and up to 1', 'of 0 or more', 'above 0')
+    >>> str(Range(1, 1000)), str(Range(0, 1, open_low=True)), str(Range(0)), str(Range(0, 1, open_high=True))
+    ('from 1 to 1,000', 'above 0 and up to 1', 'of 0 or more', 'from 0 to below 1')
     """
 
     low: float | None = None
@@ -42,8 +42,10 @@ class Range:
         low = "" if self.low is None else f"above {_number(self.low)}" if self.open_low else f"from {_number(self.low)}"
         if self.high is None:
             return low if self.open_low or self.low is None else f"of {_number(self.low)} or more"
-        between = " and below" if self.open_high else " and up to" if self.open_low else " to"
-        return f"{low}{between} {_number(self.high)}" if low else f"{between[5:]} {_number(self.high)}"
+        high = f"{'below' if self.open_high else 'up to'} {_number(self.high)}"
+        if not low or self.open_low:
+            return f"{low} and {high}" if low else high
+        return f"{low} to {high.removeprefix('up to ')}"
 
     def hint(self, value: Any) -> str:
         """What a value that is too large would cost; empty if that is not known."""

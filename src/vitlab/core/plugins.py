@@ -84,11 +84,22 @@ def recipe(text: str) -> Recipe:
     3
     """
     name, settings = parse_call(text)
-    make = _object("recipe", name, recipes())
+    make = recipe_function(name)
     check_settings(name, make, settings, 0)
     declared = {each.name: each.annotation for each in settings_of(make)}
     made: Recipe = make(**{key: convert(value, declared.get(key, Any)) for key, value in settings.items()})
     return made
+
+
+def recipe_function(name: str) -> Any:
+    """Import a recipe and return the function."""
+    return _object("recipe", name, recipes())
+
+
+def source_tree(reference: str) -> ast.Module | None:
+    """The syntax tree of the file of a reference, without importing it; None if the file is not known."""
+    file = _source(reference)
+    return None if file is None else _tree(file)
 
 
 def procedure(kind: str, given: Any, known: dict[str, str]) -> tuple[str, Any]:

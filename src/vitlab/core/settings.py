@@ -8,6 +8,7 @@ these, and parameters without one, are not checked.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from numbers import Real
 from typing import Any
 
 from vitlab.core.annotations import convert, fits, hint, shown, words
@@ -23,7 +24,7 @@ def check_settings(
     settings: Mapping[str, Any],
     skip: int | Collection[str] = 2,
     shared: Mapping[str, Any] | None = None,
-) -> None:
+) -> dict[str, Any]:
     """Raise an error if a setting is unknown, missing, of the wrong type or out of range.
 
     Args:
@@ -32,6 +33,9 @@ def check_settings(
         settings: values by name.
         skip: the number of leading parameters, or the names of parameters, that are not settings.
         shared: annotations of settings that are taken besides those of the function.
+
+    Returns:
+        The settings; numbers of numpy as Python's, which torch expects.
 
     >>> def measure(model, batches, *, renormalise: bool = False): ...
     >>> check_settings("attention_distance", measure, {"renormalise": "False"})
@@ -49,6 +53,10 @@ def check_settings(
     for setting in declared.values():
         if setting.required and setting.name not in settings:
             raise VitlabError(f"{name} requires {setting.name}; write {name}({setting.name}='…')")
+    return {
+        key: value.item() if isinstance(value, Real) and hasattr(value, "item") else value
+        for key, value in settings.items()
+    }
 
 
 def check_value(name: str, key: str, value: Any, annotation: Any) -> None:

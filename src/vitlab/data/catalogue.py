@@ -19,11 +19,12 @@ from typing import Annotated, Any, Literal
 
 from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 
-from vitlab.core.bounds import Range, Seed
+from vitlab.core.bounds import Length, Range, Seed
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_call
 from vitlab.core.extensions import extensions, resolve
 from vitlab.core.settings import check_settings
+from vitlab.core.signatures import Setting, settings_of
 from vitlab.data import cifar, coco, folders, imagenet
 from vitlab.data.images import Channels, DataSet
 from vitlab.data.scene_layout import Cues
@@ -127,6 +128,16 @@ def data_sets() -> dict[str, str]:
     return {name: (inspect.getdoc(opener) or "").partition("\n")[0] for name, opener in _openers().items()}
 
 
+def data_settings() -> dict[str, list[Setting]]:
+    """Returns the settings of each data set."""
+    shared = [Setting(key, annotation, None) for key, annotation in _NARROWING.items()]
+    found = {name: settings_of(opener, 1) for name, opener in _openers().items()}
+    return {
+        name: [*own, *(each for each in shared if each.name not in {setting.name for setting in own})]
+        for name, own in found.items()
+    }
+
+
 @dataclass(frozen=True)
 class Location:
     """Where data sets are searched, and the size of generated images."""
@@ -223,7 +234,7 @@ def coco_folder(location: Location, path: str | None) -> Path:
 
 #: Settings of every data set, for `narrow`.
 _NARROWING: dict[str, Any] = {
-    "classes": Annotated[int, Range(1, 10**6)] | list[str],
+    "classes": Annotated[int, Range(1, 10**6)] | Annotated[list[str], Length(1, 10**6, distinct=True)],
     "fraction": Annotated[float, Range(0, 1, open_low=True)],
     "seed": Seed,
 }

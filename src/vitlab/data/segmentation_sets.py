@@ -10,10 +10,11 @@ from typing import Annotated, Any, Literal
 
 from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 
-from vitlab.core.bounds import Range, Seed
+from vitlab.core.bounds import Length, Range, Seed
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_call
 from vitlab.core.settings import check_settings
+from vitlab.core.signatures import Setting, settings_of
 from vitlab.data import acdc
 from vitlab.data.folders import wrong_layout
 from vitlab.data.scene_layout import SHAPES, TEXTURES, Cues
@@ -24,7 +25,7 @@ from vitlab.data.seeding import host_random
 from vitlab.data.segmentation_files import matched, renamed
 from vitlab.data.segmentation_pairs import IGNORE, PairData, PairFiles, ScenePairs
 
-__all__ = ["CITYSCAPES_IDS", "check_pairs", "open_pairs", "pair_sets"]
+__all__ = ["CITYSCAPES_IDS", "check_pairs", "open_pairs", "pair_sets", "pair_settings"]
 
 #: Label id of each of Cityscapes' 19 training classes; the ids of ACDC's test server are the same.
 CITYSCAPES_IDS = (7, 8, 11, 12, 13, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 31, 32, 33)
@@ -60,6 +61,11 @@ def check_pairs(expression: str) -> None:
 def pair_sets() -> dict[str, str]:
     """Returns the names of the data sets, each with a one-line description."""
     return {name: (inspect.getdoc(opener) or "").partition("\n")[0] for name, opener in _OPENERS.items()}
+
+
+def pair_settings() -> dict[str, list[Setting]]:
+    """Returns the settings of each data set with label maps."""
+    return {name: settings_of(opener, 1) for name, opener in _OPENERS.items()}
 
 
 def _parse(expression: str) -> tuple[str, dict[str, Any]]:
@@ -170,7 +176,7 @@ def _pairs(
     location: _Location,
     images: str,
     labels: str,
-    classes: Annotated[int, Range(2, 255)] | list[str],
+    classes: Annotated[int, Range(2, 255)] | Annotated[list[str], Length(2, 255)],
     test_images: str = "",
     test_labels: str = "",
     holdout: Annotated[float, Range(0, 1, open_low=True, open_high=True)] = 0.2,

@@ -47,7 +47,7 @@ def measure(
         A Measurement: plain data. `provenance["model"]` identifies the measured model.
     """
     instrument, module = plugins.procedure("instrument", instrument, plugins.instruments())
-    check_settings(instrument, module.measure, settings)
+    settings = check_settings(instrument, module.measure, settings)
     if not isinstance(batches, Iterable) or hasattr(batches, "shape"):
         raise VitlabError(
             f"invalid batches of type {type(batches).__name__}; expected an iterable of (images, targets); "

@@ -57,7 +57,7 @@ def examples_of(accuracy: Sequence[float], count: int) -> list[int]:
     return sorted(right[: count - from_wrong] + wrong[:from_wrong])
 
 
-def measure(model: nn.Module, batches: Iterable[Any], *, examples: Annotated[int, Range(0, 1000)] = 8) -> Measurement:
+def measure(model: nn.Module, batches: Iterable[Any], *, examples: Annotated[int, Range(1, 1000)] = 8) -> Measurement:
     """Answer questions about images.
 
     Args:

@@ -55,7 +55,7 @@ def stress(
     stress_test, test = plugins.procedure("stress test", stress_test, plugins.stress_tests())
     if preprocessing is not None and "preprocessing" in inspect.signature(test.measure).parameters:
         settings["preprocessing"], preprocessing = preprocessing, None
-    check_settings(stress_test, test.measure, settings)
+    settings = check_settings(stress_test, test.measure, settings)
     _check_input(stress_test, test.CARD, batches)
     batches = described(model, batches, preprocessing)
     require_labels(batches, stress_test, test.CARD)

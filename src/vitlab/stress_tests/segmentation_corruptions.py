@@ -82,7 +82,7 @@ def measure(
     seed: Seed = 0,
     ignore: Annotated[int, Range(-(2**31), 2**31 - 1)] | None = 255,
     classes: Annotated[Sequence[str], Length(1, 100_000)] | None = None,
-    photons: Annotated[int, Range(1, 10**6)] = 255,
+    photons: Annotated[int, Range(1, 10_000)] = 255,
     images: ImageCount | None = None,
     pictures: Annotated[int, Range(0, 1000)] = 4,
 ) -> Measurement:
