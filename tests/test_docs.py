@@ -215,7 +215,7 @@ def test_paper_numbers_stand_in_the_records() -> None:
 def test_a_docstring_becomes_markdown(generator: Any) -> None:
     """Sections, equations and doctests, against text written by hand."""
     text = "A_b.\n\n    y = x_i * 2\n\nArgs:\n    a, b: two\n        lines.\n\nReturns:\n    (B, N).\n\n>>> f(1)\n2"
-    assert generator.docstrings.markdown(text, {"a": "1"}).split("\n\n") == [
+    assert generator.docstrings.markdown(text, {"a": "`1`"}).split("\n\n") == [
         "A\\_b.",
         "```text\ny = x_i * 2\n```",
         "**Args**",
@@ -230,6 +230,12 @@ def test_a_docstring_becomes_markdown(generator: Any) -> None:
 def test_generator_doctests(generator: Any, module: str) -> None:
     ended = doctest.testmod(importlib.import_module(module))
     assert ended.attempted and not ended.failed
+
+
+def test_pages_show_the_valid_values_of_settings(generator: Any) -> None:
+    page = generator.pages.stress_tests()["stress_tests/occlusion.md"]
+    assert "*Default* `'zero'`; valid: 'zero' or 'black'." in page
+    assert "*Default* `4`; valid: 1 to 64." in generator.pages.parts()["parts/TokenAwarePooling.md"]
 
 
 def test_pages_of_experiments_show_every_claim_and_verdict(generator: Any) -> None:

@@ -25,7 +25,7 @@ from vitlab.data.detection_sets import open_detection
 from vitlab.data.question_inputs import question_parts
 from vitlab.data.scenes import MEAN, STD, draw_scenes
 from vitlab.detection_inputs import detection_parts
-from vitlab.models._settings import architecture
+from vitlab.models._settings import COMMON, architecture
 
 VILT = (
     "vitlab/vilt(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,"
@@ -213,14 +213,11 @@ def _models(folder: Path) -> Iterator[Target]:
         yield from _targets(
             "model", name, made, 1, partial(_load, f"vitlab/{name}", {"backbone": BACKBONE, "width": 16})
         )
-    names = {
-        "vitlab/vit_tiny_cifar": TINY,
-        "timm/vit_tiny_patch16_224": TINY,
-        "vitlab/rvt_tiny": {},
-        "vitlab/alternet18_cifar": {},
-    }
-    for name, base in names.items():
+    for name, base in {"vitlab/vit_tiny_cifar": TINY, "vitlab/rvt_tiny": {}, "vitlab/alternet18_cifar": {}}.items():
         yield from _targets("model", name, architecture, 0, partial(_load, name, base))
+    others = [each.name for each in settings_of(architecture) if each.name not in (*COMMON, "depth", "embed_dim")]
+    vit = "timm/vit_tiny_patch16_224"
+    yield from _targets("model", vit, architecture, others, partial(_load, vit, TINY))
 
 
 def _load(name: str, base: Mapping[str, Any], /, **settings: Any) -> Any:

@@ -162,9 +162,9 @@ def test_bad_input() -> None:
     for settings, message in (
         ({}, "invalid batch_size=16; no batch has more than 8"),
         ({"batch_size": 8, "mini_batches": 3}, "invalid mini_batches=3; the batches have only 2"),
-        ({"batch_size": 8, "count": 999}, "count at most 322"),
-        ({"batch_size": 0}, "at least 1"),
-        ({"l2": "l1", "batch_size": 8}, "no form of l2 'l1'"),
+        ({"batch_size": 8, "count": 999}, "expected at most 322"),
+        ({"batch_size": 0}, "an integer from 1"),
+        ({"l2": "l1", "batch_size": 8}, "expected one of 'none', 'squared', 'norms'"),
     ):
         with pytest.raises(VitlabError, match=message):
             measure("hessian_spectrum", model, batches, **settings)

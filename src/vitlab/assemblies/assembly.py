@@ -29,8 +29,8 @@ from vitlab.preprocessing.declaration import declared
 #: Settings of all assemblies.
 Sides = tuple[Annotated[int, Range(1, 8192)], Annotated[int, Range(1, 8192)]]
 Taps = Annotated[Sequence[Annotated[int, Range(0, 10_000)]], Length(4, 4, distinct=True)]
-Width = Annotated[int, Range(1, 65_536)]
-Classes = Annotated[int, Range(2, 10**6)]
+Width = Annotated[int, Range(1, 8192)]
+Classes = Annotated[int, Range(2, 20_000)]
 
 
 class Assembly(nn.Module):

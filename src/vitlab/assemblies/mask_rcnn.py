@@ -113,7 +113,7 @@ class MaskRCNN(Assembly):
 def mask_rcnn(
     backbone: nn.Module,
     *,
-    classes: Annotated[int, Range(1, 10**6)] = 80,
+    classes: Annotated[int, Range(1, 20_000)] = 80,
     width: Width = 256,
     head: Width = 1024,
     anchor: Annotated[int, Range(1, 4096)] = 32,

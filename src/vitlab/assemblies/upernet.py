@@ -100,7 +100,7 @@ def upernet(
     *,
     classes: Classes = 150,
     width: Width = 512,
-    auxiliary_width: Annotated[int, Range(0, 65_536)] = 256,
+    auxiliary_width: Annotated[int, Range(0, 8192)] = 256,
     dropout: Rate = 0.1,
     size: Sides | None = None,
     taps: Taps | None = None,

@@ -42,12 +42,8 @@ def fits(value: Any, annotation: Any) -> bool:
     if origin is tuple:
         values = _values(value)
         return values is not None and len(values) == len(arguments) and all(map(fits, values, arguments))
-    plain = origin or annotation
-    if plain is Any or not isinstance(plain, type):
-        return (plain is None and value is None) or plain is not None
-    if plain is Callable or plain is Iterable:
-        return isinstance(value, plain) and not isinstance(value, str)
-    return _is(value, plain)
+    plain: Any = NoneType if annotation is None else origin or annotation
+    return _is(value, plain) if isinstance(plain, type) else True
 
 
 def words(annotation: Any) -> str:
@@ -74,7 +70,7 @@ def words(annotation: Any) -> str:
         return f"a list, each {words(arguments[0])}"
     if origin is tuple:
         return f"({', '.join(map(words, arguments))})"
-    plain = origin or annotation
+    plain: Any = origin or annotation
     return _WORDS.get(plain, "any value" if plain is Any else f"a {_name(plain)}")
 
 
@@ -174,7 +170,7 @@ def choices(annotation: Any) -> list[Any]:
         return [choice for each in arguments for choice in choices(each)]
     if origin is Literal:
         return list(arguments)
-    return {bool: [True, False], NoneType: [None]}.get(annotation, [])
+    return [True, False] if annotation is bool else [None] if annotation is NoneType else []
 
 
 def shown(value: Any) -> str:
@@ -195,9 +191,14 @@ def _is(value: Any, kind: type) -> bool:
         return isinstance(value, Integral) and not isinstance(value, bool)
     if kind is float:
         return isinstance(value, Real) and not isinstance(value, bool) and _is_finite(value)
+    if kind is Iterable and isinstance(value, str):
+        return False
     if kind is str:
         return isinstance(value, str) and "\0" not in value  # no path has it
-    return isinstance(value, kind)
+    try:
+        return isinstance(value, kind)
+    except TypeError:  # a protocol that cannot be checked
+        return True
 
 
 def _is_finite(value: Any) -> bool:

@@ -7,7 +7,7 @@ show them.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any
@@ -72,9 +72,9 @@ class Choices:
         return f"one of {', '.join(map(repr, self.values))}"
 
     def hint(self, value: Any) -> str:
-        """The choice that is most like the value, if there are many."""
+        """The choice that is most like the value; empty if there is none."""
         near = get_close_matches(value, map(str, self.values), n=1) if isinstance(value, str) else []
-        return f" (did you mean {near[0]!r}?)" if near and len(self.values) > 2 else ""
+        return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ class Length:
     high: int | None = None
     distinct: bool = False
 
-    def __contains__(self, value: Sized | Sequence[Any]) -> bool:
+    def __contains__(self, value: Sequence[Any]) -> bool:
         fits = self.low <= len(value) and (self.high is None or len(value) <= self.high)
-        return fits and not (self.distinct and any(each in list(value)[:i] for i, each in enumerate(value)))  # type: ignore[arg-type]
+        return fits and not (self.distinct and len(set(value)) < len(value))
 
     def __str__(self) -> str:
         return self.words("values")

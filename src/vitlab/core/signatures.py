@@ -96,7 +96,7 @@ def _annotations(function: Any) -> dict[str, Any]:
     if isinstance(function, partial):
         function = function.func
     if inspect.isclass(function) and not is_dataclass(function):
-        function = function.__init__  # type: ignore[misc]
+        function = function.__init__
     try:
         return get_type_hints(function, include_extras=True)
     except Exception:  # code of others

@@ -46,7 +46,7 @@ def architecture(
     bottleneck: bool = True,
     width: Count = 64,
     heads: Counts = (3, 6, 12, 24),
-    head_dim: Count = 64,
+    head_dim: Count | None = 64,
     small_images: bool = False,
     masked_blocks: Number = 0,
     conv_mlp: bool = True,
@@ -79,6 +79,12 @@ def architecture(
     """
 
 
+#: Settings that mean the same in all models of timm.
+COMMON = (
+    *("img_size", "in_chans", "num_classes", "patch_size", "num_heads", "mlp_ratio", "pretrained"),
+    *("drop_rate", "pos_drop_rate", "proj_drop_rate", "attn_drop_rate", "drop_path_rate"),
+)
+
 #: Settings that multiply the number of modules. Building takes time for each module, so larger values are extrapolated.
 _DEPTHS = ("depth", "depths", "num_blocks", "num_hidden_layers", "layers")
 _DEEP, _LARGE = 100, 4096  # smaller values are built without an estimate
@@ -104,9 +110,9 @@ def check_size(what: str, settings: Mapping[str, Any], build: Callable[..., nn.M
         return
     try:
         once, twice = (_weight_bytes(build, {**settings, **_shrunk(deep, depth)}) for depth in (1, 2))
-    except Exception:  # the settings are invalid: building the model states the reason
-        return
-    blocks = max([_largest(value) for value in deep.values()], default=1)
+    except Exception:  # building the model states the reason
+        once = twice = 0
+    blocks = min(max(map(_largest, deep.values()), default=1), 10**12)
     check_memory(what, once + (blocks - 1) * (twice - once), advice="use smaller settings, such as depth or embed_dim")
     if blocks > _MOST_BLOCKS:
         time = f"about {blocks * _SECONDS / 60:,.0f} minutes to build"

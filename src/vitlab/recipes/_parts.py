@@ -42,7 +42,7 @@ Position = Annotated[str, Choices(tuple(POSITIONS))]
 Heads = Annotated[int, Range(1, 1024)]
 OwnHeads = Annotated[int, Range(0, 1024)]
 Epochs = Annotated[int, Range(1, 90_000)]
-Width = Annotated[int, Range(1, 65_536)]
+Width = Annotated[int, Range(1, 8192)]
 Scenes = Annotated[int, Range(4, 10**6)]
 
 

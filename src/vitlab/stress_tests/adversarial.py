@@ -8,7 +8,6 @@ Shape legend: B batch, C channels, h w pixels, K classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from numbers import Real
 from typing import Annotated, Any, Literal
 
 import torch
@@ -23,6 +22,7 @@ from vitlab.stress_tests.shared.pixel_evaluation import (
     PixelBatch,
     accuracies,
     evaluate_perturbations,
+    numbers,
     result,
 )
 
@@ -162,7 +162,7 @@ def measure(
         `accuracy`, `standard_error`, `drop`, `drop_error` (attack, epsilon), `clean_accuracy`, `clean_error` ().
     """
     names = (attacks,) if isinstance(attacks, str) else tuple(attacks)
-    radii = (float(epsilons),) if isinstance(epsilons, Real) else tuple(float(radius) for radius in epsilons)
+    radii = tuple(map(float, numbers(epsilons)))
     common: dict[str, Any] = {"norm": norm, "steps": steps, "step": step, "random": random, "seed": seed}
     perturbations = [
         (f"{name} within {radius}/255", _perturbation(name, radius, **common)) for name in names for radius in radii

@@ -144,7 +144,7 @@ def measure(
     return _finish(model, list(sets.values()), *outcome, settings)
 
 
-def _conditions(suite: Suite, severities: Sequence[int] | None, photons: int) -> list[Condition]:
+def _conditions(suite: Suite, severities: int | Sequence[int] | None, photons: int) -> list[Condition]:
     if suite == "cityscapes_c":
         return cityscapes_c(severities)
     return context_broadcasting(photons) if suite == "context_broadcasting" else []
