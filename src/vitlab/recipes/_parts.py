@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-<<<<<<< HEAD
-from typing import Annotated, Any, TypeVar
-=======
 from dataclasses import replace
-from typing import Any, TypeVar
->>>>>>> main
+from typing import Annotated, Any, TypeVar
 
 from vitlab.core.bounds import Choices, Range
 from vitlab.core.errors import VitlabError, unknown

@@ -9,17 +9,10 @@ from typing import Annotated, Any
 
 from vitlab.core.bounds import Positive, PositiveShare, Range, Rate, Seed, Weight
 from vitlab.core.errors import VitlabError
-<<<<<<< HEAD
-from vitlab.core.expressions import ModelExpression, parse_model, parse_part
+from vitlab.core.expressions import ModelExpression, parse_model
 from vitlab.core.recipe import Augment, BatchSize, Objective, Optimizer, Recipe, stored_recipe
 from vitlab.core.store import read_about
-from vitlab.recipes._parts import PARTS, Epochs, PartName, parts
-=======
-from vitlab.core.expressions import ModelExpression, parse_model
-from vitlab.core.recipe import Augment, Objective, Optimizer, Recipe, stored_recipe
-from vitlab.core.store import read_about
-from vitlab.recipes._parts import identity_parts, parts
->>>>>>> main
+from vitlab.recipes._parts import Epochs, PartName, identity_parts, parts
 
 __all__ = ["finetune", "quick_finetune"]
 
