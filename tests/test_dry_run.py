@@ -16,9 +16,9 @@ from vitlab.core.recipe import Augment, Optimizer, Recipe
 from vitlab.dry_run import planned_measurements, planned_training
 from vitlab.tasks import train_task
 
-MODEL = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3, num_classes=5)"
+MODEL = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3, num_classes=25)"
 OPTIONS = {
-    "data": "scenes(train=8, test=8, classes=5)",
+    "data": "scenes(train=8, test=8)",
     "root": None,
     "images": 6,
     "repeats": 1,
@@ -32,7 +32,7 @@ OPTIONS = {
 
 
 def tiny(**settings: object) -> Recipe:
-    recipe = Recipe(MODEL, "scenes(train=10, test=12, classes=5)", image_size=(32, 32), epochs=3, batch_size=4)
+    recipe = Recipe(MODEL, "scenes(train=10, test=12)", image_size=(32, 32), epochs=3, batch_size=4)
     plain = replace(recipe, augment=Augment(crop="none"), optimizer=Optimizer(warmup_epochs=0))
     return replace(plain, **settings)  # type: ignore[arg-type]
 
