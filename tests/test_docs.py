@@ -201,7 +201,7 @@ def test_paper_numbers_stand_in_the_records() -> None:
 def test_a_docstring_becomes_markdown(generator: Any) -> None:
     """Sections, equations and doctests, against text written by hand."""
     text = "A_b.\n\n    y = x_i * 2\n\nArgs:\n    a, b: two\n        lines.\n\nReturns:\n    (B, N).\n\n>>> f(1)\n2"
-    assert generator.docstrings.markdown(text, {"a": "1"}).split("\n\n") == [
+    assert generator.docstrings.markdown(text, {"a": "`1`"}).split("\n\n") == [
         "A\\_b.",
         "```text\ny = x_i * 2\n```",
         "**Args**",
@@ -245,6 +245,12 @@ def test_pages_show_extensions_with_their_origin(
     both = [experiment("cb_table_s16"), experiment("plugin_experiment")]
     overview = importlib.import_module("paper_overview").overview(both, {each.name: {} for each in both})
     assert "1 tables and figures" in overview and "plugin_experiment" not in overview
+
+
+def test_pages_show_the_valid_values_of_settings(generator: Any) -> None:
+    page = generator.pages.stress_tests()["stress_tests/occlusion.md"]
+    assert "*Default* `'zero'`; valid: 'zero' or 'black'." in page
+    assert "*Default* `4`; valid: 1 to 64." in generator.pages.parts()["parts/TokenAwarePooling.md"]
 
 
 def test_pages_of_experiments_show_every_claim_and_verdict(generator: Any) -> None:

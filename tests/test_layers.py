@@ -20,7 +20,7 @@ ROWS = [
     {"__main__"},
     {"cli"},
     {"experiments"},
-    {"demo", "explore", "runner", "model_sizes"},
+    {"demo", "dry_run", "explore", "runner", "model_sizes"},
     {"tasks", "measured_model", "monitoring", "extend"},
     {"training", "instruments", "stress_tests"},
     {"zoo", "inputs", "pair_inputs", "detection_inputs"},

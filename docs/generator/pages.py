@@ -21,6 +21,7 @@ from docstrings import cell, escape, markdown, parts_of
 from vitlab.core import descriptions, plugins
 from vitlab.core.anatomy import SEAMS
 from vitlab.core.extensions import resolve
+from vitlab.core.signatures import settings_of
 
 ROOT = Path(__file__).resolve().parents[2]
 Pages = dict[str, str]
@@ -252,9 +253,13 @@ def _signature(made: Any) -> str:
 
 
 def _defaults(made: Any) -> dict[str, str]:
-    """The default of each parameter."""
-    parameters = inspect.signature(made).parameters
-    return {name: repr(p.default) for name, p in parameters.items() if p.default is not p.empty}
+    """The default and the valid values of each parameter that has a default, as Markdown."""
+    found = {}
+    for setting in settings_of(made):
+        if not setting.required:
+            valid = setting.row["range"]
+            found[setting.name] = f"`{setting.default!r}`" + (f"; valid: {escape(valid)}" if valid else "")
+    return found
 
 
 def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

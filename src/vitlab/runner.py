@@ -95,6 +95,40 @@ def run_all(
     Yields:
         The path of each measurement when it is stored.
     """
+    options: dict[str, Any] = {"data": data, "root": root, "images": images, "repeats": repeats, "device": device}
+    options |= {"called": called, "preprocessing": preprocessing, "classes": classes, "augment": augment, "seed": seed}
+    opened, jobs = prepare(kind, models, names, out, **options)
+    total = len(opened) * sum(len(job.procedures) for job in jobs)
+    with nullcontext(bar) if bar is not None else Bar(total, show=show) as progress:
+        while opened:
+            model = opened.pop(0)  # a model is released after its last measurement
+            for job in jobs:
+                with (
+                    progress.piece(f"{job.title} of {model.text}", len(job.procedures)) as report_progress,
+                    step_cache(None, report_progress),
+                ):
+                    paths = _run_job(kind, model, job, folder_of(model.text, out), report_progress)
+                yield from paths
+
+
+def prepare(
+    kind: Kind,
+    models: Sequence[str],
+    names: Sequence[str],
+    out: Path,
+    *,
+    data: str | None,
+    root: Path | None,
+    images: int | None,
+    repeats: int,
+    device: str | None,
+    called: Sequence[str],
+    preprocessing: Mapping[str, Any] | None,
+    classes: Mapping[str, Any] | Sequence[str] | None,
+    augment: str | None,
+    seed: int,
+) -> tuple[list[MeasuredModel], list[Job]]:
+    """Check all arguments of `run_all`; returns the models, which are loaded on first use, and the work on each."""
     _check(kind, models, names, images, repeats, called)
     check_writable(out)
     check_names(preprocessing or {})
@@ -103,39 +137,33 @@ def run_all(
     where = choose_device(device)
     jobs = _jobs([procedure(kind.name, text, kind.known()) for text in names], repeats, kind)
     fingerprint_of = cache(partial(folder_fingerprint, besides=out))
-    total = len(models) * sum(len(job.procedures) for job in jobs)
-    with nullcontext(bar) if bar is not None else Bar(total, show=show) as progress:
-        for text, name in zip(models, called or models, strict=True):
-            recipe = zoo.recipe_of(text)
-            source = data or (recipe.data if recipe else "scenes")
-            trained = augmentation(augment, recipe)
-            dense = only_pairs(source) or (recipe is not None and recipe.task == "segmentation")
-            model = MeasuredModel(
-                text,
-                name,
-                source,
-                root,
-                images,
-                repeats,
-                where,
-                fingerprint_of,
-                preprocessing,
-                classes,
-                trained,
-                seed,
-                dense,
-            )
-            for job in jobs:
-                with (
-                    progress.piece(f"{job.title} of {text}", len(job.procedures)) as report_progress,
-                    step_cache(None, report_progress),
-                ):
-                    paths = _run_job(kind, model, job, out / _slug(text), report_progress)
-                yield from paths
+    opened = []
+    for text, name in zip(models, called or models, strict=True):
+        recipe = zoo.recipe_of(text)
+        source = data or (recipe.data if recipe else "scenes")
+        model = MeasuredModel(
+            text,
+            name,
+            source,
+            root,
+            images,
+            repeats,
+            where,
+            fingerprint_of,
+            preprocessing,
+            classes,
+            augmentation(augment, recipe),
+            seed,
+            dense=only_pairs(source) or (recipe is not None and recipe.task == "segmentation"),
+        )
+        opened.append(model)
+    return opened, jobs
 
 
-measure = partial(run_all, Kind("instrument", plugins.instruments, measure_one, measure_together))
-stress = partial(run_all, Kind("stress test", plugins.stress_tests, stress_one))
+INSTRUMENTS = Kind("instrument", plugins.instruments, measure_one, measure_together)
+STRESS_TESTS = Kind("stress test", plugins.stress_tests, stress_one)
+measure = partial(run_all, INSTRUMENTS)
+stress = partial(run_all, STRESS_TESTS)
 
 
 def measure_models(
@@ -180,7 +208,7 @@ def _measurements(
 
 
 @dataclass(frozen=True)
-class _Job:
+class Job:
     """Procedures that are measured in a single pass over one part of the images; usually only one."""
 
     procedures: tuple[Procedure, ...]
@@ -188,11 +216,12 @@ class _Job:
 
     @property
     def title(self) -> str:
+        """The names of its procedures."""
         return ", ".join(each.name for each in self.procedures)
 
 
 @dataclass(frozen=True, eq=False)
-class _Pending:
+class Pending:
     """A measurement to be made: its settings, inputs and files."""
 
     procedure: Procedure
@@ -236,22 +265,22 @@ def _check(
         raise VitlabError(f"{len(called)} names were given for {len(models)} models; give one for each, or none")
 
 
-def _jobs(procedures: Sequence[Procedure], repeats: int, kind: Kind) -> list[_Job]:
+def _jobs(procedures: Sequence[Procedure], repeats: int, kind: Kind) -> list[Job]:
     """The work on one model: those of a shared pass on the same inputs are one job for each part of the images."""
     jobs: dict[Any, list[Procedure]] = {}
     for index, each in enumerate(procedures):
         together = kind.run_together is not None and each.shares_pass
         jobs.setdefault(each.card.inputs if together else index, []).append(each)
     return [
-        _Job(tuple(group), part)
+        Job(tuple(group), part)
         for group in jobs.values()
         for part in range(1, (repeats if group[0].uses_images else 1) + 1)
     ]
 
 
-def _run_job(kind: Kind, model: MeasuredModel, job: _Job, folder: Path, report_progress: ReportProgress) -> list[Path]:
+def _run_job(kind: Kind, model: MeasuredModel, job: Job, folder: Path, report_progress: ReportProgress) -> list[Path]:
     """Make the measurements of a job that are not stored yet; returns the paths of all."""
-    wanted = [_pending(model, each, job.part, folder) for each in job.procedures]
+    wanted = [pending(model, each, job.part, folder) for each in job.procedures]
     missing = [each for each in wanted if not each.stored]
     if len(missing) > 1 and kind.run_together is not None:
         names = [each.procedure.name for each in missing]
@@ -270,12 +299,13 @@ def _run_job(kind: Kind, model: MeasuredModel, job: _Job, folder: Path, report_p
     return [each.stem.with_name(f"{each.stem.name}.json") for each in wanted]
 
 
-def _pending(model: MeasuredModel, procedure: Procedure, part: int, folder: Path) -> _Pending:
+def pending(model: MeasuredModel, procedure: Procedure, part: int, folder: Path) -> Pending:
+    """Returns a measurement of one part of the images, to be made or stored already."""
     inputs, beside, fingerprint = model.inputs_for(procedure, part)
     identity = model.identity(procedure, fingerprint)
     split = (part, model.repeats) if model.repeats > 1 and procedure.uses_images else None
     name = f"{procedure.stem}.part{part}of{model.repeats}" if split else procedure.stem
-    return _Pending(procedure, model.settings(procedure), inputs, beside, identity, folder / name, split)
+    return Pending(procedure, model.settings(procedure), inputs, beside, identity, folder / name, split)
 
 
 def _rename(stem: Path, name: str) -> None:
@@ -286,7 +316,7 @@ def _rename(stem: Path, name: str) -> None:
         replace(stored, subject=name, provenance={**stored.provenance, "model": model}).save(stem)
 
 
-def _slug(text: str) -> str:
-    """The name of a folder for a model expression; unique for each expression."""
+def folder_of(text: str, out: Path) -> Path:
+    """The folder for measurements of a model expression; unique for each expression."""
     words = re.sub(r"[^\w.-]+", "_", text).strip("_")[:80]
-    return f"{words}-{digest(text)[:6]}"
+    return out / f"{words}-{digest(text)[:6]}"

@@ -5,11 +5,14 @@ A name of an extension is a pair of the name and its origin, which shells show a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from vitlab.core import descriptions, plugins
 from vitlab.core.expressions import SOURCES
+from vitlab.core.parameter_names import parameter_names
+from vitlab.core.signatures import settings_of
 
 #: A name, or a name and its help.
 Name: TypeAlias = str | tuple[str, str]
@@ -18,28 +21,28 @@ Name: TypeAlias = str | tuple[str, str]
 def instruments(incomplete: str) -> list[Name]:
     """Instruments, separated by commas; the last one is completed.
 
-    >>> instruments("lesion,attention_ent")
-    ['lesion,attention_entropy']
+    >>> instruments("lesion,attention_ent"), instruments("lesion,calibration(bi")
+    (['lesion,attention_entropy'], ['lesion,calibration(bins='])
     """
-    return _after(",", incomplete, plugins.instruments(), "instruments")
+    return _calls(incomplete, plugins.instruments(), "instrument")
 
 
 def stress_tests(incomplete: str) -> list[Name]:
     """Stress tests, separated by commas; the last one is completed.
 
-    >>> stress_tests("occlusion,corr")
-    ['occlusion,corruptions']
+    >>> stress_tests("occlusion,corr"), stress_tests("occlusion(seed=1, gr")
+    (['occlusion,corruptions'], ['occlusion(seed=1, grid='])
     """
-    return _after(",", incomplete, plugins.stress_tests(), "stress_tests")
+    return _calls(incomplete, plugins.stress_tests(), "stress test")
 
 
 def recipes(incomplete: str) -> list[Name]:
     """Recipes.
 
-    >>> recipes("deit_d")
-    ['deit_distilled']
+    >>> recipes("deit_d"), recipes("quick(epo")
+    (['deit_distilled'], ['quick(epochs='])
     """
-    return _after("", incomplete, plugins.recipes(), "recipes")
+    return _calls(incomplete, plugins.recipes(), "recipe")
 
 
 def experiments(incomplete: str) -> list[Name]:
@@ -56,9 +59,12 @@ def models(incomplete: str) -> list[Name]:
 
     >>> models("ti"), models("timm/vit_tiny_patch16_224 | TokenAw")
     (['timm/'], ['timm/vit_tiny_patch16_224 | TokenAwarePooling'])
+    >>> models("timm/vit_tiny_patch16_224 | MultiKernelPooling(br")
+    ['timm/vit_tiny_patch16_224 | MultiKernelPooling(branches=']
     """
     if " | " in incomplete:
-        return _after(" | ", incomplete, plugins.parts(), "parts")
+        before, _, part = incomplete.rpartition(" | ")
+        return _prefixed(f"{before} | ", _calls(part, plugins.parts(), "part"))
     sources = _after("", incomplete, [f"{source}/" for source in SOURCES])
     added = {f"vitlab/{name}": each.origin for name, each in plugins.added_models().items()}
     return [*sources, *((name, origin) for name, origin in added.items() if name.startswith(incomplete))]
@@ -73,6 +79,39 @@ def kinds(incomplete: str) -> list[Name]:
     from vitlab.cli.listing import KINDS  # imports rich, which only this needs
 
     return _after("", incomplete, KINDS)
+
+
+_OPEN_CALL = re.compile(r"^(?P<before>.*?)(?P<name>\w+)\((?P<inside>[^()]*)$")
+_KINDS = {"instrument": "instruments", "stress test": "stress_tests", "recipe": "recipes", "part": "parts"}
+_INJECTED = ("self", "dim", "layout", "attention", "kinds")
+
+
+def _calls(incomplete: str, known: Mapping[str, str], kind: str) -> list[Name]:
+    """The names, or the settings of the last name if its parenthesis is open, or the values of a setting."""
+    call = _OPEN_CALL.match(incomplete)
+    if call is None or call["name"] not in known:
+        return _after(",", incomplete, known, _KINDS[kind])
+    last = call["inside"].rpartition(",")[2].lstrip()
+    before = incomplete.removesuffix(last)
+    key, equals, value = last.partition("=")
+    if equals:
+        return [f"{before}{key}={each}" for each in _choices(kind, call["name"], known, key) if each.startswith(value)]
+    names = parameter_names(known[call["name"]], call["name"] if kind in ("part", "recipe") else "measure")
+    names = names[2:] if kind in ("instrument", "stress test") else [each for each in names if each not in _INJECTED]
+    return [f"{before}{name}=" for name in names if name.startswith(last)]
+
+
+def _choices(kind: str, name: str, known: Mapping[str, str], key: str) -> list[str]:
+    """The valid values of a setting, if they are listed; this imports what declares them."""
+    if kind in ("instrument", "stress test"):
+        function = plugins.procedure(kind, name, dict(known))[1].measure
+    else:
+        function = plugins.part(name) if kind == "part" else plugins.recipe_function(name)
+    return [repr(choice) for each in settings_of(function) if each.name == key for choice in each.choices]
+
+
+def _prefixed(before: str, names: Iterable[Name]) -> list[Name]:
+    return [f"{before}{each}" if isinstance(each, str) else (f"{before}{each[0]}", each[1]) for each in names]
 
 
 def _after(separator: str, incomplete: str, names: Iterable[str], kind: str = "") -> list[Name]:

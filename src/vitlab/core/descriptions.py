@@ -12,7 +12,7 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.extensions import KINDS, extensions, resolve, warn_once
 from vitlab.core.source_files import body_of, parsed
 
-__all__ = ["attribute", "card", "cards", "origin", "origin_of", "origins", "source_digest", "summary"]
+__all__ = ["attribute", "card", "cards", "origin", "origin_of", "origins", "source_digest", "source_tree", "summary"]
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -96,6 +96,12 @@ def source_digest(reference: str) -> str:
     """Returns a digest of the file of an extension, so that cached results of older code are not reused."""
     file = _source(reference)
     return "" if file is None else blake2b(file.read_bytes(), digest_size=8).hexdigest()
+
+
+def source_tree(reference: str) -> ast.Module | None:
+    """The syntax tree of the file of a reference, without importing it; None if the file is not known."""
+    file = _source(reference)
+    return None if file is None else parsed(file)
 
 
 def attribute(reference: str) -> str:

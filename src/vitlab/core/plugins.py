@@ -6,17 +6,19 @@ Families are the keys of an adapter's `FAMILIES`. Each experiment is one file in
 
 from __future__ import annotations
 
-import inspect
 import sys
 from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
+from vitlab.core.annotations import convert
 from vitlab.core.descriptions import attribute, origin_of
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_call
 from vitlab.core.extensions import Extension, extensions, resolve, warn_once
 from vitlab.core.recipe import Recipe
+from vitlab.core.settings import check_settings
+from vitlab.core.signatures import settings_of
 from vitlab.core.source_files import assigns, decorated, literal
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -82,14 +84,16 @@ def recipe(text: str) -> Recipe:
     3
     """
     name, settings = parse_call(text)
-    make = _object("recipe", name, recipes())
-    defaults = {key: item.default for key, item in inspect.signature(make).parameters.items()}
-    for key, value in settings.items():
-        if key not in defaults:
-            raise unknown(f"setting of recipe {name}", key, defaults)
-        settings[key] = _like(value, defaults[key], f"{name}: {key}")
-    made: Recipe = make(**settings)
+    make = recipe_function(name)
+    check_settings(name, make, settings, 0)
+    declared = {each.name: each.annotation for each in settings_of(make)}
+    made: Recipe = make(**{key: convert(value, declared.get(key, Any)) for key, value in settings.items()})
     return made
+
+
+def recipe_function(name: str) -> Any:
+    """Import a recipe and return the function."""
+    return _object("recipe", name, recipes())
 
 
 def procedure(kind: str, given: Any, known: dict[str, str]) -> tuple[str, Any]:
@@ -255,17 +259,6 @@ def _object(kind: str, name: str, known: dict[str, str]) -> Any:
         raise unknown(kind, name, sorted(known))
     found = resolve(known[name])
     return getattr(found, name) if isinstance(found, ModuleType) else found
-
-
-def _like(value: Any, default: Any, what: str) -> Any:
-    """Check the type of a value against the default; an int is converted to float, a list to a tuple."""
-    if isinstance(default, float) and type(value) is int:
-        return float(value)
-    if isinstance(default, tuple) and isinstance(value, list):
-        return tuple(value)
-    if type(value) is not type(default):
-        raise VitlabError(f"{what}={value!r} is invalid; expected {type(default).__name__}, for example {default!r}")
-    return value
 
 
 def _carded(folder: str) -> dict[str, str]:
