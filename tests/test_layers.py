@@ -101,8 +101,8 @@ def test_a_row_imports_only_from_rows_below(path: Path) -> None:
 
 
 def _siblings(own: str, other: str) -> bool:
-    """Files of a row that act as one package: the demo calls the runner."""
-    return {own, other} <= {"demo", "runner"}
+    """Files of a row that act as one package: the demo and dry runs call the runner."""
+    return {own, other} <= {"demo", "dry_run", "runner"}
 
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(PACKAGE)))
