@@ -96,9 +96,11 @@ def draw_softmax(experiment: Experiment, results: Results, scale: Scale) -> str:
     panel.frame()
     panel.curve(list(entropy), list(curve), "ink", marks=False)
     shares = np.asarray(found.axes["entropy share"], dtype=float) * float(entropy[-1])
-    with np.errstate(invalid="ignore"):
-        rows = np.array([np.nanmean(np.asarray(each.values["by_entropy"], dtype=float), axis=0) for each in measured])
-    panel.curve(list(shares), list(rows.mean(axis=0)), "ours")
+    rows = np.concatenate([np.asarray(each.values["by_entropy"], dtype=float) for each in measured])
+    known = np.isfinite(rows)  # a layer has no rows in some intervals of entropy
+    counts = known.sum(axis=0)
+    means = np.where(known, rows, 0.0).sum(axis=0) / np.where(counts, counts, np.nan)
+    panel.curve(list(shares), list(means), "ours")
     for words, kind, place in (
         ("one key against equal others, closed form", "ink", 450),
         ("mean over the rows of the model, by entropy", "ours", 470),
