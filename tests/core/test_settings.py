@@ -177,3 +177,8 @@ def test_scenes_that_do_not_fit_are_refused_with_the_estimate() -> None:
         VitlabError, match="2,147,483,647 scenes of 224x224 take about 323 TB of memory and 1,995 hours"
     ):
         catalogue.check_data("scenes(test=0x7fffffff)")
+
+
+def test_questions_about_scenes_that_do_not_fit_are_refused_before_they_are_drawn() -> None:
+    with pytest.raises(VitlabError, match=r"scene_questions needs about 50.4 TB of memory; there are"):
+        question_catalogue.open_questions("scene_questions(train=250000, size=8192)")
