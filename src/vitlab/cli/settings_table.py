@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from vitlab.core import plugins
-from vitlab.core.errors import unknown
+from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.extensions import resolve
 from vitlab.core.signatures import Setting, settings_of
 
@@ -72,6 +72,8 @@ def find(what: str) -> Schema:
     Args:
         what: a kind, or the name of a part, instrument, stress test, recipe, data set or assembly.
     """
+    if not what:
+        raise VitlabError(f"--settings needs one of {', '.join(KINDS)}, or a name: vitlab list instruments --settings")
     if what in KINDS:
         return KINDS[what]()
     names: dict[str, str] = {}
