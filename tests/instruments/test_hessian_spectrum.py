@@ -175,8 +175,10 @@ def test_bad_input() -> None:
 
 
 def test_vectors_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vitlab.core.machine_memory.machine_memory", lambda: 40.0 * 322 * 4 - 1)
-    with pytest.raises(VitlabError, match="40 vectors of 322 weights needs about .* use a smaller basis"):
+    monkeypatch.setattr("vitlab.core.machine_memory.machine_memory", lambda: 40.0 * 322 * 8 - 1)
+    with pytest.raises(
+        VitlabError, match="40 vectors of 322 weights needs about 0.1 MB of memory; .* use a smaller basis"
+    ):
         measure("hessian_spectrum", perceptron(), data(8, 2, 4), batch_size=8)
     measure("hessian_spectrum", perceptron(), data(8, 2, 4), batch_size=8, basis=20, count=2, limit=20)
 

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 from vitlab.core.bounds import Positive, PositiveShare, Range, Rate, Seed, Weight
 from vitlab.core.errors import VitlabError
-from vitlab.core.expressions import ModelExpression, parse_model, parse_part
+from vitlab.core.expressions import ModelExpression, parse_model
 from vitlab.core.recipe import Augment, BatchSize, Objective, Optimizer, Recipe, stored_recipe
 from vitlab.core.store import read_about
-from vitlab.recipes._parts import PARTS, Epochs, PartName, parts
+from vitlab.recipes._parts import Epochs, PartName, identity_parts, parts
 
 __all__ = ["finetune", "quick_finetune"]
 
@@ -81,7 +81,7 @@ def finetune(
         settings["drop_path_rate"] = drop_path
     if settings != parsed.settings and parsed.source in ("hf", "torchvision"):
         raise VitlabError(f"size and drop_path are for models of timm, vitlab and file; omit them for {model!r}")
-    calls = _parts(part, blocks, identity)
+    calls = identity_parts(part, blocks) if identity else parts(part, blocks=blocks)
     strongly = Augment("resized", randaugment="rand-m9-mstd0.5-inc1", erasing=0.25, mixup=0.8, cutmix=1.0)
     return Recipe(
         model=str(replace(parsed, settings=settings, parts=(*parsed.parts, *calls))),
@@ -126,20 +126,6 @@ def quick_finetune(
     settings = {"size": 32, "batch_size": 16, "lr": 3.2e-2, "strong": False, "seed": seed}
     recipe = finetune(model, data, part, diversification=diversification, epochs=epochs, **settings)  # type: ignore[arg-type]
     return replace(recipe, augment=Augment(crop="none"), precision="float32")
-
-
-def _parts(part: str, blocks: str, identity: bool) -> tuple[Any, ...]:
-    """The calls of a part by short name or with settings, with identity initialisation unless they say otherwise."""
-    if part and part not in PARTS and "(" in part:
-        call = parse_part(part)
-        if blocks and call.blocks is not None:
-            raise VitlabError(f"'blocks' is given twice, in {part!r} and as blocks={blocks!r}; give it once")
-        calls: tuple[Any, ...] = (replace(call, blocks=call.blocks or blocks or None),)
-    else:
-        calls = parts(part, blocks=blocks)
-    if not identity:
-        return calls
-    return tuple(replace(call, settings={"identity_init": True, **call.settings}) for call in calls)
 
 
 def _need_weights(parsed: ModelExpression) -> None:
