@@ -22,7 +22,7 @@ from vitlab.core import plugins
 from vitlab.core.downloads import downloading_from
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import ModelExpression, parse_model
-from vitlab.core.extensions import resolve
+from vitlab.core.extensions import resolve_all
 from vitlab.core.recipe import Recipe, stored_recipe
 from vitlab.core.settings import check_settings
 from vitlab.core.store import read_about, write_tensors
@@ -34,7 +34,7 @@ from vitlab.preprocessing import declare
 from vitlab.preprocessing.declaration import from_hugging_face, from_torchvision
 from vitlab.surgery import changes_reported, check_part, retrofit
 
-__all__ = ["builder_of", "load", "model_names", "recipe_of", "save"]
+__all__ = ["builder_of", "load", "model_names", "recipe_of", "registered_by", "save"]
 
 _HUB = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"  # server of timm's and Hugging Face's weights
 
@@ -110,7 +110,7 @@ def model_names(source: str) -> list[str]:
     if source == "vitlab":
         import timm
 
-        names = [name for module in _vitlab_modules() for name in _registered_by(module)]
+        names = [name for module in _vitlab_modules() for name in registered_by(module)]
         return sorted(set(names))
     return []
 
@@ -215,7 +215,7 @@ def _is_assembly(parsed: ModelExpression) -> bool:
     return parsed.source == "vitlab" and parsed.name in plugins.assemblies()
 
 
-def _registered_by(reference: str) -> list[str]:
+def registered_by(reference: str) -> list[str]:
     """The models that a module registers with timm, or one that an extension names."""
     import timm
 
@@ -224,11 +224,8 @@ def _registered_by(reference: str) -> list[str]:
 
 
 def _vitlab_modules() -> list[str]:
-    """Import the modules of `models/`, which register their models with timm."""
-    modules = plugins.models()
-    for module in modules:
-        resolve(module)
-    return modules
+    """Import the modules of `models/` and of extensions, which register their models with timm."""
+    return list(resolve_all(plugins.models()))
 
 
 def _torchvision(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:

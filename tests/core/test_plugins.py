@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import vitlab
-from vitlab.core import plugins
+from vitlab.core import descriptions, plugins
 from vitlab.core.errors import VitlabError
 
 ROOT = Path(plugins.__file__).resolve().parents[2]
@@ -50,9 +50,9 @@ def test_families_come_from_the_adapters() -> None:
 
 def test_listing_imports_no_torch() -> None:
     code = (
-        "import sys; from vitlab.core import plugins as p; "
+        "import sys; from vitlab.core import descriptions, plugins as p; "
         "[f() for f in (p.parts, p.recipes, p.instruments, p.stress_tests, p.families, p.models, p.adapter_modules)]; "
-        "p.summary('vitlab.modules.context_broadcast', 'ContextBroadcast'); p.recipe('quick'); "
+        "descriptions.summary('vitlab.modules.context_broadcast', 'ContextBroadcast'); p.recipe('quick'); "
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(ROOT)}).returncode == 0
@@ -70,8 +70,8 @@ def test_summaries_are_the_first_lines_of_docstrings() -> None:
     from vitlab.modules import context_broadcast as module
 
     first = module.ContextBroadcast.__doc__.splitlines()[0]
-    assert plugins.summary(module.__name__, "ContextBroadcast") == first
-    assert plugins.summary(module.__name__) == module.__doc__.splitlines()[0]
+    assert descriptions.summary(module.__name__, "ContextBroadcast") == first
+    assert descriptions.summary(module.__name__) == module.__doc__.splitlines()[0]
 
 
 def test_a_recipe_is_what_its_function_returns() -> None:

@@ -16,6 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from cases import redraw
 from vitlab.core.errors import VitlabError
+from vitlab.core.step_cache import step_cache
 from vitlab.instruments import measure
 from vitlab.instruments.hessian_spectrum import power_law
 
@@ -110,6 +111,15 @@ def test_several_mini_batches_at_once() -> None:
     pool = one.values["eigenvalues"]
     assert one.values["negative_proportion"] == (pool < 0).sum() / 30
     assert one.values["positive_average"] == pytest.approx(pool[pool > 0].mean())
+
+
+def test_progress_moves_inside_a_mini_batch() -> None:
+    reports: list[tuple[str, str]] = []
+    with step_cache(None, lambda name, total, state: reports.append((name, state))):
+        found = measure("hessian_spectrum", perceptron(), data(4, 1, 4), batch_size=4)
+    inner = [name for name, state in reports if state == "inside"]
+    assert inner == [f"mini-batches 0 to 0, product {number}" for number in range(1, len(inner) + 1)]
+    assert len(inner) == found.values["products"][0] > 1
 
 
 def test_training_mode_falls_back_where_vmap_cannot_go() -> None:

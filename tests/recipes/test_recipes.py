@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from vitlab.core import plugins
+from vitlab.core import descriptions, plugins
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import parse_call, parse_model
 from vitlab.core.recipe import Recipe, change
@@ -148,7 +148,7 @@ def test_notes_say_what_they_must(name):
     text = note(name)
     for item in ("Source", "Hardware", "Runtime", "Expected", "Command"):
         assert re.search(rf"^ *{item}: \S", text, re.MULTILINE), f"{name} does not say its {item.lower()}"
-    assert plugins.summary(plugins.recipes()[name], name) == text.partition("\n")[0] != ""
+    assert descriptions.summary(plugins.recipes()[name], name) == text.partition("\n")[0] != ""
 
 
 @pytest.mark.parametrize("name", GRIDS)

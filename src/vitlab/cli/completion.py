@@ -1,17 +1,24 @@
-"""Shell completion. Names are read from files, without importing torch."""
+"""Shell completion. Names are read from files, without importing torch.
+
+A name of an extension is a pair of the name and its origin, which shells show as help.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
-from vitlab.core import plugins
+from vitlab.core import descriptions, plugins
 from vitlab.core.expressions import SOURCES
 from vitlab.core.parameter_names import parameter_names
 from vitlab.core.signatures import settings_of
 
+#: A name, or a name and its help.
+Name: TypeAlias = str | tuple[str, str]
 
-def instruments(incomplete: str) -> list[str]:
+
+def instruments(incomplete: str) -> list[Name]:
     """Instruments, separated by commas; the last one is completed.
 
     >>> instruments("lesion,attention_ent"), instruments("lesion,calibration(bi")
@@ -20,7 +27,7 @@ def instruments(incomplete: str) -> list[str]:
     return _calls(incomplete, plugins.instruments(), "instrument")
 
 
-def stress_tests(incomplete: str) -> list[str]:
+def stress_tests(incomplete: str) -> list[Name]:
     """Stress tests, separated by commas; the last one is completed.
 
     >>> stress_tests("occlusion,corr"), stress_tests("occlusion(seed=1, gr")
@@ -29,7 +36,7 @@ def stress_tests(incomplete: str) -> list[str]:
     return _calls(incomplete, plugins.stress_tests(), "stress test")
 
 
-def recipes(incomplete: str) -> list[str]:
+def recipes(incomplete: str) -> list[Name]:
     """Recipes.
 
     >>> recipes("deit_d"), recipes("quick(epo")
@@ -38,30 +45,32 @@ def recipes(incomplete: str) -> list[str]:
     return _calls(incomplete, plugins.recipes(), "recipe")
 
 
-def experiments(incomplete: str) -> list[str]:
+def experiments(incomplete: str) -> list[Name]:
     """Experiments.
 
     >>> experiments("cb_table_s16")
     ['cb_table_s16']
     """
-    return _after("", incomplete, plugins.experiments())
+    return _after("", incomplete, plugins.experiments(), "experiments")
 
 
-def models(incomplete: str) -> list[str]:
-    """Sources of models; after ` | `, the parts.
+def models(incomplete: str) -> list[Name]:
+    """Sources of models and the models of extensions; after ` | `, the parts.
 
     >>> models("ti"), models("timm/vit_tiny_patch16_224 | TokenAw")
     (['timm/'], ['timm/vit_tiny_patch16_224 | TokenAwarePooling'])
     >>> models("timm/vit_tiny_patch16_224 | MultiKernelPooling(br")
     ['timm/vit_tiny_patch16_224 | MultiKernelPooling(branches=']
     """
-    if " | " not in incomplete:
-        return _after("", incomplete, [f"{source}/" for source in SOURCES])
-    before, _, part = incomplete.rpartition(" | ")
-    return [f"{before} | {completed}" for completed in _calls(part, plugins.parts(), "part")]
+    if " | " in incomplete:
+        before, _, part = incomplete.rpartition(" | ")
+        return _prefixed(f"{before} | ", _calls(part, plugins.parts(), "part"))
+    sources = _after("", incomplete, [f"{source}/" for source in SOURCES])
+    added = {f"vitlab/{name}": each.origin for name, each in plugins.added_models().items()}
+    return [*sources, *((name, origin) for name, origin in added.items() if name.startswith(incomplete))]
 
 
-def kinds(incomplete: str) -> list[str]:
+def kinds(incomplete: str) -> list[Name]:
     """The kinds of `vitlab list`.
 
     >>> kinds("fam")
@@ -73,14 +82,15 @@ def kinds(incomplete: str) -> list[str]:
 
 
 _OPEN_CALL = re.compile(r"^(?P<before>.*?)(?P<name>\w+)\((?P<inside>[^()]*)$")
+_KINDS = {"instrument": "instruments", "stress test": "stress_tests", "recipe": "recipes", "part": "parts"}
 _INJECTED = ("self", "dim", "layout", "attention", "kinds")
 
 
-def _calls(incomplete: str, known: Mapping[str, str], kind: str) -> list[str]:
+def _calls(incomplete: str, known: Mapping[str, str], kind: str) -> list[Name]:
     """The names, or the settings of the last name if its parenthesis is open, or the values of a setting."""
     call = _OPEN_CALL.match(incomplete)
     if call is None or call["name"] not in known:
-        return _after(",", incomplete, known)
+        return _after(",", incomplete, known, _KINDS[kind])
     last = call["inside"].rpartition(",")[2].lstrip()
     before = incomplete.removesuffix(last)
     key, equals, value = last.partition("=")
@@ -100,7 +110,23 @@ def _choices(kind: str, name: str, known: Mapping[str, str], key: str) -> list[s
     return [repr(choice) for each in settings_of(function) if each.name == key for choice in each.choices]
 
 
-def _after(separator: str, incomplete: str, names: Iterable[str]) -> list[str]:
-    """The names that start with the last word, with the words before it prepended."""
+def _prefixed(before: str, names: Iterable[Name]) -> list[Name]:
+    return [f"{before}{each}" if isinstance(each, str) else (f"{before}{each[0]}", each[1]) for each in names]
+
+
+def _after(separator: str, incomplete: str, names: Iterable[str], kind: str = "") -> list[Name]:
+    """The names that start with the last word, with the words before it prepended, and the origin of extensions.
+
+    Args:
+        separator: of the words.
+        incomplete: the text so far.
+        names: all names.
+        kind: of the names, one of `extensions.KINDS`; empty if they are not of extensions.
+    """
     before, used, last = incomplete.rpartition(separator) if separator else ("", "", incomplete)
-    return [f"{before}{used}{name}" for name in names if name.startswith(last)]
+    found: list[Name] = []
+    for name in names:
+        if name.startswith(last):
+            text, origin = f"{before}{used}{name}", descriptions.origin(kind, name) if kind else ""
+            found.append((text, origin) if origin else text)
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from vitlab.core.plugins import source_tree
+from vitlab.core.descriptions import source_tree
 
 
 def parameter_names(reference: str, name: str) -> list[str]:

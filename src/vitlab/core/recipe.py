@@ -194,6 +194,7 @@ class Recipe:
             early and late weights. If there are any, the initial weights are saved as epoch 0, for `trajectory`.
         checkpoint_every: steps between checkpoints; 0 for checkpoints at the end of an epoch, at most one per minute.
         evaluate_every: epochs between evaluations; the last epoch is always evaluated.
+        evaluate_images: number of test images (or questions) of an evaluation, at even distances; 0 for all.
         log_every: steps between rows of `metrics.jsonl`, in addition to one row per epoch; 0 for none.
         sharded: use `fully_shard` instead of DDP, for models that do not fit on one device.
     """
@@ -217,6 +218,7 @@ class Recipe:
     snapshots: tuple[Epoch, ...] = ()
     checkpoint_every: Steps = 0
     evaluate_every: Annotated[int, Range(1, 10**6)] = 1
+    evaluate_images: Annotated[int, Range(0, 10**9)] = 0
     log_every: Steps = 0
     sharded: bool = False
     seed: Seed = 0

@@ -22,7 +22,7 @@ from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from vitlab.core.bounds import Length, Range, Seed
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_call
-from vitlab.core.extensions import extensions, resolve
+from vitlab.core.extensions import extensions, resolve_all
 from vitlab.core.settings import check_settings
 from vitlab.core.signatures import Setting, settings_of
 from vitlab.data import cifar, coco, folders, imagenet
@@ -253,8 +253,12 @@ _OPENERS: dict[str, Callable[..., DataSet]] = {
 
 def _openers() -> dict[str, Callable[..., DataSet]]:
     """The functions that open data sets, by name; those of extensions are imported."""
-    added = extensions("data", dict.fromkeys(_OPENERS, ""))
-    return {**_OPENERS, **{name: resolve(each.reference) for name, each in added.items()}}
+    from vitlab.data.question_catalogue import question_sets
+    from vitlab.data.segmentation_sets import pair_sets
+
+    added = extensions("data", {**_OPENERS, **pair_sets(), **question_sets()})
+    found = resolve_all(each.reference for each in added.values())
+    return {**_OPENERS, **{name: found[each.reference] for name, each in added.items() if each.reference in found}}
 
 
 _TREES = {

@@ -35,7 +35,8 @@ def measure(
     """Measure a model with an instrument.
 
     Args:
-        instrument: name of the instrument, for example `"attention_entropy"`, or an object with `CARD` and `measure`.
+        instrument: name of the instrument, for example `"attention_entropy"`, an object with `CARD` and `measure`, or a
+            function of model, batches and settings that returns a Measurement.
         model: a torch module; its state is restored afterwards.
         batches: `Batches`, or any iterable of (images, targets) or of image tensors.
         name: display name of the model in reports. Default: its class, its parts and a short hash of its weights.

@@ -10,6 +10,7 @@ Shape legend: n images, B batch, N tokens, h w grid.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -44,6 +45,30 @@ def fuse(maps: Tensor, fusion: Fusion = "mean") -> Tensor:
     return fused / fused.sum(-1, keepdim=True).clamp_min(torch.finfo(fused.dtype).tiny)
 
 
+def relevance(
+    model: nn.Module,
+    anatomy: Anatomy,
+    blocks: Sequence[Block],
+    pixels: Tensor,
+    *,
+    fusion: Fusion = "mean",
+    residual: float = 0.5,
+) -> list[Tensor]:
+    """Returns R_1 … R_L (B, N, N) of images.
+
+    Args:
+        model: a plain vision transformer in evaluation mode, without wrappers; the caller disables gradients.
+        anatomy: the description of the model at the size of the images.
+        blocks: its blocks; see `square_blocks`.
+        pixels: (B, C, h, w)
+        fusion: how the heads are combined.
+        residual: r, the weight of the skip connection, from 0 to 1.
+    """
+    with record(model, "attention", reduce=lambda call: fuse(call.map(), fusion), anatomy=anatomy) as tape:
+        model(pixels)
+    return rollout([tape[block.name][0] for block in blocks], residual)
+
+
 def measure(
     model: nn.Module,
     batches: Iterable[Any],
@@ -69,10 +94,6 @@ def measure(
         `entropy_error`; `prefix_share` (), the mean share of the prefix tokens in the last layer.
     """
 
-    def relevance(inner: nn.Module, anatomy: Anatomy, blocks: Sequence[Block], pixels: Tensor) -> list[Tensor]:
-        with record(inner, "attention", reduce=lambda call: fuse(call.map(), fusion), anatomy=anatomy) as tape:
-            inner(pixels)
-        return rollout([tape[block.name][0] for block in blocks], residual)
-
     settings = {"fusion": fusion, "residual": residual, "images": images, "stored": stored}
-    return measure_relevance(_NAME, model, batches, relevance, images, stored, settings)
+    by_rollout = partial(relevance, fusion=fusion, residual=residual)
+    return measure_relevance(_NAME, model, batches, by_rollout, images, stored, settings)

@@ -117,7 +117,7 @@ def measure(
         layers = [block for block in anatomy.blocks if block.seam("block.out") is not None]
         if not layers:
             raise VitlabError(f"{_NAME}: no block of family {anatomy.family!r} has an output that can be patched")
-        with_heads = _have_heads(inner, anatomy, layers, first.chunk(2)[0])
+        with_heads = blocks_with_heads(inner, anatomy, layers, first.chunk(2)[0])
         effects = []
         for block in layers:
             trace = partial(_trace, inner, anatomy, block, iterate, cells, block.name in with_heads)
@@ -154,7 +154,7 @@ def _limited(pairs: Iterable[Tensor], images: int) -> Iterator[Tensor]:
             return
 
 
-def _have_heads(model: nn.Module, anatomy: Anatomy, layers: Sequence[Block], clean: Tensor) -> set[str]:
+def blocks_with_heads(model: nn.Module, anatomy: Anatomy, layers: Sequence[Block], clean: Tensor) -> set[str]:
     """Returns the names of the blocks whose head outputs can be read."""
     found = set()
     for block in layers:
@@ -176,13 +176,27 @@ def _trace(
     with_heads: bool,
 ) -> dict[str, np.ndarray]:
     """Returns the probability of the clean prediction of each image, clean, corrupted and for each patch of a layer."""
-    parts = [_of_batch(model, anatomy, block, pair, count, with_heads) for pair in iterate()]
+    parts = [patched_probabilities(model, anatomy, block, pair, count, with_heads) for pair in iterate()]
     return {key: torch.cat([part[key] for part in parts]).double().cpu().numpy() for key in parts[0]}
 
 
-def _of_batch(
+def patched_probabilities(
     model: nn.Module, anatomy: Anatomy, block: Block, pair: Tensor, count: int, with_heads: bool
 ) -> dict[str, Tensor]:
+    """Returns the probability of the clean prediction of each image: clean, corrupted, and for each patch of a layer.
+
+    Args:
+        model: a classifier in evaluation mode, without wrappers; the caller disables gradients.
+        anatomy: the description of the model at the size of the images.
+        block: a block with the seam `block.out`.
+        pair: (2 B, C, h, w), clean images, then their corrupted versions.
+        count: cells per side of the token grid.
+        with_heads: whether the outputs of the heads are patched too.
+
+    Returns:
+        `clean` and `corrupted` (B,); `tokens` (B, R, C); `prefix` (B, P), `heads` (B, H), `attention` and `mlp` (B,)
+        where the block has them.
+    """
     clean, corrupted = pair.chunk(2)
     seam = block.seam("block.out")
     assert seam is not None

@@ -28,7 +28,7 @@ from vitlab.core.measurement import Card, Measurement
 from vitlab.core.pooling import derive
 from vitlab.core.provenance import provenance
 from vitlab.core.statistics import student_quantile
-from vitlab.core.step_cache import step
+from vitlab.core.step_cache import inside, step
 from vitlab.instruments.shared.curvature import Product, largest_eigenvalues
 from vitlab.instruments.shared.loss_surface import (
     L2,
@@ -195,7 +195,7 @@ def measure(
             name, total = f"mini-batches {low} to {low + len(group) - 1}", math.ceil(len(pairs) / together)
             starts = torch.stack([_start(flat, seed + low + i) for i in range(len(group))])
             torch.manual_seed(seed + low)  # dropout must not depend on earlier groups, which may be cached
-            groups.append(step(name, total, partial(_solve, loss, flat, group, starts, count, **solver)))
+            groups.append(step(name, total, partial(_solve, name, loss, flat, group, starts, count, **solver)))
     values = _pool(groups)
     data = getattr(batches, "fingerprint", "")
     return Measurement(
@@ -254,7 +254,7 @@ def _start(flat: Tensor, seed: int) -> Tensor:
 
 
 def _solve(
-    loss: Loss, flat: Tensor, group: list[Pair], starts: Tensor, count: int, **settings: Any
+    name: str, loss: Loss, flat: Tensor, group: list[Pair], starts: Tensor, count: int, **settings: Any
 ) -> dict[str, np.ndarray]:
     """Loss and eigenvalues of each mini-batch of a group; one by one if batching with `vmap` fails."""
     images, targets = (torch.stack(part) for part in zip(*group, strict=True))
@@ -264,10 +264,18 @@ def _solve(
         if len(group) == 1:
             raise
         each = zip(group, starts, strict=True)
-        return _concatenate([_solve(loss, flat, [pair], start[None], count, **settings) for pair, start in each])
+        return _concatenate([_solve(name, loss, flat, [pair], start[None], count, **settings) for pair, start in each])
     if not bool(losses.isfinite().all()):
         raise VitlabError("the loss of a mini-batch is not finite; check the images and the weights for NaN")
-    result = largest_eigenvalues(product, starts, count, generator=torch.Generator().manual_seed(0), **settings)
+    made = 0
+
+    def counted(vectors: Tensor) -> Tensor:
+        nonlocal made
+        made += 1
+        inside(f"{name}, product {made}")
+        return product(vectors)
+
+    result = largest_eigenvalues(counted, starts, count, generator=torch.Generator().manual_seed(0), **settings)
     return {
         "eigenvalues": result.values.numpy(),
         "residuals": result.residuals.numpy(),

@@ -38,7 +38,8 @@ def stress(
     """Run a stress test on a model.
 
     Args:
-        stress_test: the name of the test, for example `"corruptions"`, or an object with `CARD` and `measure`.
+        stress_test: the name of the test, for example `"corruptions"`, an object with `CARD` and `measure`, or a
+            function of model, batches and settings that returns a Measurement.
         model: a classifier; its state is restored on exit.
         batches: `Batches`, or an iterable of (images, targets), for which the mean and std of the normalisation are
             those that the model declares. Tests that generate their images (`shape_texture`) also accept None. Tests on
