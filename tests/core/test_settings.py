@@ -13,6 +13,7 @@ import torch
 
 import vitlab
 from cases import CASES
+from vitlab import extend
 from vitlab.core import plugins
 from vitlab.core.annotations import fits
 from vitlab.core.bounds import Choices, Length, Range
@@ -121,6 +122,15 @@ def test_plain_types_of_extensions_are_checked_where_other_annotations_cannot_be
     for settings in ({"scale": "2"}, {"limit": 0.5}):
         with pytest.raises(VitlabError, match=r"theirs\("):
             check_settings("theirs", of_others, settings)
+
+
+def bounded(model: Any, batches: Any, *, power: Annotated[int, extend.Range(1, 3)] = 2) -> None:
+    """An extension that declares bounds."""
+
+
+def test_bounds_of_extensions_are_checked() -> None:
+    with pytest.raises(VitlabError, match=r"theirs\(power=4\): expected an integer from 1 to 3"):
+        check_settings("theirs", bounded, {"power": 4})
 
 
 def signatures() -> list[tuple[str, Callable[..., Any], Any]]:
