@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from vitlab.core.anatomy import Block as Block
     from vitlab.core.anatomy import Mixer as Mixer
     from vitlab.core.anatomy import TokenLayout as TokenLayout
+    from vitlab.core.bounds import Choices as Choices
+    from vitlab.core.bounds import Length as Length
+    from vitlab.core.bounds import Range as Range
     from vitlab.core.experiment import Claim as Claim
     from vitlab.core.experiment import Job as Job
     from vitlab.core.experiment import Published as Published
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "vitlab.adapters.blocks": ("transformer_block", "with_stage_ends"),
     "vitlab.core.anatomy": ("Block", "Mixer", "TokenLayout"),
+    "vitlab.core.bounds": ("Choices", "Length", "Range"),
     "vitlab.core.experiment": ("Claim", "Job", "Published", "Results", "exact", "judged", "paired"),
     "vitlab.core.extensions": ("register",),
     "vitlab.core.measurement": ("Card", "Measurement"),
@@ -56,17 +60,20 @@ __all__ = [
     "Augment",
     "Block",
     "Card",
+    "Choices",
     "Claim",
     "DataSet",
     "Figure",
     "ImageArray",
     "Job",
+    "Length",
     "Measurement",
     "Mixer",
     "Objective",
     "Observer",
     "Optimizer",
     "Published",
+    "Range",
     "Recipe",
     "Result",
     "Results",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
@@ -189,8 +190,8 @@ def _questions(name: str, folder: Path, /, **settings: Any) -> Any:
 
 
 def _recipes(folder: Path) -> Iterator[Target]:
-    for name, reference in plugins.recipes().items():
-        make = getattr(__import__(reference, fromlist=[name]), name)
+    for name in plugins.recipes():
+        make = plugins.recipe_function(name)
         yield from _targets("recipe", name, make, 0, lambda name=name, **given: plugins.recipe(_call(name, given)))
     recipe = plugins.recipe("quick")
     for path, default in _fields(recipe):
@@ -208,8 +209,8 @@ def _fields(data: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _models(folder: Path) -> Iterator[Target]:
-    for name in plugins.assemblies():
-        made = getattr(__import__(plugins.assemblies()[name], fromlist=[name]), name)
+    for name, module in plugins.assemblies().items():
+        made = getattr(importlib.import_module(module), name)
         yield from _targets(
             "model", name, made, 1, partial(_load, f"vitlab/{name}", {"backbone": BACKBONE, "width": 16})
         )

@@ -13,6 +13,7 @@ import torch
 
 import vitlab
 from cases import CASES
+from vitlab import extend
 from vitlab.core import plugins
 from vitlab.core.annotations import fits
 from vitlab.core.bounds import Choices, Length, Range
@@ -123,6 +124,15 @@ def test_plain_types_of_extensions_are_checked_where_other_annotations_cannot_be
             check_settings("theirs", of_others, settings)
 
 
+def bounded(model: Any, batches: Any, *, power: Annotated[int, extend.Range(1, 3)] = 2) -> None:
+    """An extension that declares bounds."""
+
+
+def test_bounds_of_extensions_are_checked() -> None:
+    with pytest.raises(VitlabError, match=r"theirs\(power=4\): expected an integer from 1 to 3"):
+        check_settings("theirs", bounded, {"power": 4})
+
+
 def signatures() -> list[tuple[str, Callable[..., Any], Any]]:
     """Every function or class of vitlab that takes settings, and the parameters that are not settings."""
     procedures = {**plugins.instruments(), **plugins.stress_tests()}
@@ -177,3 +187,8 @@ def test_scenes_that_do_not_fit_are_refused_with_the_estimate() -> None:
         VitlabError, match="2,147,483,647 scenes of 224x224 take about 323 TB of memory and 1,995 hours"
     ):
         catalogue.check_data("scenes(test=0x7fffffff)")
+
+
+def test_questions_about_scenes_that_do_not_fit_are_refused_before_they_are_drawn() -> None:
+    with pytest.raises(VitlabError, match=r"scene_questions needs about 50.4 TB of memory; there are"):
+        question_catalogue.open_questions("scene_questions(train=250000, size=8192)")

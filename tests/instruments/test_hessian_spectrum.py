@@ -184,6 +184,15 @@ def test_bad_input() -> None:
         measure("hessian_spectrum", perceptron().requires_grad_(False), batches, batch_size=8)
 
 
+def test_vectors_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vitlab.core.machine_memory.machine_memory", lambda: 40.0 * 322 * 8 - 1)
+    with pytest.raises(
+        VitlabError, match="40 vectors of 322 weights needs about 0.1 MB of memory; .* use a smaller basis"
+    ):
+        measure("hessian_spectrum", perceptron(), data(8, 2, 4), batch_size=8)
+    measure("hessian_spectrum", perceptron(), data(8, 2, 4), batch_size=8, basis=20, count=2, limit=20)
+
+
 def test_power_law_against_scipy() -> None:
     generator = np.random.default_rng(0)
     heads = np.array([1, 2, 3, 4, 6, 12])

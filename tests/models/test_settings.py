@@ -50,7 +50,7 @@ def test_the_estimate_of_a_deep_model_is_its_size(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("vitlab.core.machine_memory.machine_memory", lambda: float(size))
     check_size("it", {"depth": 150}, build)
     monkeypatch.setattr("vitlab.core.machine_memory.machine_memory", lambda: float(size - 1))
-    with pytest.raises(VitlabError, match=re.escape(f"it needs about {size / 1e9:.1f} GB of memory")):
+    with pytest.raises(VitlabError, match=re.escape(f"it needs about {size / 1e6:.2g} MB of memory")):
         check_size("it", {"depth": 150}, build)
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
 from vitlab.core import plugins
-from vitlab.core.errors import unknown
-from vitlab.core.extensions import resolve
+from vitlab.core.descriptions import origin
+from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.extensions import resolve, warn_once
 from vitlab.core.signatures import Setting, settings_of
 
 Schema = Mapping[str, Sequence[Setting]]
@@ -23,19 +24,38 @@ COLUMNS = ("setting", "type", "default", "range", "help")
 def _parts() -> Schema:
     from vitlab.surgery import INJECTED
 
-    return {name: settings_of(plugins.part(name), INJECTED) for name in plugins.parts()}
+    return _each("parts", plugins.parts(), lambda name: settings_of(plugins.part(name), INJECTED))
 
 
 def _instruments() -> Schema:
-    return {name: settings_of(resolve(at).measure, 2) for name, at in plugins.instruments().items()}
+    known = plugins.instruments()
+    return _each(
+        "instruments", known, lambda name: settings_of(plugins.procedure("instrument", name, known)[1].measure, 2)
+    )
 
 
 def _stress() -> Schema:
-    return {name: settings_of(resolve(at).measure, 2) for name, at in plugins.stress_tests().items()}
+    known = plugins.stress_tests()
+    return _each(
+        "stress_tests", known, lambda name: settings_of(plugins.procedure("stress test", name, known)[1].measure, 2)
+    )
 
 
 def _recipes() -> Schema:
-    return {name: settings_of(plugins.recipe_function(name)) for name in plugins.recipes()}
+    return _each("recipes", plugins.recipes(), lambda name: settings_of(plugins.recipe_function(name)))
+
+
+def _each(kind: str, names: Iterable[str], settings: Callable[[str], Sequence[Setting]]) -> Schema:
+    """The settings of each name; an extension that cannot be imported is reported and left out."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = settings(name)
+        except VitlabError as error:
+            if not origin(kind, name):
+                raise
+            warn_once(f"{kind}: {name!r} of {origin(kind, name)} is skipped ({error})")
+    return found
 
 
 def _data() -> Schema:
@@ -72,6 +92,8 @@ def find(what: str) -> Schema:
     Args:
         what: a kind, or the name of a part, instrument, stress test, recipe, data set or assembly.
     """
+    if not what:
+        raise VitlabError(f"--settings needs one of {', '.join(KINDS)}, or a name: vitlab list instruments --settings")
     if what in KINDS:
         return KINDS[what]()
     names: dict[str, str] = {}

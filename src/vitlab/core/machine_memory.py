@@ -43,7 +43,9 @@ def check_memory(
 def _amount(size: float) -> str:
     """A number of bytes in words.
 
-    >>> _amount(2.5e9), _amount(3e15)
-    ('2.5 GB', '3,000.0 TB')
+    >>> _amount(2e4), _amount(2.5e9), _amount(3e15)
+    ('0.02 MB', '2.5 GB', '3,000.0 TB')
     """
+    if size < 1e9:
+        return f"{size / 1e6:,.2g} MB"
     return f"{size / 1e9:,.1f} GB" if size < 1e12 else f"{size / 1e12:,.1f} TB"

@@ -86,11 +86,7 @@ def measure(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    seams: Annotated[Sequence[Annotated[str, Choices(SEAMS)]], Length(1, len(SEAMS), distinct=True)] = (
-        "mlp.in",
-        "mlp.mid",
-        "mlp.out",
-    ),
+    seams: Annotated[Sequence[_SeamName], Length(distinct=True)] = ("mlp.in", "mlp.mid", "mlp.out"),
     blocks: str | Annotated[Sequence[int | str], Length(1, 10_000)] = "all",
 ) -> Measurement:
     """Gradient norms of every weight of every block with the broadcast term kept, detached and removed.

@@ -22,7 +22,7 @@ from vitlab.modules.token_kinds import IMAGE, PADDING, TEXT, TokenKinds, subset_
 __all__ = ["ContextBroadcast", "GatedContextBroadcast", "HybridContextBroadcast", "ScaledContextBroadcast"]
 
 
-_Position = Annotated[int, Range(-(10**6), 10**6)]
+_Position = Annotated[int, Range(0, 10**6)]
 Subset = Literal["image", "text", "each"] | tuple[_Position, _Position] | None
 
 #: Subsets of the tokens of a model of text and images.
