@@ -84,7 +84,8 @@ def test_a_model_without_maps_keeps_its_predictions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"), [({"images": 3}, "have 2"), ({"images": 0}, "at least 1"), ({"lattice": 0}, "lattice=0")]
+    ("settings", "message"),
+    [({"images": 3}, "have 2"), ({"images": 0}, "from 1 to 1,000"), ({"lattice": 0}, "lattice=0")],
 )
 def test_mistakes(settings: dict[str, int], message: str) -> None:
     case = FAMILY["vit"]

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from vitlab.core.anatomy import Anatomy, Block
-from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.bounds import ImageCount, Share
 from vitlab.core.measurement import Card, Measurement
-from vitlab.instruments.shared.token_relevance import measure_relevance, rollout
+from vitlab.instruments.shared.token_relevance import StoredImages, measure_relevance, rollout
 from vitlab.recording.tape import record
 
 CARD = Card(
@@ -74,9 +74,9 @@ def measure(
     batches: Iterable[Any],
     *,
     fusion: Fusion = "mean",
-    residual: float = 0.5,
-    images: int | None = None,
-    stored: int = 8,
+    residual: Share = 0.5,
+    images: ImageCount | None = None,
+    stored: StoredImages = 8,
 ) -> Measurement:
     """Relevance of the tokens of the image grid for the class token, and its entropy after each layer.
 
@@ -93,10 +93,6 @@ def measure(
         token: in the mean row); `entropy` (layer) in nats, of that row of R_l, averaged over images, with
         `entropy_error`; `prefix_share` (), the mean share of the prefix tokens in the last layer.
     """
-    if fusion not in get_args(Fusion):
-        raise unknown(f"fusion of {_NAME}", fusion, get_args(Fusion))
-    if not 0 <= residual <= 1:
-        raise VitlabError(f"invalid residual={residual} for {_NAME}; expected a number from 0 to 1")
 
     settings = {"fusion": fusion, "residual": residual, "images": images, "stored": stored}
     by_rollout = partial(relevance, fusion=fusion, residual=residual)

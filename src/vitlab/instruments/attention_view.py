@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vitlab.core.bounds import Range
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
@@ -96,8 +97,18 @@ def coarsen(maps: Tensor, grid: tuple[int, int], side: int) -> tuple[Tensor, tup
     return (pooled * share).reshape(*maps.shape[:-1], -1), small
 
 
+def _rows(lattice: int) -> str:
+    return f"{lattice:,} x {lattice:,} cells are {lattice**2:,} attention maps for each layer, head and image"
+
+
 def measure(
-    model: nn.Module, batches: Iterable[Any], *, images: int = 2, lattice: int = 7, side: int = 16, picture: int = 112
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    images: Annotated[int, Range(1, 1000)] = 2,
+    lattice: Annotated[int, Range(1, 64, cost=_rows)] = 7,
+    side: Annotated[int, Range(1, 1024)] = 16,
+    picture: Annotated[int, Range(1, 4096)] = 112,
 ) -> Measurement:
     """Attention of the first images from a lattice of patches and from every prefix token.
 
@@ -117,9 +128,6 @@ def measure(
         maps, by its name: `maps of` (image, head, query, key) uint8, `peak of` and `entropy of` (image, head, query),
         `prefix of` (image, head, query, prefix). Queries are the prefix tokens, then the lattice row by row.
     """
-    for name, value in {"images": images, "lattice": lattice, "side": side, "picture": picture}.items():
-        if value < 1:
-            raise VitlabError(f"attention_view: invalid {name}={value}; expected at least 1")
     selected, labels = _first_images(batches, images)
     selected = selected.to(device_of(model))
     size = (int(selected.shape[-2]), int(selected.shape[-1]))

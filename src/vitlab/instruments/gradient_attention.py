@@ -12,17 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
 from vitlab.core.anatomy import Anatomy, Block
+from vitlab.core.bounds import ImageCount, Range
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.instruments.shared.explicit_attention import explicit_attention
 from vitlab.instruments.shared.predictions import predict
-from vitlab.instruments.shared.token_relevance import measure_relevance, propagated
+from vitlab.instruments.shared.token_relevance import StoredImages, measure_relevance, propagated
 
 CARD = Card(
     title="Relevance of image tokens for the predicted class by gradient-weighted attention",
@@ -75,9 +76,9 @@ def measure(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    target: int | None = None,
-    images: int | None = None,
-    stored: int = 8,
+    target: Annotated[int, Range(0, 10**9)] | None = None,
+    images: ImageCount | None = None,
+    stored: StoredImages = 8,
 ) -> Measurement:
     """Relevance of the tokens of the image grid for the score of a class, and its entropy after each layer.
 
