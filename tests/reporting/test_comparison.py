@@ -19,7 +19,8 @@ from vitlab.core.pooling import derive
 from vitlab.core.repeats import average
 from vitlab.reporting.comparison import MOST, compare
 from vitlab.reporting.comparison import numbers as numbers_of_one
-from vitlab.reporting.differences import Difference, Number, describe_number, quantile
+from vitlab.reporting.differences import Difference, Number, quantile
+from vitlab.reporting.headline import describe_number
 from vitlab.reporting.drawing import draw
 from vitlab.reporting.readings import reading
 from vitlab.reporting.sections import Section, label_models, sort
