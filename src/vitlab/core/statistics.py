@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from functools import cache
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The overview of a report: one key number of each kind for all models, coloured by difference relative to its noise."""
+"""The overview of a report: a key number of each kind for all models, coloured by difference relative to noise."""
 
 from __future__ import annotations
 

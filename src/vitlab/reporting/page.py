@@ -62,9 +62,21 @@ def contents(measurements: Sequence[Measurement]) -> dict[str, Any]:
         "models": [_model(label, index) for index, label in enumerate(shown)],
         "summary": _with_minus(summarise(shown, sections, every, _weights(named, labels))),
         "groups": groups,
+        "overview": _columns([one for one in groups if one["lines"]]),
         "sections": [section for one in groups for section in one["sections"]],
         "provenance": collect(sections, {label: subject for subject, label in labels.items()}),
     }
+
+
+def _columns(groups: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The groups of the overview in two columns of similar length, in their order."""
+    columns: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
+    lengths = [0, 0]
+    for one in sorted(groups, key=lambda one: -len(one["lines"])):
+        shorter = lengths.index(min(lengths))
+        lengths[shorter] += 1 + len(one["lines"])
+        columns[shorter].append(one)
+    return [sorted(column, key=groups.index) for column in columns if column]
 
 
 def _fill_rows(sections: Sequence[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""A figure as data for a template: its plotly JSON without the legend that all figures of a page share, and its size."""
+"""A figure as data for a template: its plotly JSON without the legend that all figures share, and its size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vitlab.reporting.number_text import minus
 from vitlab.reporting.plot_data import to_json
 
 #: The height of a plot that does not declare one, and of a single panel without a legend, in pixels.
-HEIGHT, SINGLE = 420, 280
+HEIGHT, SINGLE = 420, 276
 
 #: The size of letters, and the most letters of a line below one of two panels.
 FONT, LINE = 12, 26
@@ -39,6 +39,7 @@ def view(figure: Figure | Fragment, shared: Sequence[str]) -> dict[str, Any]:
     layout["font"] = {**layout.get("font", {}), "size": FONT}
     if shared:
         _share_legend(plot, shared, panels)
+    _move_titles(layout)
     if panels == 2:
         _wrap_titles(layout)
     mosaic = "scaleanchor" in layout.get("yaxis", {})  # square tiles become too small in a narrow column
@@ -70,6 +71,17 @@ def _share_legend(plot: dict[str, Any], shared: Sequence[str], panels: int) -> N
     inner = SINGLE - _ABOVE if panels == 1 and height == HEIGHT else height - above
     layout["height"] = inner + margin["t"]
     layout["margin"] = margin
+
+
+def _move_titles(layout: dict[str, Any]) -> None:
+    """Move the titles of the x axes closer to them, and reduce the space below the plot."""
+    margin, below = dict(layout.get("margin") or {}), 44
+    if not any(key.startswith("xaxis") for key in layout) or margin.get("b", 0) <= below:
+        return
+    for key in [key for key in layout if key.startswith("xaxis")]:
+        layout[key] = {**layout[key], "title": {**layout[key].get("title", {}), "standoff": 6}}
+    layout["height"] = int(layout.get("height") or HEIGHT) - margin["b"] + below
+    layout["margin"] = {**margin, "b": below}
 
 
 def _wrap_titles(layout: dict[str, Any]) -> None:

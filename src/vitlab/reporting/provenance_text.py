@@ -111,7 +111,9 @@ def as_text(value: Any) -> str:
     ('crop 0.9, size [32, 32]', 'a, b')
     """
     if isinstance(value, Mapping):
-        return ", ".join(f"{_words(str(key))} {as_text(each)}" for key, each in value.items() if each not in ({}, [], ""))
+        return ", ".join(
+            f"{_words(str(key))} {as_text(each)}" for key, each in value.items() if each not in ({}, [], "")
+        )
     if isinstance(value, list) and value and all(isinstance(each, (str, Mapping)) for each in value):
         return ", ".join(dict.fromkeys(as_text(each) for each in value))
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,12 +11,13 @@ from vitlab.reporting.default_drawing import draw_by_axes
 from vitlab.reporting.differences import Difference
 from vitlab.reporting.drawing import Figure, Fragment, draw
 from vitlab.reporting.headline import Phrase, state
+from vitlab.reporting.image_strips import strips
 from vitlab.reporting.number_text import clearness, difference_text, value_text
 from vitlab.reporting.rows import Row, rows
 from vitlab.reporting.sections import Section
 
-#: The number of rows of the table outside the fold.
-VISIBLE_ROWS = 2
+#: The number of rows of the table outside the fold, of a section in one column and of a wide one.
+VISIBLE_ROWS, VISIBLE_ROWS_WIDE = 2, 1
 
 _SYMBOLS = {"unclear": "≈", "unknown": "?"}
 _WORDS = {"clear": "clear", "unclear": "within the noise", "unknown": "noise not known"}
@@ -31,7 +33,7 @@ def view(number: int, section: Section, differences: Sequence[Difference], label
         labels: of all models of the report. If the section has the first of them, its figures have their colours and
             need no legend of their own.
     """
-    figures, note = _draw(section)
+    figures, note = draw_section(section)
     table = rows(section, differences, [each.headline.row for each in figures if isinstance(each, Figure)])
     own = list(section.repeats)
     shared = labels if own == list(labels[: len(own)]) else ()
@@ -40,35 +42,40 @@ def view(number: int, section: Section, differences: Sequence[Difference], label
         each["id"], each["file"] = f"figure-{number}-{index}", f"{_file(section)}-{index}"
     key = table[0] if table else None
     cells = [_row(row, own) for row in table]
+    wide = bool(views) and (views[0]["panels"] > 2 or not views[0]["plot"])
+    pictures = strips(section)
+    shown = VISIBLE_ROWS_WIDE if wide else VISIBLE_ROWS
     return {
         "id": f"section-{number}",
         "title": section.title[:1].upper() + section.title[1:],
-        "claim": _claim(figures, key, section),
+        "claim": claim_of(figures, key),
         "badge": key.clearness if key is not None else "",
-        "wide": bool(views) and (views[0]["panels"] > 2 or not views[0]["plot"]),
+        "wide": wide,
         "figures": views,
         "note": note,
         "labels": own,
-        "rows": cells[:VISIBLE_ROWS],
-        "more_rows": cells[VISIBLE_ROWS:],
-        "fold": fold_title(max(0, len(views) - 1), len(cells[VISIBLE_ROWS:])),
+        "rows": cells[:shown],
+        "more_rows": cells[shown:],
+        "strips": pictures,
+        "fold": fold_title(max(0, len(views) - 1), len(cells[shown:]), sum(len(each.pictures) for each in pictures)),
         "key": key,
         "footnote": _footnote(section),
     }
 
 
-def fold_title(figures: int, numbers: int) -> str:
+def fold_title(figures: int, numbers: int, pictures: int = 0) -> str:
     """The title of a fold.
 
-    >>> fold_title(2, 0), fold_title(1, 3), fold_title(0, 0)
-    ('2 more figures', '1 more figure, 3 more numbers', 'The result in words')
+    >>> fold_title(2, 0), fold_title(1, 3, 8), fold_title(0, 0)
+    ('2 more figures', '8 images, 1 more figure, 3 more numbers', 'The result in words')
     """
-    parts = [f"{count} more {noun}{'s' if count > 1 else ''}" for count, noun in ((figures, "figure"), (numbers, "number")) if count]
+    counts = ((pictures, "image"), (figures, "more figure"), (numbers, "more number"))
+    parts = [f"{count} {noun}{'s' if count > 1 else ''}" for count, noun in counts if count]
     return ", ".join(parts) or "The result in words"
 
 
-def _claim(figures: Sequence[Figure | Fragment], key: Row | None, section: Section) -> str:
-    """The claim of the first figure, else that of the key number, else the kind."""
+def claim_of(figures: Sequence[Figure | Fragment], key: Row | None) -> str:
+    """The claim of the first figure, else that of the key number; empty if there is neither."""
     first = next((each.headline for each in figures if isinstance(each, Figure)), None)
     if first is not None and (first.row is not None or key is None):
         return first.title
@@ -81,7 +88,7 @@ def _file(section: Section) -> str:
     return f"{section.kind}{'-' if section.variant else ''}{section.variant}"
 
 
-def _draw(section: Section) -> tuple[list[Figure | Fragment], str]:
+def draw_section(section: Section) -> tuple[list[Figure | Fragment], str]:
     """The figures of a section and a note.
 
     Values that the drawing of their kind does not support, such as those of another version, are drawn by the names of
@@ -105,7 +112,10 @@ def _cell(row: Row, label: str) -> dict[str, str]:
     """A table cell: the number, its count if there are few samples, and its difference from the baseline."""
     if label not in row.numbers:
         return {"value": "–"}
-    cell = {"value": value_text(row.numbers[label], row.scale), "count": row.counts.get(label, "")}
+    number, count = row.numbers[label], row.counts.get(label, "")
+    cell = {"value": value_text(number, row.scale), "count": count}
+    if count and math.isnan(number.half_width):
+        cell = {"value": count, "count": ""}  # a count says more than a percentage without an error
     difference = row.differences.get(label)
     if difference is not None:
         kind = clearness(difference)

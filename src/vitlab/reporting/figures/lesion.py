@@ -32,7 +32,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
 
 
 def _bars(measurements: Sequence[Measurement], name: str, y: str, scale: float) -> Figure:
-    titles = [f"{measurement.subject} (mean: {_means(measurement, name, scale)})" for measurement in measurements]
+    titles = [measurement.subject for measurement in measurements]
     units = max(len(measurement.axes["unit"]) for measurement in measurements)
     columns = 3 if units <= _BESIDE else 1
     height = 240 if columns > 1 else max(180, 340 - 40 * len(measurements))
@@ -131,15 +131,6 @@ def _unit(measurement: Measurement, place: int) -> str:
     if "block" not in measurement.values:
         return name
     return f"{name.rpartition(' ')[2]} of block {int(measurement.values['block'][place]) + 1}"
-
-
-def _means(measurement: Measurement, name: str, scale: float) -> str:
-    """The mean change for each kind of unit."""
-    change, _ = _changes(measurement, name, scale)
-    kinds = [str(unit).rpartition(" ")[2] for unit in measurement.axes["unit"]]
-    own = {kind: [c for c, other in zip(change, kinds, strict=True) if other == kind] for kind in dict.fromkeys(kinds)}
-    means = {kind: mean(found) for kind, found in own.items()}
-    return ", ".join(f"{kind} {f'{m:+.2g}' if np.isfinite(m) else 'not known'}" for kind, m in means.items())
 
 
 def _pattern(kind: str) -> dict[str, Any]:

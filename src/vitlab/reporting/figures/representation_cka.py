@@ -18,7 +18,7 @@ _ALIKE = Phrase("Shallow and deep layers are", ("less alike", "more alike"))
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     """A heat map for each model; blocks along the diagonal are groups of similar layers."""
-    plot = panels([_title(measurement) for measurement in measurements], "layer", "layer", height=300, legend=False)
+    plot = panels([_title(measurement) for measurement in measurements], "layer", "layer", height=250, legend=False)
     for panel, measurement in enumerate(measurements):
         cka = np.asarray(measurement.values["cka"], dtype=float)
         rows, columns = (shrunk(np.arange(1.0, size + 1)[None])[0] for size in cka.shape)
