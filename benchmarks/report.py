@@ -108,7 +108,7 @@ def opening(path: Path, repeats: int = 5) -> dict[str, float]:
     from playwright.sync_api import sync_playwright
 
     marks = """() => new Promise(done => {
-      const seen = () => document.querySelector('.plot .main-svg .trace, .plot .main-svg .layer-above')
+      const seen = () => document.querySelector('.attention-view canvas, .plot .main-svg .trace, .plot .main-svg .layer-above')
         ? requestAnimationFrame(() => done([performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0,
                                             performance.now()]))
         : setTimeout(seen, 5);

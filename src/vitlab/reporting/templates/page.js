@@ -37,21 +37,19 @@ function colours() {
   return { ink: style.getPropertyValue("--ink").trim(), paper: style.getPropertyValue("--paper").trim() };
 }
 
-function inked({ ink, paper }) {
-  return { "font.color": ink, "hoverlabel.bgcolor": paper, "hoverlabel.font.color": ink, "hoverlabel.bordercolor": ink, "modebar.color": ink, "modebar.activecolor": ink };
+function inked(layout) {
+  const { ink, paper } = colours();
+  const label = { ...layout.hoverlabel, bgcolor: paper, font: { color: ink }, bordercolor: ink };
+  const bar = { color: ink, activecolor: ink, bgcolor: "rgba(0,0,0,0)" };
+  return { ...layout, font: { ...layout.font, color: ink }, hoverlabel: label, modebar: bar };
 }
 
 function draw(place) {
   if (place.dataset.drawn) return;
   place.dataset.drawn = "yes";
   const { data, layout } = figureOf(place, isDark());
-  const { ink, paper } = colours();
-  layout.font = { ...layout.font, color: ink };
-  layout.hoverlabel = { ...layout.hoverlabel, bgcolor: paper, font: { color: ink }, bordercolor: ink };
-  layout.modebar = { color: ink, activecolor: ink, bgcolor: "rgba(0,0,0,0)" };
-  layout.autosize = true;
   const reset = { name: "reset", title: "Reset (Escape)", icon: Plotly.Icons.home, click: restore };
-  Plotly.newPlot(place, data, layout, { responsive: true, displayModeBar: "hover", displaylogo: false, modeBarButtons: [[reset]] });
+  Plotly.newPlot(place, data, inked({ ...layout, autosize: true }), { responsive: true, displayModeBar: "hover", displaylogo: false, modeBarButtons: [[reset]] });
 }
 
 function restore(place) {
@@ -60,13 +58,12 @@ function restore(place) {
   draw(place);
 }
 
-function recolour(change = {}) {
-  for (const place of places) {
-    if (!place.dataset.drawn) continue;
-    const { data } = figureOf(place, isDark());
-    data.forEach((trace, i) => ["line", "marker", "fillcolor"].forEach((part) => { place.data[i][part] = trace[part]; }));
-    Plotly.redraw(place);
-    Plotly.relayout(place, { ...inked(colours()), ...change });
+function recolour(width) {
+  for (const place of places.filter((each) => each.dataset.drawn)) {
+    const layout = inked({ ...place.layout, autosize: !width });
+    if (width) layout.width = width;
+    else delete layout.width;
+    Plotly.react(place, figureOf(place, isDark()).data, layout);
   }
 }
 
@@ -75,7 +72,7 @@ const near = new IntersectionObserver(
     near.unobserve(entry.target);
     draw(entry.target);
   }),
-  { rootMargin: "600px" },
+  { rootMargin: "1200px" },
 );
 places.forEach((place) => near.observe(place));
 
@@ -163,12 +160,12 @@ addEventListener("beforeprint", () => {
   before = root.dataset.theme || "auto";
   root.dataset.theme = "light";
   places.forEach(draw);
-  recolour({ width: sheet });
+  recolour(sheet);
 });
 addEventListener("afterprint", () => {
   unfolded.forEach((fold) => { fold.open = false; });
   root.dataset.theme = before;
-  recolour({ width: null, autosize: true });
+  recolour();
 });
 
 // SVG: on a white background, with the finding as the title.
