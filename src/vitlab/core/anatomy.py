@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from typing import Literal
 
 from vitlab.core.errors import VitlabError, unknown
@@ -185,3 +186,29 @@ class Anatomy:
             if block.name == name:
                 return block
         raise unknown(f"block of family {self.family!r}", name, [block.name for block in self.blocks])
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """One row of text per block: the columns of `COLUMNS`."""
+        return [_row(block) for block in self.blocks]
+
+    def _repr_html_(self) -> str:
+        """The description as a table, for notebooks."""
+        h, w = self.input_size
+        title = f"{self.family}, {len(self.blocks)} blocks, images {h}×{w}"
+        head = "".join(f"<th>{name}</th>" for name in COLUMNS)
+        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self.rows())
+        absent = "".join(f"<p>no {escape(seam)}: {escape(reason)}</p>" for seam, reason in self.absent.items())
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f"<div><p><strong>{escape(title)}</strong></p>{table}{absent}</div>"
+
+
+#: The columns of the description of a model as a table.
+COLUMNS = ("block", "stage", "mixer", "grid", "prefix", "width", "seams")
+
+
+def _row(block: Block) -> tuple[str, ...]:
+    place = next(iter(block.seams or block.taps), None)
+    layout = place.layout if place else block.mixer.queries
+    grid = "x".join(map(str, layout.grid)) if layout else ""
+    cells = (block.stage, block.mixer.kind, grid, layout.prefix if layout else "", place.dim if place else "")
+    return (block.name, *map(str, cells), " ".join(seam.name for seam in block.seams))
