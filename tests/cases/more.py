@@ -135,6 +135,17 @@ CASES = [
             layer_scale_init_value=1.0,
         ),
     ),
+    Case(
+        "hf_yolos",
+        hugging_face(
+            "YolosForObjectDetection",
+            "YolosConfig",
+            **{**VIT, "image_size": [32, 48]},
+            intermediate_size=48,
+            num_detection_tokens=3,
+        ),
+        (32, 48),
+    ),
     Case("hf_levit", hugging_face("LevitForImageClassification", "LevitConfig", **LEVIT), (80, 80)),
     GainCase("hf_mobilevit", hugging_face("MobileViTForImageClassification", "MobileViTConfig", **MOBILE), (64, 128)),
     GainCase("mobilevit", mobilevit, (64, 128)),

@@ -86,8 +86,8 @@ def _stages(model: nn.Module, flow: Flow, unknown: list[str]) -> tuple[Block, ..
         )
     raise _adapter_error(
         model,
-        f"no module has both an attention ({', '.join(_ATTENTION)}) and an MLP ({', '.join(_MLP)}) child, no softmax "
-        "between tokens was recorded, and it has no feature_info with the names of its stages",
+        "no softmax between tokens was recorded in its forward, so that it has no attention, and it has no "
+        "feature_info with the names of its stages",
     )
 
 

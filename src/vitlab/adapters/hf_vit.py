@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ FAMILIES = {
     "hf_clip": "hf/openai/clip-vit-base-patch32",
     "hf_siglip": "hf/google/siglip-base-patch16-224",
     "hf_dpt": "hf/Intel/dpt-large",
+    "hf_yolos": "hf/hustvl/yolos-tiny",
     "hf_data2vec": "hf/facebook/data2vec-vision-base-ft1k",
 }
 CLASSES = (
@@ -39,6 +41,8 @@ CLASSES = (
     "transformers.models.dpt.modeling_dpt.DPTModel",
     "transformers.models.dpt.modeling_dpt.DPTForDepthEstimation",
     "transformers.models.dpt.modeling_dpt.DPTForSemanticSegmentation",
+    "transformers.models.yolos.modeling_yolos.YolosModel",
+    "transformers.models.yolos.modeling_yolos.YolosForObjectDetection",
     "transformers.models.data2vec.modeling_data2vec_vision.Data2VecVisionModel",
     "transformers.models.data2vec.modeling_data2vec_vision.Data2VecVisionForImageClassification",
 )
@@ -59,13 +63,19 @@ def inputs(model: nn.Module, size: tuple[int, int]) -> Mapping[str, Tensor]:
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
-    """Pre-norm layers; a class token precedes the grid, except in SigLIP."""
+    """Pre-norm layers; a class token precedes the grid, except in SigLIP, and detection tokens follow it in YOLOS."""
     found = list(layers(model, flow))
     grid = _patches(model, flow, found[0][0])
     layout = TokenLayout(grid, prefix=flow.input(found[0][0])[1] - grid[0] * grid[1])
+    detection = getattr(model.config, "num_detection_tokens", 0)
+    if detection:
+        layout = replace(layout, suffix=detection, permutation=tuple(range(grid[0] * grid[1])))
     result: list[Block] = []
     for path, layer in found:
-        mixer = Mixer("attention", f"{path}.{attention_name(layer)}", layout, layout)
+        attention = f"{path}.{attention_name(layer)}"
+        mixer = Mixer("attention", attention, layout, layout)
+        if detection:
+            mixer = Mixer("attention", attention, why_no_map="tokens after the grid are not supported in maps")
         result.append(block_of(path, len(result), 0, mixer, places(flow, path, layer, layout)))
     return with_stage_ends(result)
 
