@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from vitlab.adapters.blocks import block_of, with_stage_ends
 from vitlab.adapters.flow import Flow
-from vitlab.adapters.hf_layers import attention_name, layers, places
+from vitlab.adapters.hf_layers import attention_name, layers, places, pooling_head
 from vitlab.core.anatomy import Block, Mixer, TokenLayout
 
 FAMILIES = {"hf_siglip2": "hf/google/siglip2-base-patch16-naflex"}
@@ -49,4 +49,4 @@ def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
     for path, layer in layers(model, flow):
         mixer = Mixer("attention", f"{path}.{attention_name(layer)}", layout, layout)
         result.append(block_of(path, len(result), 0, mixer, places(flow, path, layer, layout)))
-    return with_stage_ends(result)
+    return with_stage_ends([*result, *pooling_head(model, flow, len(result))])

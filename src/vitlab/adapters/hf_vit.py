@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from vitlab.adapters import blank_images
 from vitlab.adapters.blocks import block_of, with_stage_ends
 from vitlab.adapters.flow import Flow
-from vitlab.adapters.hf_layers import attention_name, layers, places
+from vitlab.adapters.hf_layers import attention_name, layers, places, pooling_head
 from vitlab.core.anatomy import Block, Mixer, TokenLayout
 
 FAMILIES = {
@@ -77,7 +77,7 @@ def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
         if detection:
             mixer = Mixer("attention", attention, why_no_map="tokens after the grid are not supported in maps")
         result.append(block_of(path, len(result), 0, mixer, places(flow, path, layer, layout)))
-    return with_stage_ends(result)
+    return with_stage_ends([*result, *pooling_head(model, flow, len(result))])
 
 
 def _patches(model: nn.Module, flow: Flow, first: str) -> tuple[int, int]:
