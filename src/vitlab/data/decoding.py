@@ -19,15 +19,21 @@ from PIL import Image, ImageOps
 from vitlab.core.errors import VitlabError
 
 
-def open_rgb(source: Path | BinaryIO, formats: tuple[str, ...] | None = None) -> Image.Image:
+def open_rgb(
+    source: Path | BinaryIO, formats: tuple[str, ...] | None = None, *, enough: int | None = None
+) -> Image.Image:
     """Open an image in RGB, rotated by its EXIF orientation; the first frame of an animation. Alpha is ignored.
 
     Args:
         source: a path, or a file open for reading.
         formats: the formats to try, by Pillow's names; default all.
+        enough: if given, a JPEG is decoded at 1/2, 1/4 or 1/8 of its size as long as both sides keep this many pixels,
+            which saves time and memory.
     """
     try:
         with Image.open(source, formats=formats) as image:
+            if enough is not None:
+                image.draft(None, (enough, enough))
             image.load()  # before EXIF is read: a second attempt to load damaged pixels raises no error
             return to_rgb(_upright(image))
     except Exception as error:  # Pillow raises many types of exceptions on damaged files
