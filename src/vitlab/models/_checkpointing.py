@@ -10,7 +10,10 @@ import torch
 from timm.models import checkpoint
 from torch import nn
 
-__all__ = ["checkpoint_block"]
+__all__ = ["checkpoint_block", "is_scripting"]
+
+#: Whether TorchScript compiles the calling function; known to TorchScript under any name.
+is_scripting = torch.jit.is_scripting  # type: ignore[attr-defined]
 
 
 @torch.jit.ignore  # type: ignore[untyped-decorator]

@@ -42,7 +42,7 @@ from timm.models.xcit import LPI, Xcit
 from torch import Tensor, nn
 
 from vitlab.core.errors import VitlabError
-from vitlab.models._checkpointing import checkpoint_block
+from vitlab.models._checkpointing import checkpoint_block, is_scripting
 from vitlab.models._hybrid_stem import HybridPatchEmbed
 from vitlab.models._imagenet import imagenet_cfg
 
@@ -235,13 +235,13 @@ class FullyAttentionalNetwork(Xcit):
         x, (h, w) = self.patch_embed(x)
         x = self.pos_drop(x + self.pos_embed(x.shape[0], h, w).flatten(2).transpose(1, 2))
         for block in self.blocks:
-            if self.grad_checkpointing and not torch.jit.is_scripting():
+            if self.grad_checkpointing and not is_scripting():  # noqa: SIM108 (TorchScript needs a statement)
                 x = checkpoint_block(block, x, h, w)
             else:
                 x = block(x, h, w)
         x = torch.cat((self.cls_token.expand(x.shape[0], -1, -1), x), dim=1)
         for block in self.cls_attn_blocks:
-            if self.grad_checkpointing and not torch.jit.is_scripting():  # noqa: SIM108 (TorchScript needs a statement)
+            if self.grad_checkpointing and not is_scripting():  # noqa: SIM108 (TorchScript needs a statement)
                 x = checkpoint_block(block, x)
             else:
                 x = block(x)

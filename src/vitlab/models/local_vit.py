@@ -32,7 +32,7 @@ from timm.models._features import feature_take_indices
 from timm.models.vision_transformer import Block, VisionTransformer
 from torch import Tensor, nn
 
-from vitlab.models._checkpointing import checkpoint_block
+from vitlab.models._checkpointing import checkpoint_block, is_scripting
 from vitlab.models._imagenet import imagenet_cfg
 
 __all__ = ["LocalVisionTransformer"]
@@ -126,7 +126,7 @@ class LocalVisionTransformer(VisionTransformer):
         """(B, C, H, W) -> (B, 1 + h·w, D). The keywords are timm's; only their defaults are accepted."""
         x, grid = self._tokens(require_no_mask(x, attn_mask, is_causal))
         for block in self.blocks:
-            if self.grad_checkpointing and not torch.jit.is_scripting():
+            if self.grad_checkpointing and not is_scripting():  # noqa: SIM108 (TorchScript needs a statement)
                 x = checkpoint_block(block, x, grid)
             else:
                 x = block(x, grid)

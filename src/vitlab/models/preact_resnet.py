@@ -27,7 +27,7 @@ from timm.models.resnetv2 import DownsampleConv, PreActBasic, PreActBottleneck
 from torch import Tensor, nn
 
 from vitlab.core.errors import VitlabError
-from vitlab.models._checkpointing import checkpoint_block
+from vitlab.models._checkpointing import checkpoint_block, is_scripting
 
 PAPER = {
     "preact_resnet18": {"params_m": None, "macs_g": None, "exact_params": 11_687_720},
@@ -116,9 +116,9 @@ class StagedNetwork(nn.Module):
     def forward_features(self, x: Tensor) -> Tensor:
         """Images (B, 3, H, W) -> the last map (B, C, h, w), normalised."""
         x = self.stem(x)
-        if self.grad_checkpointing and not torch.jit.is_scripting():
+        if self.grad_checkpointing and not is_scripting():
             for stage in self.stages:
-                for block in stage:
+                for block in stage.children():
                     x = checkpoint_block(block, x)
         else:
             x = self.stages(x)
@@ -150,7 +150,7 @@ class StagedNetwork(nn.Module):
         for index, stage in enumerate(self.stages, start=1):
             if stop_early and index > last:
                 break
-            for block in stage:
+            for block in stage.children():
                 x = checkpoint_block(block, x) if self.grad_checkpointing else block(x)
             if index in take:
                 maps.append(self.norm(x) if norm and index == len(self.feature_info) - 1 else x)

@@ -28,7 +28,7 @@ from timm.models._features import feature_take_indices
 from timm.models.twins import Block
 from torch import Tensor, nn
 
-from vitlab.models._checkpointing import checkpoint_block
+from vitlab.models._checkpointing import checkpoint_block, is_scripting
 from vitlab.models._imagenet import imagenet_cfg
 
 __all__ = ["PyramidVisionTransformer"]
@@ -87,7 +87,7 @@ class PyramidStage(nn.Module):
             x = torch.cat((self.cls_token.expand(x.shape[0], -1, -1), x), dim=1)
         x = x + resample_abs_pos_embed(self.pos_embed, grid, self.grid, num_prefix_tokens=self.prefix)
         for block in self.blocks:
-            if self.grad_checkpointing and not torch.jit.is_scripting():
+            if self.grad_checkpointing and not is_scripting():  # noqa: SIM108 (TorchScript needs a statement)
                 x = checkpoint_block(block, x, grid)
             else:
                 x = block(x, grid)
@@ -143,7 +143,7 @@ class PyramidVisionTransformer(nn.Module):
             )  # fmt: skip
             self.feature_info.append({"num_chs": dim, "reduction": patch_size * 2**i, "module": f"stages.{i}"})
             patch, width = 2, dim
-        self.norm = nn.LayerNorm(self.num_features, eps=1e-6)
+        self.norm: nn.Module = nn.LayerNorm(self.num_features, eps=1e-6)
         self.head_drop = nn.Dropout(drop_rate)
         self.head = nn.Linear(self.num_features, num_classes) if num_classes > 0 else nn.Identity()
         self.init_weights()
@@ -173,7 +173,8 @@ class PyramidVisionTransformer(nn.Module):
     @torch.jit.ignore  # type: ignore[untyped-decorator]
     def set_grad_checkpointing(self, enable: bool = True) -> None:
         """Recompute blocks in the backward pass instead of storing their activations."""
-        for stage in self.stages:
+        stages: Any = self.stages
+        for stage in stages:
             stage.grad_checkpointing = enable
 
     @torch.jit.ignore  # type: ignore[untyped-decorator]
@@ -186,7 +187,7 @@ class PyramidVisionTransformer(nn.Module):
         self.num_classes = num_classes
         if global_pool is not None:
             self.global_pool = global_pool
-        weight = self.stages[0].pos_embed
+        weight: Any = self.stages[0].pos_embed
         head = nn.Linear(self.num_features, num_classes) if num_classes > 0 else nn.Identity()
         self.head = head.to(weight.device, weight.dtype).train(self.training)
 
@@ -207,7 +208,8 @@ class PyramidVisionTransformer(nn.Module):
             raise ValueError(f"invalid output_fmt={output_fmt!r}; PVT supports only 'NCHW'")
         wanted, last = feature_take_indices(len(self.stages), indices)
         maps = []
-        for i, stage in enumerate(self.stages[: last + 1] if stop_early else self.stages):
+        stages: Any = self.stages[: last + 1] if stop_early else self.stages
+        for i, stage in enumerate(stages):
             tokens, grid = stage(x)
             x = stage.to_map(tokens, grid)
             if i in wanted:
@@ -233,7 +235,7 @@ class PyramidVisionTransformer(nn.Module):
         tokens = x
         for stage in self.stages:
             tokens, grid = stage(x)
-            x = stage.to_map(tokens, grid)
+            x = stage.to_map(tokens, grid)  # type: ignore[operator]
         return self.norm(tokens)
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:

@@ -36,7 +36,7 @@ from timm.models._features import feature_take_indices
 from torch import Tensor, nn
 
 from vitlab.core.errors import VitlabError
-from vitlab.models._checkpointing import checkpoint_block
+from vitlab.models._checkpointing import checkpoint_block, is_scripting
 from vitlab.models._imagenet import imagenet_cfg
 
 __all__ = ["RobustVisionTransformer"]
@@ -66,7 +66,7 @@ def to_map(x: Tensor, grid: Grid) -> Tensor:
     return x.transpose(1, 2).unflatten(2, grid)
 
 
-@register_notrace_function
+@register_notrace_function  # type: ignore[untyped-decorator]
 def resize_position_importance(importance: Tensor, old: Grid, new: Grid) -> Tensor:
     """Interpolate W_p to another grid: bilinear along the keys, then along the queries.
 
@@ -243,7 +243,7 @@ class RobustStage(nn.Module):
         grid = (x.shape[2], x.shape[3])
         tokens = to_tokens(x)
         for index, block in enumerate(self.blocks):
-            if self.grad_checkpointing and not torch.jit.is_scripting():
+            if self.grad_checkpointing and not is_scripting():
                 tokens = checkpoint_block(block, tokens, grid)
             else:
                 tokens = block(tokens, grid)
@@ -364,11 +364,12 @@ class RobustVisionTransformer(nn.Module):
             raise VitlabError(f"invalid output_fmt={output_fmt!r}; expected 'NCHW' or 'NLC'")
         take, last = feature_take_indices(len(self.feature_info), indices)
         x, maps, first = self.patch_embed(x), [], 0
-        for stage in self.stages:
+        stages: Any = self.stages
+        for stage in stages:
             if stop_early and first > last:
                 break
             x, kept = stage.forward_intermediates(x, [index - first for index in take])
-            if norm and stage is self.stages[-1]:
+            if norm and stage is stages[-1]:
                 kept = [self.norm(each.permute(0, 2, 3, 1)).permute(0, 3, 1, 2) for each in kept]
             maps += kept
             first += len(stage.blocks)
@@ -382,7 +383,8 @@ class RobustVisionTransformer(nn.Module):
     ) -> list[int]:
         """Remove layers that the chosen maps do not need."""
         take, last = feature_take_indices(len(self.feature_info), indices)
-        for stage in self.stages:
+        stages: Any = self.stages
+        for stage in stages:
             stage.blocks = stage.blocks[: max(last + 1, 0)]
             last -= len(stage.blocks)
         if prune_norm:
@@ -422,7 +424,8 @@ class RobustVisionTransformer(nn.Module):
     @torch.jit.ignore  # type: ignore[untyped-decorator]
     def set_grad_checkpointing(self, enable: bool = True) -> None:
         """Recompute each block in the backward pass."""
-        for stage in self.stages:
+        stages: Any = self.stages
+        for stage in stages:
             stage.grad_checkpointing = enable
 
 

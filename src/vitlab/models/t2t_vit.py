@@ -172,6 +172,7 @@ class TokensToTokenVisionTransformer(VisionTransformer):
             dynamic_img_size=True,
             **settings,
         )
+        assert self.pos_embed is not None
         table = self.pos_embed.data
         del self.pos_embed
         self.register_buffer("pos_embed", table)
@@ -181,7 +182,8 @@ class TokensToTokenVisionTransformer(VisionTransformer):
         super().init_weights(mode, needs_reset)
         with torch.no_grad():
             trunc_normal_(self.cls_token, std=0.02)
-            self.pos_embed.copy_(sinusoid_table(*self.pos_embed.shape[1:]))
+            table: Any = self.pos_embed
+            table.copy_(sinusoid_table(*table.shape[1:]))
 
 
 default_cfgs = generate_default_cfgs({"t2t_vit_t_24": imagenet_cfg("patch_embed.layer1.attn.qkv")})
