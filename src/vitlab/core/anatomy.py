@@ -31,7 +31,7 @@ class TokenLayout:
 
     Args:
         grid: rows and columns of the full token map, (h, w).
-        prefix: number of tokens before the grid (class, distillation and register tokens).
+        prefix: number of tokens outside the grid (class, distillation and register tokens), which are before it.
         order: the axes. `BND` tokens, `BDN` channels first, `BHWD` and `BCHW` maps, `BTND` windows on their own axis.
         windows: number of windows that one image is split into; in `BND` they are folded into the batch axis, the
             window index varying fastest.
@@ -39,6 +39,8 @@ class TokenLayout:
             order, () if the order is not known (windows that pad the map, or a model that shuffles its patches).
         varying: whether the number of prefix tokens varies between batches, as that of text tokens; `prefix` is then an
             example.
+        suffix: how many of the prefix tokens are after the grid in the tensor (detection tokens); `permutation` is then
+            given. In full-map order they are before it.
 
     >>> TokenLayout((14, 14), prefix=1).tokens
     197
@@ -50,6 +52,7 @@ class TokenLayout:
     windows: int = 1
     permutation: tuple[int, ...] | None = None
     varying: bool = False
+    suffix: int = 0
 
     @property
     def tokens(self) -> int:
