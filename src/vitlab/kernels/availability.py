@@ -22,6 +22,7 @@ _FAILURES: dict[str, str] = {}
 _DISABLED: set[str] = set()
 
 
+@torch.compiler.assume_constant_result  # depends on the machine and the settings, not on tensors
 def unavailable(operator: str, device: torch.device, dtype: torch.dtype = torch.float32) -> str:
     """Returns why the Triton kernels of an operator cannot run on a device, or an empty string.
 

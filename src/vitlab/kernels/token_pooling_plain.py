@@ -63,6 +63,21 @@ def shifted(x: Tensor, weights: Tensor, grid: tuple[int, int], *, prefix: int = 
     return torch.cat((x[:, :prefix], pooled.flatten(1, 2)), 1) if prefix else pooled.flatten(1, 2)
 
 
+def shifted_backward(
+    gradient: Tensor, x: Tensor, weights: Tensor, grid: tuple[int, int], *, prefix: int = 0, nested: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The gradients of x and of the weights of `shifted`, (B, N, D) and (B, h·w, K); a mean over neighbours is symmetric."""
+    weights = weights.expand(len(x), -1, -1)
+    maps, gradients = (y[:, prefix:].reshape(len(x), *grid, -1) for y in (x, gradient))
+    sides = [offsets(branch, nested) for branch in range(weights.shape[-1])]
+    shares = [(gradients * neighbourhood_mean(maps, side)).sum(-1).flatten(1) for side in sides]
+    weighted = shifted(gradient, torch.zeros_like(weights), grid, prefix=prefix)  # the prefix
+    for branch, side in enumerate(sides):
+        product = gradients * weights[..., branch].reshape(len(x), *grid, 1)
+        weighted = weighted + F.pad(neighbourhood_mean(product, side).flatten(1, 2), (0, 0, prefix, 0))
+    return weighted, torch.stack(shares, -1)
+
+
 def banded(x: Tensor, weights: Tensor, grid: tuple[int, int], *, prefix: int = 0, nested: bool = False) -> Tensor:
     """As `shifted`, by a matrix product for each block of rows. Arguments as in `pool`.
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from vitlab.kernels.availability import device_guard, run
-from vitlab.kernels.token_pooling_plain import shifted
+from vitlab.kernels.token_pooling_plain import shifted, shifted_backward
 
 try:
     import triton
@@ -34,7 +34,7 @@ def pool(x: Tensor, weights: Tensor, width: int, prefix: int, nested: bool) -> T
     return run(
         "token_pooling",
         lambda: _forward(x, weights, width, prefix, nested),
-        lambda: _plain(x, weights, width, prefix, nested),
+        lambda: shifted(x, weights, _grid(x, width, prefix), prefix=prefix, nested=nested),
     )
 
 
@@ -46,7 +46,7 @@ def pool_backward(
     return run(
         "token_pooling",
         lambda: _backward(gradient, x, weights, width, prefix, nested),
-        lambda: _plain_backward(gradient, x, weights, width, prefix, nested),
+        lambda: shifted_backward(gradient, x, weights, _grid(x, width, prefix), prefix=prefix, nested=nested),
     )
 
 
@@ -70,31 +70,19 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 def _differentiate(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     x, weights = ctx.saved_tensors
     if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # second derivatives use plain operations
-        found = _plain_backward(gradient, x, weights, *ctx.settings, create_graph=True)
+        width, prefix, nested = ctx.settings
+        grid = _grid(x, width, prefix)
+        dx, dweights = shifted_backward(gradient, x, weights, grid, prefix=prefix, nested=nested)
     else:
-        found = pool_backward(gradient.contiguous(), x, weights, *ctx.settings)
-    dx, dweights = found
+        dx, dweights = pool_backward(gradient, x, weights, *ctx.settings)
     return dx, dweights.sum_to_size(weights.shape), None, None, None
 
 
 pool.register_autograd(_differentiate, setup_context=_save)
 
 
-def _plain(x: Tensor, weights: Tensor, width: int, prefix: int, nested: bool) -> Tensor:
-    return shifted(x, weights, ((x.shape[1] - prefix) // width, width), prefix=prefix, nested=nested)
-
-
-def _plain_backward(
-    gradient: Tensor, x: Tensor, weights: Tensor, *settings: Any, create_graph: bool = False
-) -> tuple[Tensor, Tensor]:
-    with torch.enable_grad():
-        if not create_graph:
-            x, weights = x.detach().requires_grad_(), weights.detach().requires_grad_()
-        expanded = weights.expand(len(x), -1, -1)
-        dx, dweights = torch.autograd.grad(
-            _plain(x, expanded, *settings), (x, expanded), gradient, create_graph=create_graph
-        )
-    return dx, dweights
+def _grid(x: Tensor, width: int, prefix: int) -> tuple[int, int]:
+    return (x.shape[1] - prefix) // width, width
 
 
 def _forward(x: Tensor, weights: Tensor, width: int, prefix: int, nested: bool) -> Tensor:

@@ -57,6 +57,12 @@ class Tape(Mapping[Key, Any]):
         """The attention calls of a block, one per forward."""
         return list(self._entry(block))
 
+    def self_attention(self) -> list[AttentionCall]:
+        """The attention calls of all blocks whose tokens attend to each other; class attention is left out."""
+        mixers = {block.name: block.mixer for block in self.anatomy.blocks}
+        names = [name for name, mixer in mixers.items() if mixer.queries is not None and mixer.kind != "class attention"]
+        return [call for name in names for call in self.calls(name)]
+
     def clear(self) -> None:
         """Delete the recorded values; recording continues."""
         for entry in self._entries.values():
