@@ -37,20 +37,22 @@ def rows(options: argparse.Namespace) -> Iterator[Row]:
 def _model(options: argparse.Namespace) -> tuple[nn.Module, Tensor]:
     small = {"depth": 2, "img_size": 64} if options.smoke else {}
     model = timm.create_model("deit_tiny_patch16_224", **small).to(options.device).eval()
-    model.pretrained_cfg = {**model.pretrained_cfg, "input_size": (3, 64, 64)} if options.smoke else model.pretrained_cfg
+    model.pretrained_cfg = (
+        {**model.pretrained_cfg, "input_size": (3, 64, 64)} if options.smoke else model.pretrained_cfg
+    )
     size, batch = (64, 2) if options.smoke else (224, 256 if options.device == "cuda" else 32)
     return model, torch.rand(batch, 3, size, size, generator=torch.Generator().manual_seed(0)).to(options.device)
 
 
-def _instrument(
-    options: argparse.Namespace, names: tuple[str, ...], forwards: int, goal: float
-) -> dict[str, Any]:
+def _instrument(options: argparse.Namespace, names: tuple[str, ...], forwards: int, goal: float) -> dict[str, Any]:
     model, images = _model(options)
     batches = [images] * (1 if options.smoke else 8 if options.device == "cuda" else 2)
     given = {"mean": (0.5,) * 3, "std": (0.5,) * 3} if names == ("attention_stability",) else {}
 
     def measured() -> object:
-        return measure(names[0], model, batches, **given) if len(names) == 1 else measure_together(names, model, batches)
+        return (
+            measure(names[0], model, batches, **given) if len(names) == 1 else measure_together(names, model, batches)
+        )
 
     return _ratio(options, lambda: _forward(model, batches * forwards), measured) | {"goal": goal}
 
@@ -60,9 +62,7 @@ def _alternative(options: argparse.Namespace, make: Callable[..., tuple[Any, Any
     return _ratio(options, plain, changed)
 
 
-def _ratio(
-    options: argparse.Namespace, plain: Callable[[], object], changed: Callable[[], object]
-) -> dict[str, Any]:
+def _ratio(options: argparse.Namespace, plain: Callable[[], object], changed: Callable[[], object]) -> dict[str, Any]:
     found = timing.interleaved({"plain": plain, "changed": changed}, options.repeats, 1, options.device)
     row: dict[str, Any] = dict(timing.ratios(found, "plain")["changed"])
     if options.device == "cuda":

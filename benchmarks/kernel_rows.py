@@ -38,9 +38,7 @@ def exactness(options: argparse.Namespace) -> Iterator[Row]:
                     yield name, partial(_diversity_error, options.device, dtype, tokens, released, averaged)
 
 
-def _pooling_error(
-    device: str, dtype: torch.dtype, grid: tuple[int, int], prefix: int, nested: bool
-) -> dict[str, Any]:
+def _pooling_error(device: str, dtype: torch.dtype, grid: tuple[int, int], prefix: int, nested: bool) -> dict[str, Any]:
     generator = torch.Generator(device).manual_seed(0)
     count = grid[0] * grid[1]
     x = torch.randn(4, prefix + count, 96, device=device, generator=generator).to(dtype)
@@ -54,9 +52,7 @@ def _pooling_error(
     return _compare(dtype, (found, *torch.autograd.grad(found, inputs, gradient)), truths, "token_pooling")
 
 
-def _diversity_error(
-    device: str, dtype: torch.dtype, tokens: int, released: bool, averaged: bool
-) -> dict[str, Any]:
+def _diversity_error(device: str, dtype: torch.dtype, tokens: int, released: bool, averaged: bool) -> dict[str, Any]:
     generator = torch.Generator(device).manual_seed(0)
     q, k = (torch.randn(4, tokens, 6, 64, device=device, generator=generator).to(dtype) for _ in range(2))
     q, k = (2 * q).transpose(1, 2), k.transpose(1, 2)
@@ -137,11 +133,13 @@ def kernel_times(options: argparse.Namespace) -> Iterator[Row]:
         for direction in ("forward", "forward + backward"):
             heads = "heads averaged" if averaged else "per head"
             yield f"ADL, {heads}, {direction}", partial(_diversity_time, averaged, direction)
-    yield "pooling 64x64, batch 16, triton, forward + backward", partial(
-        _pooling_time, (), "forward + backward", (64, 64), 16, 0
+    yield (
+        "pooling 64x64, batch 16, triton, forward + backward",
+        partial(_pooling_time, (), "forward + backward", (64, 64), 16, 0),
     )
-    yield "pooling 64x64, batch 16, shifts, forward + backward", partial(
-        _pooling_time, ("token_pooling",), "forward + backward", (64, 64), 16, 0
+    yield (
+        "pooling 64x64, batch 16, shifts, forward + backward",
+        partial(_pooling_time, ("token_pooling",), "forward + backward", (64, 64), 16, 0),
     )
 
 

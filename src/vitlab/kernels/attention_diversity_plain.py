@@ -10,6 +10,7 @@ from torch import Tensor
 
 _TINY = 1e-8  # smaller lengths count as this one, as in `torch.nn.functional.cosine_similarity`
 
+
 def row_sums(
     q: Tensor, k: Tensor, bias: Tensor | None, scale: float, threshold: float, released: bool, averaged: bool
 ) -> tuple[Tensor, Tensor]:

@@ -56,9 +56,7 @@ def _(x: Tensor, weights: Tensor, width: int, prefix: int, nested: bool) -> Tens
 
 
 @pool_backward.register_fake
-def _(
-    gradient: Tensor, x: Tensor, weights: Tensor, width: int, prefix: int, nested: bool
-) -> tuple[Tensor, Tensor]:
+def _(gradient: Tensor, x: Tensor, weights: Tensor, width: int, prefix: int, nested: bool) -> tuple[Tensor, Tensor]:
     return x.new_empty(x.shape), weights.new_empty(len(x), *weights.shape[1:])
 
 

@@ -60,7 +60,9 @@ class Tape(Mapping[Key, Any]):
     def self_attention(self) -> list[AttentionCall]:
         """The attention calls of all blocks whose tokens attend to each other; class attention is left out."""
         mixers = {block.name: block.mixer for block in self.anatomy.blocks}
-        names = [name for name, mixer in mixers.items() if mixer.queries is not None and mixer.kind != "class attention"]
+        names = [
+            name for name, mixer in mixers.items() if mixer.queries is not None and mixer.kind != "class attention"
+        ]
         return [call for name in names for call in self.calls(name)]
 
     def clear(self) -> None:
