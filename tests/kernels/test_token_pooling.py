@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vitlab.kernels import availability, token_pooling, token_pooling_plain, token_pooling_triton
+from vitlab.kernels import availability, token_pooling, token_pooling_triton
 from vitlab.kernels.token_pooling_plain import banded, dense, shifted, shifted_backward
 
 #: grid, prefix, channels, branches, nested: N = 1, 49, 50, 63, 68, 196, 197
@@ -110,7 +110,7 @@ def test_choice_of_the_form():
 
 
 def test_autocast_keeps_the_dtype_and_runs_in_lower_precision():
-    x, weights, gradient = operands((7, 7), 1, 5, 4, torch.float32)
+    x, weights, _ = operands((7, 7), 1, 5, 4, torch.float32)
     exact = shifted(x, weights, (7, 7), prefix=1)
     with torch.autocast("cpu", torch.bfloat16):
         found = token_pooling.pool(x, weights, (7, 7), prefix=1)

@@ -1,7 +1,7 @@
 """The attention diversification loss of a layer from its queries and keys, without storing a map.
 
-With thresholded rows R_i and their mean Ā, (1/N) Σ_i cos(R_i, Ā) = Ā · Σ_i R_i / |R_i| / (N |Ā|): two sums over the rows
-of a map, M numbers each, are enough. On GPUs a kernel computes them and their gradients from queries and keys.
+With thresholded rows R_i and their mean Ā, (1/N) Σ_i cos(R_i, Ā) = Ā · Σ_i R_i / |R_i| / (N |Ā|): two sums over the
+rows of a map, M numbers each, are enough. On GPUs a kernel computes them and their gradients from queries and keys.
 
 Shape legend: B batch, H heads, N queries, M keys, d head channels.
 """

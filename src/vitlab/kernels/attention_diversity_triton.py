@@ -1,8 +1,9 @@
 """Sums over the rows of attention maps for the diversification loss, from queries and keys, on GPUs.
 
 A program computes some rows of a map, all columns at once (at most `MAXIMUM_KEYS`), and recomputes them in the backward
-pass: no map is stored. If heads are averaged, a first backward kernel writes the gradient of the averaged map, (B, N, M)
-in the precision of the queries, which a second one reads for each head; it is freed at the end of the layer's backward.
+pass: no map is stored. If heads are averaged, a first backward kernel writes the gradient of the averaged map,
+(B, N, M) in the precision of the queries, which a second one reads for each head; it is freed at the end of the layer's
+backward. Computing it again for each head would need H times the products.
 
 Shape legend: B batch, H heads, N queries, M keys, d head channels, G maps: B, or B·H if heads are not averaged.
 """
@@ -238,10 +239,7 @@ if triton is not None:
     @triton.jit
     def _map_gradient(weights, d_totals, d_units, threshold, RELEASED: tl.constexpr):
         """The gradient of some rows of a map from those of its sums."""
-        if RELEASED:
-            keep = weights > threshold
-        else:
-            keep = weights >= threshold
+        keep = (weights > threshold) if RELEASED else (weights >= threshold)
         kept = tl.where(keep, weights, 0.0)
         norm = tl.sqrt(tl.sum(kept * kept, 1))
         inverse = 1.0 / tl.maximum(norm, 1e-8)

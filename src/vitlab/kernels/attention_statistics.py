@@ -5,8 +5,8 @@ A program computes some rows of a map, a block of keys at a time. With running m
 
     entropy = log Σ e + m − Σ e l / Σ e,   norm² = Σ e² / (Σ e)²,   weighted = Σ e w / Σ e
 
-The sums over the rows of a key's weights need the final Σ e: a second walk over the keys. Products run on tensor cores as
-three TF32 products, which are as accurate as one in float32.
+The sums over the rows of a key's weights need the final Σ e: a second walk over the keys. Products run on tensor cores
+as three TF32 products, which are as accurate as one in float32.
 
 Shape legend: B batch (windows folded in), H heads, N query tokens, M key tokens, d head channels, T windows.
 """

@@ -90,7 +90,8 @@ def _forward(x: Tensor, weights: Tensor, width: int, prefix: int, nested: bool) 
     deep, rings = _deep(channels), _rings(x, weights, width, prefix, nested)
     with device_guard(x):
         _pool_kernel[(batch * triton.cdiv(count, _ROWS), triton.cdiv(channels, deep))](
-            x, weights, rings, output, rings.stride(0), *x.stride()[:2], *weights.stride(), *output.stride()[:2], count, channels,
+            x, weights, rings, output, rings.stride(0), *x.stride()[:2], *weights.stride(), *output.stride()[:2],
+            count, channels,
             DEEP=deep, **_constants(weights, width, prefix, nested), **_launch(x),
         )  # fmt: skip
     return output
@@ -107,7 +108,8 @@ def _backward(
     with device_guard(x):
         _pool_backward_kernel[(batch * triton.cdiv(count, _ROWS), triton.cdiv(channels, deep) + 1)](
             gradient, x, weights, rings, dx, dweights, rings.stride(0),
-            *gradient.stride()[:2], *x.stride()[:2], *weights.stride(), *dx.stride()[:2], *dweights.stride(), count, channels,
+            *gradient.stride()[:2], *x.stride()[:2], *weights.stride(), *dx.stride()[:2], *dweights.stride(),
+            count, channels,
             DEEP=deep, WIDE=triton.next_power_of_2(weights.shape[-1]),
             **_constants(weights, width, prefix, nested), **_launch(x),
         )  # fmt: skip
@@ -118,7 +120,7 @@ _RINGS: dict[tuple[Any, ...], Tensor] = {}
 
 
 def _rings(x: Tensor, weights: Tensor, width: int, prefix: int, nested: bool) -> Tensor:
-    """The ring of each pair of tokens, (N, N or more) int8: −1 if they are not neighbours, K for a prefix token and itself.
+    """The ring of each pair of tokens, (N, N or more) int8: −1 without one, K for a prefix token and itself.
 
     r = max(|Δrow|, |Δcolumn|) < K, where dilated branches contain only pairs with |Δ| = 0 or r in both directions. The
     table is kept: it is made before a CUDA graph is captured.

@@ -59,10 +59,8 @@ class Tape(Mapping[Key, Any]):
 
     def self_attention(self) -> list[AttentionCall]:
         """The attention calls of all blocks whose tokens attend to each other; class attention is left out."""
-        mixers = {block.name: block.mixer for block in self.anatomy.blocks}
-        names = [
-            name for name, mixer in mixers.items() if mixer.queries is not None and mixer.kind != "class attention"
-        ]
+        blocks = [block for block in self.anatomy.blocks if block.mixer.queries is not None]
+        names = [block.name for block in blocks if block.mixer.kind != "class attention"]
         return [call for name in names for call in self.calls(name)]
 
     def clear(self) -> None:
