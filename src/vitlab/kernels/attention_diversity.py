@@ -53,13 +53,18 @@ def missing(q: Tensor, k: Tensor, bias: Tensor | None) -> str:
     """Returns why `diversity` does not support these operands, or an empty string."""
     if transformed():
         return "torch.func and torch.export need plain operations"
+    return unsupported(q, k, bias) or unavailable(OPERATOR, q.device, q.dtype)
+
+
+def unsupported(q: Tensor, k: Tensor, bias: Tensor | None) -> str:
+    """Returns why operands like these are not supported on any device, or an empty string."""
     if k.shape[1] != q.shape[1]:
         return "queries share keys"
     if bias is not None and bias.requires_grad:
         return "the gradient of the bias needs maps"
     if q.dtype != k.dtype:
         return f"queries are {q.dtype}, keys {k.dtype}"
-    return unsupported_size(k.shape[2], q.shape[3]) or unavailable(OPERATOR, q.device, q.dtype)
+    return unsupported_size(k.shape[2], q.shape[3])
 
 
 def unsupported_size(keys: int, channels: int) -> str:

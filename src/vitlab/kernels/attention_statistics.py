@@ -55,9 +55,16 @@ def missing(q: Tensor, k: Tensor) -> str:
     """Returns why `fused` does not support these operands, or an empty string."""
     if transformed() or torch.is_grad_enabled():
         return "gradients need plain operations"
-    if q.shape[-1] > 128:
-        return f"{q.shape[-1]} channels per head; at most 128"
-    return unavailable(OPERATOR, q.device, q.dtype)
+    return unsupported(q) or unavailable(OPERATOR, q.device, q.dtype)
+
+
+def unsupported(q: Tensor) -> str:
+    """Returns why queries like these are not supported on any device, or an empty string.
+
+    >>> unsupported(torch.zeros(1, 1, 2, 64)), unsupported(torch.zeros(1, 1, 2, 256))
+    ('', '256 channels per head; at most 128')
+    """
+    return f"{q.shape[-1]} channels per head; at most 128" if q.shape[-1] > 128 else ""
 
 
 def fused(

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from vitlab.core.anatomy import TokenLayout
 from vitlab.core.errors import VitlabError
 from vitlab.kernels.availability import transformed
-from vitlab.kernels.token_pooling import pool
+from vitlab.kernels.token_pooling import choose, pool
 
 __all__ = ["MultiKernelPooling", "TokenAwarePooling"]
 
@@ -112,6 +112,10 @@ class TokenAwarePooling(nn.Module):
             else:
                 logits = second(hidden)
         return (logits / self.temperature).softmax(dim=1).flatten(2).mT
+
+    def kernel_form(self, device: torch.device) -> tuple[str, str]:
+        """Returns the form of pooling that runs on a device, and why it is not the Triton kernel."""
+        return choose(device, torch.float32, self.layout.grid, self.branches)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, N, D) -> (B, N, D)."""
