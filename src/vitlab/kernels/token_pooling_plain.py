@@ -66,7 +66,7 @@ def shifted(x: Tensor, weights: Tensor, grid: tuple[int, int], *, prefix: int = 
 def shifted_backward(
     gradient: Tensor, x: Tensor, weights: Tensor, grid: tuple[int, int], *, prefix: int = 0, nested: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """The gradients of x and the weights of `shifted`, (B, N, D) and (B, h·w, K); a mean over neighbours is symmetric."""
+    """The gradients of x and the weights of `shifted`, (B, N, D) and (B, h·w, K); the means are symmetric."""
     weights = weights.expand(len(x), -1, -1)
     maps, gradients = (y[:, prefix:].reshape(len(x), *grid, -1) for y in (x, gradient))
     sides = [offsets(branch, nested) for branch in range(weights.shape[-1])]

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from vitlab.core.bounds import Weight
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.kernels import attention_diversity
 
@@ -47,7 +48,7 @@ class Operands(Protocol):
 
 
 def attention_diversification(
-    maps: Sequence[Tensor | Operands], *, tau: float = 2.0, form: Form = "paper", heads: Heads = "mean"
+    maps: Sequence[Tensor | Operands], *, tau: Weight = 2.0, form: Form = "paper", heads: Heads = "mean"
 ) -> Tensor:
     """ADL: how much the rows of attention maps resemble their average row, after small entries are set to zero.
 

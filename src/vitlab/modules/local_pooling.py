@@ -7,17 +7,20 @@ Shape legend: B batch, N tokens, D channels, h w grid.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from torch import Tensor, nn
 
 from vitlab.core.anatomy import TokenLayout
+from vitlab.core.bounds import Range
 from vitlab.core.errors import VitlabError
 from vitlab.kernels.token_pooling import average
 from vitlab.modules.identity_init import blend, initial_weight
 from vitlab.modules.map_part import MapPart
 
 __all__ = ["AveragePooling", "ConvolutionPooling"]
+
+Kernel = Annotated[int, Range(1, 31)]
 
 
 class AveragePooling(MapPart):
@@ -41,7 +44,7 @@ class AveragePooling(MapPart):
     default_seam: ClassVar[str] = "attn.in"
     weight: nn.Parameter | None
 
-    def __init__(self, layout: TokenLayout, *, kernel: int = 3, identity_init: bool = False) -> None:
+    def __init__(self, layout: TokenLayout, *, kernel: Kernel = 3, identity_init: bool = False) -> None:
         super().__init__(layout)
         self.kernel = _odd(kernel, type(self).__name__)
         self.register_parameter("weight", initial_weight(identity_init))
@@ -73,7 +76,7 @@ class ConvolutionPooling(MapPart):
 
     default_seam: ClassVar[str] = "attn.in"
 
-    def __init__(self, dim: int, layout: TokenLayout, *, kernel: int = 3, identity_init: bool = False) -> None:
+    def __init__(self, dim: int, layout: TokenLayout, *, kernel: Kernel = 3, identity_init: bool = False) -> None:
         super().__init__(layout)
         kernel = _odd(kernel, type(self).__name__)
         self.convolution = nn.Conv2d(dim, dim, kernel, padding=kernel // 2, bias=False)

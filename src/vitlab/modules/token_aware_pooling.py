@@ -8,13 +8,14 @@ Shape legend: B batch, N tokens, D channels, K branches, h w grid.
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitlab.core.anatomy import TokenLayout
+from vitlab.core.bounds import Positive, Range
 from vitlab.core.errors import VitlabError
 from vitlab.kernels.availability import transformed
 from vitlab.kernels.token_pooling import choose, pool
@@ -56,8 +57,8 @@ class TokenAwarePooling(nn.Module):
         dim: int,
         layout: TokenLayout,
         *,
-        branches: int = 4,
-        temperature: float = 1.0,
+        branches: Annotated[int, Range(1, 64)] = 4,
+        temperature: Positive = 1.0,
         identity_init: bool = False,
     ) -> None:
         super().__init__()

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from vitlab.core.descriptions import origin
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.comparison import compare, numbers
 from vitlab.reporting.default_drawing import draw_by_axes
@@ -128,8 +129,14 @@ def _draw_section(section: Section) -> tuple[list[Figure | Fragment], str]:
 
 
 def _footnote(section: Section, rows: Sequence[Mapping[str, Any]]) -> str:
-    """What ± and the numbers of a table mean; empty if there is nothing to explain."""
+    """What ± and the numbers of a table mean, and the origin of extensions; empty if there is nothing to explain."""
     notes = []
+    used = {"figures": origin("figures", section.kind)}
+    for each in section.averaged():
+        used |= each.provenance.get("extensions", {})
+    added = [f"{name} ({where})" for name, where in sorted(used.items()) if where]
+    if added:
+        notes.append(f"From extensions: {', '.join(added)}.")
     if any("±" in text for row in rows for cell in row["cells"] for text in cell.values()):
         repeats = max(map(len, section.repeats.values()))
         notes.append(f"± is half of the 95 % interval{f', over up to {repeats} repeats' if repeats > 1 else ''}.")
