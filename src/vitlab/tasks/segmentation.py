@@ -170,10 +170,8 @@ def make_loss(
         if isinstance(output, Mapping) and "aux" in output:
             value = value + settings.auxiliary_weight * pixel_cross_entropy(output["aux"], labels, settings.ignore)
         if tape is not None:
-            blocks = [block for block in tape.anatomy.blocks if block.mixer.queries is not None]
-            maps = [tape[block.name] for block in blocks if block.mixer.kind != "class attention"]
-            form = objective.diversification_form
-            value = value + objective.diversification * attention_diversification(maps, tau=objective.tau, form=form)
+            calls, form = tape.self_attention(), objective.diversification_form
+            value = value + objective.diversification * attention_diversification(calls, tau=objective.tau, form=form)
         return value
 
     return loss
