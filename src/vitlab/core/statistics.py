@@ -137,31 +137,6 @@ def confusion_matrix(labels: np.ndarray, predicted: np.ndarray, classes: int) ->
     return np.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
 
 
-def intersection_over_union(confusion: np.ndarray) -> np.ndarray:
-    """IoU_k = TP / (TP + FP + FN) of each class; NaN for a class that is neither labelled nor predicted.
-
-    >>> intersection_over_union(np.array([[1, 1, 0], [0, 2, 0], [0, 0, 0]])).round(3).tolist()
-    [0.5, 0.667, nan]
-    """
-    hits = np.diag(confusion)
-    return _share(hits, confusion.sum(0) + confusion.sum(1) - hits)
-
-
-def class_accuracy(confusion: np.ndarray) -> np.ndarray:
-    """TP / (TP + FN) of each class; NaN for a class without labels.
-
-    >>> class_accuracy(np.array([[1, 1], [0, 0]])).tolist()
-    [0.5, nan]
-    """
-    return _share(np.diag(confusion), confusion.sum(1))
-
-
-def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    share = np.full(len(whole), np.nan)
-    np.divide(part, whole, out=share, where=whole > 0)
-    return share
-
-
 def student_p(values: Sequence[float]) -> float:
     """Two-sided p value of Student's test that the mean of repeated runs is 0; NaN for fewer than two runs.
 
