@@ -125,6 +125,17 @@ def test_under_compile_in_one_graph(images: Tensor) -> None:
     assert len(tape.calls("blocks.2")) == entries, "the recorder is still there"
 
 
+def test_other_functions_can_be_compiled_while_attention_is_recorded(images: Tensor) -> None:
+    """Compiled augmentation and heads run inside the recorder during training; `unflatten` is a Python method."""
+
+    def rows(x: Tensor) -> Tensor:
+        return x.unflatten(-1, (2, -1)).unflatten(0, (1, -1)).sum(-1)
+
+    compiled = torch.compile(rows, fullgraph=True, backend="eager")
+    with vitlab.record(plain_model()):
+        torch.testing.assert_close(compiled(images), images.reshape(1, *images.shape[:3], 2, -1).sum(-1))
+
+
 def test_inside_the_wrappers_of_many_devices(images: Tensor) -> None:
     model = plain_model()
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

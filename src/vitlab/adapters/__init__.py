@@ -34,7 +34,7 @@ from vitlab.adapters.flow import Flow
 from vitlab.adapters.wrappers import unwrap
 from vitlab.core.anatomy import Anatomy, Block, Mixer
 from vitlab.core.errors import VitlabError
-from vitlab.core.extensions import resolve
+from vitlab.core.extensions import resolve_all
 from vitlab.core.plugins import adapter_modules
 from vitlab.modules.token_kinds import Reader
 
@@ -135,7 +135,7 @@ def _adapter(model: nn.Module) -> ModuleType:
 @cache
 def _adapters_by_class(modules: tuple[str, ...]) -> dict[str, ModuleType]:
     """The adapter of each supported class; the first if there are two."""
-    adapters = [resolve(name) for name in modules]
+    adapters = resolve_all(modules).values()
     return {name: adapter for adapter in reversed(adapters) for name in adapter.CLASSES}
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from vitlab.core import plugins
+from vitlab.core import descriptions, plugins
 from vitlab.core.anatomy import COLUMNS, Anatomy
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ Rows = Mapping[str, Any]
 
 
 def _parts() -> dict[str, str]:
-    return {name: _with_origin("parts", name, plugins.summary(at, name)) for name, at in plugins.parts().items()}
+    return {name: _with_origin("parts", name, descriptions.summary(at, name)) for name, at in plugins.parts().items()}
 
 
 def _instruments() -> dict[str, dict[str, Any]]:
@@ -41,22 +41,40 @@ def _stress() -> dict[str, dict[str, Any]]:
 def _models() -> dict[str, str]:
     from vitlab import zoo
 
-    return {f"{source}/{name}": "" for source in ("vitlab", "timm", "torchvision") for name in zoo.model_names(source)}
+    names = [f"{source}/{name}" for source in ("vitlab", "timm", "torchvision") for name in zoo.model_names(source)]
+    texts = {
+        f"vitlab/{name}": _with(each.origin, descriptions.summary(each.reference, name))
+        for each in plugins.added_models().values()
+        for name in zoo.registered_by(each.reference)
+    }
+    return {name: texts.get(name, "") for name in names}
+
+
+def _families() -> dict[str, str]:
+    adapters = plugins.family_adapters()
+    return {
+        name: _with(descriptions.origin_of(adapters[name]), example) for name, example in plugins.families().items()
+    }
 
 
 def _recipes() -> dict[str, str]:
-    return {name: _with_origin("recipes", name, plugins.summary(at, name)) for name, at in plugins.recipes().items()}
+    return {
+        name: _with_origin("recipes", name, descriptions.summary(at, name)) for name, at in plugins.recipes().items()
+    }
 
 
 def _with_origin(kind: str, name: str, text: str) -> str:
     """A summary, with the origin of an extension."""
-    origin = plugins.origin(kind, name)
+    return _with(descriptions.origin(kind, name), text)
+
+
+def _with(origin: str, text: str) -> str:
     return f"{text} [{origin}]" if origin else text
 
 
 def _cards(kind: str, known: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """The cards of instruments or stress tests; those of extensions with their origin."""
-    cards = {name: plugins.card(reference) for name, reference in known.items()}
+    cards = descriptions.cards(kind, known)
     return {name: {**card, "title": _with_origin(kind, name, card["title"])} for name, card in cards.items()}
 
 
@@ -70,19 +88,19 @@ def _data() -> dict[str, str]:
 
 
 def _losses() -> dict[str, str]:
-    return {name: _with_origin("losses", name, plugins.summary(at, name)) for name, at in plugins.losses().items()}
+    return {name: _with_origin("losses", name, descriptions.summary(at, name)) for name, at in plugins.losses().items()}
 
 
 def _experiments() -> dict[str, str]:
     known = plugins.experiments()
-    return {name: _with_origin("experiments", name, plugins.summary(at)) for name, at in known.items()}
+    return {name: _with_origin("experiments", name, descriptions.summary(at)) for name, at in known.items()}
 
 
 #: The entries of each kind: a summary or a card by name.
 KINDS: dict[str, Callable[[], Rows]] = {
     "parts": _parts,
     "models": _models,
-    "families": plugins.families,
+    "families": _families,
     "instruments": _instruments,
     "stress": _stress,
     "recipes": _recipes,

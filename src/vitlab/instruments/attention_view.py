@@ -5,14 +5,16 @@ Shape legend: I images, H heads, Q query tokens, P prefix tokens, L layers, R ra
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vitlab.core.bounds import Range
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
@@ -64,6 +66,19 @@ def top(logits: Tensor, classes: Sequence[str], count: int) -> list[dict[str, An
     ]
 
 
+def information(logits: Tensor) -> float:
+    """1 − H / log K of the predicted distribution: 0 if it is uniform, 1 if one class has all probability.
+
+    Args:
+        logits: (K,)
+
+    >>> information(torch.zeros(4)), information(torch.tensor([100.0, 0.0]))
+    (0.0, 1.0)
+    """
+    entropy_of_classes = torch.special.entr(logits.cpu().double().softmax(-1)).sum()
+    return max(0.0, 1 - float(entropy_of_classes) / max(math.log(len(logits)), 1e-12))
+
+
 def coarsen(maps: Tensor, grid: tuple[int, int], side: int) -> tuple[Tensor, tuple[int, int]]:
     """Reduce maps to at most `side` rows and columns by sum pooling.
 
@@ -83,8 +98,18 @@ def coarsen(maps: Tensor, grid: tuple[int, int], side: int) -> tuple[Tensor, tup
     return (pooled * share).reshape(*maps.shape[:-1], -1), small
 
 
+def _rows(lattice: int) -> str:
+    return f"{lattice:,} x {lattice:,} cells are {lattice**2:,} attention maps for each layer, head and image"
+
+
 def measure(
-    model: nn.Module, batches: Iterable[Any], *, images: int = 2, lattice: int = 7, side: int = 16, picture: int = 112
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    images: Annotated[int, Range(1, 1000)] = 2,
+    lattice: Annotated[int, Range(1, 64, cost=_rows)] = 7,
+    side: Annotated[int, Range(1, 1024)] = 16,
+    picture: Annotated[int, Range(1, 4096)] = 112,
 ) -> Measurement:
     """Attention of the first images from a lattice of patches and from every prefix token.
 
@@ -99,14 +124,11 @@ def measure(
     Returns:
         `pictures` (image, row, column, channel) uint8; `label` (image), empty if unknown; `class` and `probability`
         (image, rank); `lens class` and `lens probability` (image, layer, lens rank), empty and NaN where the logit lens
-        does not apply to a layer; `grid` (layer, side) of the maps, and `bound` (layer) of the entropy; `kind`,
-        `why` and `why no lens` (layer), text. For every layer with maps, by its name: `maps of` (image, head, query,
-        key) uint8, `peak of` and `entropy of` (image, head, query), `prefix of` (image, head, query, prefix). Queries
-        are the prefix tokens, then the lattice row by row.
+        does not apply to a layer; `lens information` (image, layer), see `information`; `grid` (layer, side) of the
+        maps, and `bound` (layer) of the entropy; `kind`, `why` and `why no lens` (layer), text. For every layer with
+        maps, by its name: `maps of` (image, head, query, key) uint8, `peak of` and `entropy of` (image, head, query),
+        `prefix of` (image, head, query, prefix). Queries are the prefix tokens, then the lattice row by row.
     """
-    for name, value in {"images": images, "lattice": lattice, "side": side, "picture": picture}.items():
-        if value < 1:
-            raise VitlabError(f"attention_view: invalid {name}={value}; expected at least 1")
     selected, labels = _first_images(batches, images)
     selected = selected.to(device_of(model))
     size = (int(selected.shape[-2]), int(selected.shape[-1]))
@@ -138,6 +160,7 @@ _DIMS: dict[str, tuple[str, ...]] = {
     "probability": ("image", "rank"),
     "lens class": ("image", "layer", "lens rank"),
     "lens probability": ("image", "layer", "lens rank"),
+    "lens information": ("image", "layer"),
     "grid": ("layer", "side"),
     "bound": ("layer",),
     "kind": ("layer",),
@@ -174,6 +197,7 @@ def _predictions(traces: Sequence[ImageTrace], classes: Sequence[str]) -> dict[s
         "probability": np.array([[entry["probability"] for entry in row] for row in predictions]),
         "lens class": np.array([[[entry["name"] for entry in row] for row in image] for image in lens]),
         "lens probability": np.array([[[entry["probability"] for entry in row] for row in image] for image in lens]),
+        "lens information": np.array([[_lens_information(layer) for layer in trace.layers] for trace in traces]),
         "grid": np.zeros((len(layers), 2), dtype=np.int64),
         "bound": np.array([layer.bound for layer in layers]),
         "kind": np.array([layer.kind for layer in layers]),
@@ -186,6 +210,10 @@ def _lens_predictions(layer: LayerTrace, classes: Sequence[str], count: int) -> 
     if layer.logits is None:
         return [{"name": "", "probability": float("nan")}] * count
     return top(layer.logits, classes, count)
+
+
+def _lens_information(layer: LayerTrace) -> float:
+    return float("nan") if layer.logits is None else information(layer.logits)
 
 
 def _maps(layers: Sequence[LayerTrace], lattice: int, side: int) -> tuple[dict[str, np.ndarray], tuple[int, int]]:

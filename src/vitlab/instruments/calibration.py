@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from torch import nn
 
-from vitlab.core.errors import VitlabError
+from vitlab.core.bounds import ImageCount, Range
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.pooling import derive
 from vitlab.core.provenance import provenance
@@ -52,7 +52,13 @@ _POOLING = {
 }
 
 
-def measure(model: nn.Module, batches: Iterable[Any], *, bins: int = 10, images: int | None = None) -> Measurement:
+def measure(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    bins: Annotated[int, Range(1, 10_000)] = 10,
+    images: ImageCount | None = None,
+) -> Measurement:
     """Calibration of a classifier and its proper scores.
 
     Args:
@@ -71,8 +77,6 @@ def measure(model: nn.Module, batches: Iterable[Any], *, bins: int = 10, images:
         are means over the same images. HDVW's released code bins confidence by [(m−1)/M, m/M) instead, so that
         predictions of confidence 1 count for accuracy but not for confidence; this variant is not implemented.
     """
-    if bins < 1:
-        raise VitlabError(f"calibration: invalid bins={bins}; expected at least 1")
     device = device_of(model)
     with eval_mode(model):
         pairs = device_batches(batches, device, "calibration", images)

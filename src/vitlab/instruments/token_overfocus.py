@@ -8,14 +8,14 @@ Shape legend: B batch, T windows, H heads, N query tokens, M key tokens.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from vitlab.core.anatomy import Anatomy, Block
-from vitlab.core.errors import VitlabError
+from vitlab.core.bounds import Length, PositiveShare
 from vitlab.core.measurement import Card, Measurement
 from vitlab.instruments.shared.one_pass import Result, observe, table
 from vitlab.instruments.shared.per_image_sums import RowSumObserver, flatten_per_image
@@ -75,8 +75,6 @@ class Accumulator(RowSumObserver):
     kind = "token_overfocus"
 
     def __init__(self, shares: Sequence[float] = (0.05, 0.1)) -> None:
-        if not shares or not all(0 < share <= 1 for share in shares):
-            raise VitlabError(f"{self.kind}: invalid shares={tuple(shares)}; expected fractions of the tokens, as 0.05")
         self.settings = {"shares": list(shares)}
         self._shares = tuple(shares)
 
@@ -112,7 +110,12 @@ class Accumulator(RowSumObserver):
         )
 
 
-def measure(model: nn.Module, batches: Iterable[Any], *, shares: Sequence[float] = (0.05, 0.1)) -> Measurement:
+def measure(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    shares: Annotated[Sequence[PositiveShare], Length(1, 100, distinct=True)] = (0.05, 0.1),
+) -> Measurement:
     """Inequality of the attention received by tokens, by layer and head.
 
     All rows and columns are used, prefix tokens included; the columns of all windows of an image are compared.

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from vitlab.core.bounds import Weight
 from vitlab.core.errors import VitlabError, unknown
 
 __all__ = ["attention_diversification"]
@@ -23,7 +24,7 @@ Heads = Literal["mean", "each"]
 
 
 def attention_diversification(
-    maps: Sequence[Tensor], *, tau: float = 2.0, form: Form = "paper", heads: Heads = "mean"
+    maps: Sequence[Tensor], *, tau: Weight = 2.0, form: Form = "paper", heads: Heads = "mean"
 ) -> Tensor:
     """ADL: how much the rows of attention maps resemble their average row, after small entries are set to zero.
 

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitlab.core.anatomy import TokenLayout
+from vitlab.core.bounds import Range
 from vitlab.core.errors import VitlabError
 from vitlab.modules.identity_init import blend, initial_weight
 from vitlab.modules.map_part import MapPart
 
 __all__ = ["AveragePooling", "ConvolutionPooling"]
+
+Kernel = Annotated[int, Range(1, 31)]
 
 
 def neighbourhood_mean(x: Tensor, offsets: Sequence[int]) -> Tensor:
@@ -78,7 +81,7 @@ class AveragePooling(MapPart):
     default_seam: ClassVar[str] = "attn.in"
     weight: nn.Parameter | None
 
-    def __init__(self, layout: TokenLayout, *, kernel: int = 3, identity_init: bool = False) -> None:
+    def __init__(self, layout: TokenLayout, *, kernel: Kernel = 3, identity_init: bool = False) -> None:
         super().__init__(layout)
         self.kernel = _odd(kernel, type(self).__name__)
         self.register_parameter("weight", initial_weight(identity_init))
@@ -109,7 +112,7 @@ class ConvolutionPooling(MapPart):
 
     default_seam: ClassVar[str] = "attn.in"
 
-    def __init__(self, dim: int, layout: TokenLayout, *, kernel: int = 3, identity_init: bool = False) -> None:
+    def __init__(self, dim: int, layout: TokenLayout, *, kernel: Kernel = 3, identity_init: bool = False) -> None:
         super().__init__(layout)
         kernel = _odd(kernel, type(self).__name__)
         self.convolution = nn.Conv2d(dim, dim, kernel, padding=kernel // 2, bias=False)

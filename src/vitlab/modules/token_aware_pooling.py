@@ -8,12 +8,13 @@ Shape legend: B batch, N tokens, D channels, K branches, h w grid.
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from vitlab.core.anatomy import TokenLayout
+from vitlab.core.bounds import Positive, Range
 from vitlab.core.errors import VitlabError
 from vitlab.modules.local_pooling import box, neighbourhood_mean
 from vitlab.modules.map_part import MapPart
@@ -54,8 +55,8 @@ class TokenAwarePooling(MapPart):
         dim: int,
         layout: TokenLayout,
         *,
-        branches: int = 4,
-        temperature: float = 1.0,
+        branches: Annotated[int, Range(1, 64)] = 4,
+        temperature: Positive = 1.0,
         identity_init: bool = False,
     ) -> None:
         super().__init__(layout)

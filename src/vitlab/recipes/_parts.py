@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Annotated, Any, TypeVar
 
+from vitlab.core.bounds import Choices, Range
 from vitlab.core.errors import VitlabError, unknown
-from vitlab.core.expressions import ModelExpression, PartCall
+from vitlab.core.expressions import ModelExpression, PartCall, parse_part
 
 Value = TypeVar("Value")
 
@@ -35,14 +37,25 @@ POSITIONS: dict[str, tuple[str | None, ...]] = {
     "both": ("mlp.out", "attn.out"),
 }
 
+#: Settings that several recipes have.
+PartName = Annotated[str, Choices(("", *PARTS))]
+Position = Annotated[str, Choices(tuple(POSITIONS))]
+Heads = Annotated[int, Range(1, 1024)]
+OwnHeads = Annotated[int, Range(0, 1024)]
+Epochs = Annotated[int, Range(1, 90_000)]
+Width = Annotated[int, Range(1, 8192)]
+Scenes = Annotated[int, Range(4, 10**6)]
+
 
 def parts(name: str, position: str = "", blocks: str = "") -> tuple[PartCall, ...]:
-    """Returns the part calls of a short name; an empty tuple for the empty name.
+    """Returns the part calls of a short name, or of a part with settings; an empty tuple for the empty name.
 
     >>> [str(call) for call in parts("cb")]
     ["ContextBroadcast(blocks='upper')"]
     >>> len(parts("cb_gate", "both")), parts("")
     (2, ())
+    >>> str(parts("TokenAwarePooling(branches=3)", blocks="upper")[0])
+    "TokenAwarePooling(branches=3, blocks='upper')"
     """
     seams = choose("position", position, POSITIONS)
     if not name:
@@ -51,8 +64,23 @@ def parts(name: str, position: str = "", blocks: str = "") -> tuple[PartCall, ..
                 f"position={position!r} and blocks={blocks!r} need a part; give part= one of: {', '.join(PARTS)}"
             )
         return ()
+    if name not in PARTS and "(" in name:
+        call = parse_part(name)
+        if blocks and call.blocks is not None:
+            raise VitlabError(f"'blocks' is given twice, in {name!r} and as blocks={blocks!r}; give it once")
+        return tuple(replace(call, at=seam or call.at, blocks=call.blocks or blocks or None) for seam in seams)
     kind, settings, usual = choose("part", name, PARTS)
     return tuple(PartCall(kind, settings, seam, blocks or usual) for seam in seams)
+
+
+def identity_parts(name: str, blocks: str = "") -> tuple[PartCall, ...]:
+    """Returns the part calls with identity initialisation, unless they set it themselves.
+
+    >>> str(identity_parts("tap")[0])
+    "TokenAwarePooling(identity_init=True, blocks='all')"
+    """
+    calls = parts(name, blocks=blocks)
+    return tuple(replace(call, settings={"identity_init": True, **call.settings}) for call in calls)
 
 
 def model(source: str, name: str, settings: Mapping[str, Any], *calls: PartCall) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from vitlab.core.bounds import Positive, PositiveShare, Range, Rate, Seed, Weight
 from vitlab.core.errors import VitlabError
-from vitlab.core.expressions import ModelExpression, parse_model, parse_part
-from vitlab.core.recipe import Augment, Objective, Optimizer, Recipe, stored_recipe
+from vitlab.core.expressions import ModelExpression, parse_model
+from vitlab.core.recipe import Augment, BatchSize, Objective, Optimizer, Recipe, stored_recipe
 from vitlab.core.store import read_about
-from vitlab.recipes._parts import PARTS, parts
+from vitlab.recipes._parts import Epochs, PartName, identity_parts, parts
 
 __all__ = ["finetune", "quick_finetune"]
 
@@ -24,15 +25,15 @@ def finetune(
     part: str = "",
     blocks: str = "",
     identity: bool = True,
-    diversification: float = 0.0,
-    epochs: int = 20,
-    size: int = 0,
-    batch_size: int = 256,
-    lr: float = 5e-4,
-    layer_decay: float = 0.75,
-    drop_path: float = 0.0,
+    diversification: Weight = 0.0,
+    epochs: Epochs = 20,
+    size: Annotated[int, Range(0, 8192)] = 0,
+    batch_size: BatchSize = 256,
+    lr: Positive = 5e-4,
+    layer_decay: PositiveShare = 0.75,
+    drop_path: Rate = 0.0,
     strong: bool = True,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> Recipe:
     """Fine-tune trained weights on any data set: new head, layer-wise learning rates, optional part, any resolution.
 
@@ -80,7 +81,7 @@ def finetune(
         settings["drop_path_rate"] = drop_path
     if settings != parsed.settings and parsed.source in ("hf", "torchvision"):
         raise VitlabError(f"size and drop_path are for models of timm, vitlab and file; omit them for {model!r}")
-    calls = _parts(part, blocks, identity)
+    calls = identity_parts(part, blocks) if identity else parts(part, blocks=blocks)
     strongly = Augment("resized", randaugment="rand-m9-mstd0.5-inc1", erasing=0.25, mixup=0.8, cutmix=1.0)
     return Recipe(
         model=str(replace(parsed, settings=settings, parts=(*parsed.parts, *calls))),
@@ -102,7 +103,11 @@ def finetune(
 
 
 def quick_finetune(
-    model: str = "file/runs/quick", part: str = "", diversification: float = 0.0, epochs: int = 6, seed: int = 0
+    model: str = "file/runs/quick",
+    part: PartName = "",
+    diversification: Weight = 0.0,
+    epochs: Epochs = 6,
+    seed: Seed = 0,
 ) -> Recipe:
     """Fine-tune the model of a `quick` run on other scenes, with a new head for ten classes.
 
@@ -121,20 +126,6 @@ def quick_finetune(
     settings = {"size": 32, "batch_size": 16, "lr": 3.2e-2, "strong": False, "seed": seed}
     recipe = finetune(model, data, part, diversification=diversification, epochs=epochs, **settings)  # type: ignore[arg-type]
     return replace(recipe, augment=Augment(crop="none"), precision="float32")
-
-
-def _parts(part: str, blocks: str, identity: bool) -> tuple[Any, ...]:
-    """The calls of a part by short name or with settings, with identity initialisation unless they say otherwise."""
-    if part and part not in PARTS and "(" in part:
-        call = parse_part(part)
-        if blocks and call.blocks is not None:
-            raise VitlabError(f"'blocks' is given twice, in {part!r} and as blocks={blocks!r}; give it once")
-        calls: tuple[Any, ...] = (replace(call, blocks=call.blocks or blocks or None),)
-    else:
-        calls = parts(part, blocks=blocks)
-    if not identity:
-        return calls
-    return tuple(replace(call, settings={"identity_init": True, **call.settings}) for call in calls)
 
 
 def _need_weights(parsed: ModelExpression) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from vitlab.core.bounds import Choices, Range, Seed, Weight
 from vitlab.core.expressions import ModelExpression
 from vitlab.core.recipe import Augment, Objective, Optimizer, Recipe, Segmentation
-from vitlab.recipes._parts import choose, model, parts
+from vitlab.recipes._parts import Epochs, PartName, Scenes, Width, choose, identity_parts, model, parts
 
 __all__ = ["ade20k_upernet", "camvid_upernet", "cityscapes_segformer", "quick_segmentation"]
 
@@ -15,13 +18,20 @@ _VIT = {
 }
 
 
-def assembled(name: str, backbone: str, settings: dict[str, object], part: str, blocks: str = "") -> str:
+def assembled(
+    name: str, backbone: str, settings: dict[str, object], part: str, blocks: str = "", identity: bool = False
+) -> str:
     """Returns the expression of an assembly with the parts of a short name."""
-    return str(ModelExpression("vitlab", name, {"backbone": backbone, **settings}, parts(part, blocks=blocks)))
+    calls = identity_parts(part, blocks) if identity else parts(part, blocks=blocks)
+    return str(ModelExpression("vitlab", name, {"backbone": backbone, **settings}, calls))
 
 
 def ade20k_upernet(
-    size: str = "ti", part: str = "", iterations: int = 160_000, backbone: str = "", width: int = 512
+    size: Annotated[str, Choices(tuple(_VIT))] = "ti",
+    part: PartName = "",
+    iterations: Annotated[int, Range(1, 10**8)] = 160_000,
+    backbone: str = "",
+    width: Width = 512,
 ) -> Recipe:
     """UperNet with a ViT on ADE20K, with and without CB.
 
@@ -61,7 +71,7 @@ def ade20k_upernet(
     )
 
 
-def cityscapes_segformer(part: str = "", diversification: float = 0.0, backbone: str = "") -> Recipe:
+def cityscapes_segformer(part: PartName = "", diversification: Weight = 0.0, backbone: str = "") -> Recipe:
     """SegFormer's decoder with FAN-B-Hybrid on Cityscapes, with TAP and ADL.
 
     Source: TAPADL Section 4.3 and its released code: 1024×1024 crops, 160,000 iterations, AdamW with 6e-5 and ten times
@@ -104,30 +114,35 @@ def cityscapes_segformer(part: str = "", diversification: float = 0.0, backbone:
 
 def camvid_upernet(
     part: str = "",
-    diversification: float = 0.0,
+    identity: bool = True,
+    diversification: Weight = 0.0,
     weights: str = "",
-    epochs: int = 60,
-    width: int = 256,
+    epochs: Epochs = 60,
+    width: Width = 256,
+    seed: Seed = 0,
 ) -> Recipe:
     """UperNet with DeiT-Ti on CamVid, fine-tuned on whole images of 360×480.
 
     Source: vitlab's own, after CB Table 6; parts are added at fine-tuning, not before.
-    Hardware: one GPU.
-    Runtime: minutes (estimated).
-    Expected: not measured here yet.
+    Hardware: one GPU; on an H200 the step takes 15 ms (37 ms without `compile`).
+    Runtime: about a minute per 100 epochs on an H200, and the compilation.
+    Expected: mIoU of 62.8 after 40 epochs (three seeds, 62.6 to 63.1); with CB_S 62.8, TAP 62.8, ADL 62.6, all begun as
+    the identity: no clear difference (docs/results/finetuning.md).
     Command: vitlab train "camvid_upernet(weights='deit_tiny_patch16_224.safetensors')" --root DATA
 
     Args:
-        part: short name of a part, as in `deit_imagenet`.
+        part: short name of a part, as in `deit_imagenet`, or a part with settings.
+        identity: whether the part begins as the identity, so that it does not destroy the trained weights.
         diversification: weight λ of ADL; 0 for none.
         weights: a file with ImageNet weights of DeiT-Ti; by default timm's are downloaded.
         epochs: number of epochs.
         width: channels of the decoder.
+        seed: of the decoder, order and augmentation.
     """
     source = {"weights": weights} if weights else {"pretrained": True}
     backbone = model("timm", "deit_tiny_patch16_224", source)
     return Recipe(
-        model=assembled("upernet", backbone, {"width": width, "auxiliary_width": width // 2}, part),
+        model=assembled("upernet", backbone, {"width": width, "auxiliary_width": width // 2}, part, identity=identity),
         data="camvid",
         task="segmentation",
         image_size=(360, 480),
@@ -137,11 +152,15 @@ def camvid_upernet(
         optimizer=Optimizer(lr=1e-4, weight_decay=0.01, schedule="poly", warmup_epochs=2.0, min_lr=0.0, head_lr=5.0),
         objective=Objective(diversification=float(diversification)),
         precision="bfloat16",
+        compile=True,
         evaluate_every=10,
+        seed=seed,
     )
 
 
-def quick_segmentation(part: str = "", diversification: float = 0.0, images: int = 1024, epochs: int = 6) -> Recipe:
+def quick_segmentation(
+    part: PartName = "", diversification: Weight = 0.0, images: Scenes = 1024, epochs: Epochs = 6
+) -> Recipe:
     """UperNet of 0.5 M parameters with a small ViT on the masks of scenes, to check the installation.
 
     Source: vitlab's own; up to two objects per scene, background and five shapes, 64×64 pixels, patches of 4×4.

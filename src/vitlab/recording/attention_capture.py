@@ -155,7 +155,9 @@ class _FunctionCapture(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        output = func(*args, **kwargs)
+        # torch.compile cannot trace the method, which is written in Python, while a TorchFunctionMode is active.
+        function = torch.unflatten if func is torch.Tensor.unflatten else func
+        output = function(*args, **kwargs)
         if self._running and self._running[-1] is not None:
             if func is F.scaled_dot_product_attention:
                 self._running[-1](**_operands(*args, **kwargs))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from vitlab.core.descriptions import origin
 from vitlab.reporting import page_figure
 from vitlab.reporting.default_drawing import draw_by_axes
 from vitlab.reporting.differences import Difference
@@ -126,8 +127,14 @@ def _cell(row: Row, label: str) -> dict[str, str]:
 
 
 def _footnote(section: Section) -> str:
-    """What the numbers of a table mean beyond the explanations for all tables; empty if there is nothing to explain."""
+    """The origin of extensions, the repeats, and what numbers by epoch mean; empty if there is nothing to explain."""
     notes = []
+    used = {"figures": origin("figures", section.kind)}
+    for each in section.averaged():
+        used |= each.provenance.get("extensions", {})
+    added = [f"{name} ({where})" for name, where in sorted(used.items()) if where]
+    if added:
+        notes.append(f"From extensions: {', '.join(added)}.")
     repeats = max(map(len, section.repeats.values()))
     if repeats > 1 and not section.shows_pictures:
         notes.append(f"Up to {repeats} repeats.")

@@ -24,6 +24,7 @@ from vitlab.core.recipe import Objective, Recipe
 from vitlab.core.store import Run
 from vitlab.data.catalogue import open_data
 from vitlab.data.images import DataSet, ImageArray, in_memory
+from vitlab.data.order import evenly
 from vitlab.data.patch_augment import augment_patches
 from vitlab.data.resident import Resident
 from vitlab.data.seeding import seeded_generator
@@ -67,6 +68,8 @@ def run(
     """
     with process_group(device) as world, ExitStack() as stack:
         data = open_data(recipe.data, root=root, image_size=recipe.image_size)
+        if recipe.evaluate_images:
+            data = replace(data, test=data.test.subset(evenly(len(data.test), recipe.evaluate_images)))
         recipe = replace(recipe, model=with_classes(recipe.model, len(data.classes)))
         model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
         how = preprocessing_for(recipe, model, data)

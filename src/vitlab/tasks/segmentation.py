@@ -25,6 +25,7 @@ from vitlab.core.expressions import parse_model
 from vitlab.core.recipe import Objective, Recipe, Segmentation
 from vitlab.core.statistics import intersection_over_union
 from vitlab.core.store import Run
+from vitlab.data.order import evenly
 from vitlab.data.segmentation_feed import PairFeed, PairStream
 from vitlab.data.segmentation_pairs import PairData
 from vitlab.data.segmentation_sets import open_pairs
@@ -59,6 +60,8 @@ def run(
     """
     with process_group(device) as world, ExitStack() as stack:
         data = open_pairs(recipe.data, root=root, image_size=recipe.image_size)
+        if recipe.evaluate_images:
+            data = replace(data, test=data.test.subset(evenly(len(data.test), recipe.evaluate_images).tolist()))
         recipe = replace(recipe, model=with_settings(recipe, len(data.classes)))
         model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
         if not isinstance(model, Segmenter):

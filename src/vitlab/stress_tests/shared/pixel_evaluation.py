@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -153,16 +152,14 @@ def accuracies(outcome: Outcome, perturbed: np.ndarray | None = None) -> dict[st
     return derive({"correct": perturbed > 0.5, "clean_correct": outcome.clean > 0.5}, POOLING)
 
 
-def distinct_numbers(test_name: str, setting: str, given: Any) -> tuple[Any, ...]:
-    """Returns one number or several distinct numbers as a tuple.
+def numbers(given: Any) -> tuple[Any, ...]:
+    """Returns one number or several as a tuple of Python numbers.
 
-    >>> distinct_numbers("occlusion", "ratios", 0.5), distinct_numbers("occlusion", "ratios", [0.5, 1])
-    ((0.5,), (0.5, 1))
+    >>> numbers(0.5), numbers([0.5, 1]), numbers(np.array([2, 4]))
+    ((0.5,), (0.5, 1), (2, 4))
     """
-    several = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
-    if not all(isinstance(each, Real) for each in several) or len({*several}) < len(several):
-        raise VitlabError(f"invalid {setting}={given!r} for {test_name}; expected a number or several distinct numbers")
-    return several
+    several = tuple(given) if isinstance(given, Iterable) else (given,)
+    return tuple(each.item() if hasattr(each, "item") else each for each in several)
 
 
 def result(

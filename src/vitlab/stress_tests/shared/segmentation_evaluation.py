@@ -16,7 +16,6 @@ from torch.nn import functional as F
 from vitlab.adapters.wrappers import unwrap
 from vitlab.core.batches import reiterable
 from vitlab.core.errors import VitlabError
-from vitlab.core.statistics import confusion_matrix
 from vitlab.eval_mode import eval_mode
 from vitlab.stress_tests.shared.pixel_evaluation import normalisation, to_pixels, validated_batches
 from vitlab.stress_tests.shared.segmentation_examples import Examples
@@ -78,7 +77,7 @@ def counter(
     read = reiterable(batches, lambda items: validated_batches(items, test_name, images, least=1))
 
     def count(perturbation: Perturbation | None = None) -> dict[str, np.ndarray]:
-        confusion: np.ndarray | int = 0
+        confusion: Tensor | None = None
         seen = 0
         examples = Examples(pictures if perturbation is None else 0)
         with eval_mode(inner):
@@ -88,17 +87,21 @@ def counter(
                 if perturbation is not None:
                     pixels = perturbation(pixels, range(seen, seen + len(given))).clamp(0, 1)
                 logits = logits_of(inner, pixels, mean, std, test_name)
-                for image, each, mask in zip(pixels, logits, masks, strict=True):
+                classes = logits.shape[1]
+                _check_labels(masks, classes, ignore, test_name)
+                if confusion is None:
+                    confusion = torch.zeros(classes, classes, dtype=torch.int64, device=device)
+                for image, each, mask in zip(pixels, logits, masks.to(device), strict=True):
                     predicted = segment(each, (mask.shape[0], mask.shape[1]))
-                    confusion += _compare(predicted, mask, len(each), ignore, test_name)
+                    confusion += _confusion(predicted, mask, classes, ignore)
                     if examples.wants(seen):
                         examples.add(image, mask, predicted)
                     seen += 1
-        if not np.sum(confusion):
+        if confusion is None or not bool(confusion.any()):
             raise VitlabError(
                 f"{test_name}: all pixels of the {seen} images have the ignored label {ignore}; expected others"
             )
-        return {"confusion": np.asarray(confusion), "images": np.asarray(seen), **examples.values()}
+        return {"confusion": confusion.cpu().numpy(), "images": np.asarray(seen), **examples.values()}
 
     return count
 
@@ -132,14 +135,21 @@ def logits_of(model: nn.Module, pixels: Tensor, mean: Sequence[float], std: Sequ
     return logits.float()
 
 
-def _compare(prediction: Tensor, mask: Tensor, classes: int, ignore: int | None, test_name: str) -> np.ndarray:
-    """Returns the confusion matrix (K, K) of one image, from its predicted label map and its mask (H, W)."""
-    labels, predicted = mask.cpu().numpy(), prediction.cpu().numpy()
-    counts = np.ones_like(labels, dtype=bool) if ignore is None else labels != ignore
-    labels, predicted = labels[counts], predicted[counts]
-    if labels.size and not 0 <= labels.min() <= labels.max() < classes:
+def _check_labels(masks: Tensor, classes: int, ignore: int | None, test_name: str) -> None:
+    """Raise an error for labels that are neither a class nor ignored."""
+    labels = masks if ignore is None else masks[masks != ignore]
+    if labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
         raise VitlabError(
-            f"{test_name}: masks have labels from {labels.min()} to {labels.max()} and the model has {classes} "
-            f"classes, ignore={ignore}; set ignore= to the label of unlabelled pixels, or use a model of these classes"
+            f"{test_name}: masks have labels from {int(labels.min())} to {int(labels.max())} and the model has "
+            f"{classes} classes, ignore={ignore}; set ignore= to the label of unlabelled pixels, or use a model of "
+            "these classes"
         )
-    return confusion_matrix(labels, predicted, classes)
+
+
+def _confusion(predicted: Tensor, mask: Tensor, classes: int, ignore: int | None) -> Tensor:
+    """Returns the confusion matrix (K, K) of one image, from its predicted label map and its mask (H, W)."""
+    labels = mask.long()
+    pairs = labels * classes + predicted
+    if ignore is not None:
+        pairs = torch.where(labels == ignore, classes * classes, pairs)
+    return torch.bincount(pairs.flatten(), minlength=classes * classes + 1)[:-1].view(classes, classes)
