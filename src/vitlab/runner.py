@@ -100,7 +100,9 @@ def run_all(
     if data is not None:
         check_source(data)
     where = choose_device(device)
-    jobs = _jobs([procedure(kind.name, text, kind.known()) for text in names], repeats, kind)
+    procedures = [procedure(kind.name, text, kind.known()) for text in names]
+    _check_repeats(procedures, repeats)
+    jobs = _jobs(procedures, repeats, kind)
     fingerprint_of = cache(partial(folder_fingerprint, besides=out))
     total = len(models) * sum(len(job.procedures) for job in jobs)
     with nullcontext(bar) if bar is not None else Bar(total, show=show) as progress:
@@ -192,6 +194,14 @@ def _check(
         raise VitlabError(f"invalid repeats={repeats}; expected 1{limit or ' or more'}")
     if called and len(called) != len(models):
         raise VitlabError(f"{len(called)} names were given for {len(models)} models; give one for each, or none")
+
+
+def _check_repeats(procedures: Sequence[Procedure], repeats: int) -> None:
+    whole = [each.name for each in procedures if not each.card.splittable]
+    if repeats > 1 and whole:
+        raise VitlabError(
+            f"invalid repeats={repeats} with {', '.join(whole)}, which is no mean over images; omit --repeats"
+        )
 
 
 def _jobs(procedures: Sequence[Procedure], repeats: int, kind: Kind) -> list[_Job]:
