@@ -13,7 +13,6 @@ import os
 from pathlib import Path
 
 import vitlab
-from vitlab.runner import measure
 
 SMOKE = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3, num_classes=25)"
 CORRUPTIONS = ("gaussian_noise", "defocus_blur", "fog")
@@ -35,10 +34,10 @@ def main() -> None:
     else:
         weights = Path(os.environ["VITLAB_DATA"]) / "deit_tiny_patch16_224.safetensors"
         model, data = f"timm/deit_tiny_patch16_224(weights={str(weights)!r})", "imagenet"
-    paths: list[Path] = []
+    measurements: list[vitlab.Measurement] = []
     for corruption in CORRUPTIONS:
         settings = f"corruption={corruption!r}, severity={given.severity}, cells={given.cells}, images={given.images}"
-        paths += measure(
+        measurements += vitlab.measure_models(
             [model],
             [f"causal_trace({settings})"],
             given.out,
@@ -47,7 +46,6 @@ def main() -> None:
             device=given.device,
             called=["DeiT-Ti" if not given.smoke else "tiny ViT"],
         )
-    measurements = [vitlab.Measurement.load(path) for path in paths]
     for each in measurements:
         total = float(each.values["total_effect"])
         print(f"{each.settings['corruption']}: total effect {100 * total:.1f} points")

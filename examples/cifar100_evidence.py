@@ -17,9 +17,8 @@ from pathlib import Path
 from evidence.conditions import all_jobs
 from evidence.measuring import Extent
 from evidence.mps import shared_device
+from evidence.training import check_data
 from evidence.working import Setup, names_of_finished, process_environment, work_off
-
-from vitlab.data.catalogue import open_data
 
 #: Half a minute on a CPU, with nothing to download.
 SMOKE = ("epochs=1", "batch_size=32", "compile=False", "precision=float32")
@@ -43,7 +42,7 @@ def main() -> None:
     if options.smoke:
         data, extent, settings = SMOKE_DATA, SMOKE_EXTENT, (*SMOKE, *settings)
         asked = asked or SMOKE_JOBS.split(",")
-    open_data(data, image_size=32)  # what is missing is said here, before any process is started
+    check_data(data)  # before any process is started
     out.mkdir(parents=True, exist_ok=True)
     done = {path.stem for path in out.glob("*.json")} | names_of_finished(options.done)
     jobs = [job for job in all_jobs(asked) if job.name not in done]

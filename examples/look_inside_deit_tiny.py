@@ -17,11 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import vitlab
-from vitlab import zoo
-from vitlab.core.batches import Batches
-from vitlab.inputs import batches_for
-from vitlab.instruments import measure_together
-from vitlab.measured_model import augmentation
 
 ONE_PASS = (
     "attention_entropy",
@@ -58,10 +53,11 @@ def main() -> None:
     options = parser.parse_args()
     if options.smoke:
         options.data, options.images = SMOKE_DATA, 32
-    model = zoo.load(SMOKE if options.smoke else deit_tiny(options.weights), seed=0).to(options.device).eval()
-    batches = batches_for(model, options.data, options.images, batch_size=SIZES[options.device.partition(":")[0]])
+    model = vitlab.load(SMOKE if options.smoke else deit_tiny(options.weights), seed=0).to(options.device).eval()
+    size = SIZES[options.device.partition(":")[0]]
+    batches = vitlab.batches_for(model, options.data, options.images, batch_size=size)
     start = time.monotonic()
-    for name, found in measure_together(ONE_PASS, model, batches).items():
+    for name, found in vitlab.measure_together(ONE_PASS, model, batches).items():
         found.save(options.out / name)
     print(f"{len(ONE_PASS)} instruments in one pass: {time.monotonic() - start:.0f} s", flush=True)
     for name, count in APART.items():
@@ -71,7 +67,7 @@ def main() -> None:
         print(f"{name} on {count} images: {time.monotonic() - start:.0f} s", flush=True)
     start = time.monotonic()
     count = options.images if options.all else min(AUGMENTED, options.images)
-    shown = batches_for(model, options.data, count, augmentation=augmentation(None, None))
+    shown = vitlab.batches_for(model, options.data, count, augmentation="deit_imagenet")
     vitlab.measure("hessian_spectrum", model, shown).save(options.out / "hessian_spectrum")
     print(f"hessian_spectrum on {count} augmented images: {time.monotonic() - start:.0f} s", flush=True)
 
@@ -86,7 +82,7 @@ def deit_tiny(weights: str) -> str:
     return f"timm/deit_tiny_patch16_224(weights={weights!r})"
 
 
-def first(batches: Batches, count: int) -> Batches:
+def first(batches: vitlab.Batches, count: int) -> vitlab.Batches:
     """Returns the first `count` images."""
     kept: list[Any] = []
     left = count
@@ -94,7 +90,7 @@ def first(batches: Batches, count: int) -> Batches:
         if left > 0:
             kept.append((images[:left], labels[:left]))
             left -= len(images)
-    return Batches(kept, batches.mean, batches.std, batches.classes, batches.fingerprint)
+    return vitlab.Batches(kept, batches.mean, batches.std, batches.classes, batches.fingerprint)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ import sys
 from pathlib import Path
 
 import vitlab
-from vitlab import runner
 
 #: The stress tests; epsilons are in 1/255.
 TESTS = [
@@ -46,8 +45,9 @@ def main() -> None:
         options.data, options.images = SMOKE_DATA, 16
     model = SMOKE if options.smoke else deit_tiny(options.weights)
     what = {"data": options.data, "images": options.images, "device": options.device}
-    for path in runner.stress([model], tests, options.out, **what):
-        show(vitlab.Measurement.load(path))
+    for test in tests:
+        (found,) = vitlab.stress_models([model], [test], options.out, **what)
+        show(found)
 
 
 def deit_tiny(weights: str) -> str:

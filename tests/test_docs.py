@@ -30,7 +30,7 @@ import typer
 import vitlab
 from browser import browser_page, chromium, until
 from vitlab.cli import app
-from vitlab.core import plugins
+from vitlab.core import extensions, plugins
 from vitlab.core.expressions import parse_call, split_calls
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -69,6 +69,7 @@ def test_tour_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks with a title are files, or need other libraries."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(extensions, "_REGISTERED", {})  # what a page registers is not seen by other tests
     names: dict[str, Any] = {}
     blocks = [code for title, code in fences(f"docs/{page}.md", "python") if not title]
     for code in blocks:
@@ -125,6 +126,10 @@ def test_added_files_work(tmp_path: Path) -> None:
     for arguments in ([sys.executable, str(script)], [*command, *(title for title, _ in files if "bird" not in title)]):
         ended = subprocess.run(arguments, cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-2000:]
+    command = [sys.executable, "-m", "vitlab", "reproduce", "cb_fig_99", "--scale", "smoke", "--json", "--quiet"]
+    ended = subprocess.run([*command, "--device", "cpu"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    (judged,) = json.loads(ended.stdout)
+    assert [verdict["outcome"] for verdict in judged["verdicts"]] == ["not run", "holds"], ended.stderr[-2000:]
 
 
 def test_extensions_of_the_page_work(tmp_path: Path) -> None:
@@ -139,29 +144,6 @@ def test_extensions_of_the_page_work(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "vitlab", "reproduce", "nano_size", "--scale", "smoke", "--json", "--quiet"]
     ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert json.loads(ended.stdout)[0]["verdicts"][0]["outcome"] == "holds", ended.stderr[-2000:]
-
-
-def test_package_of_the_page_is_listed(tmp_path: Path) -> None:
-    """Its files, with the metadata that an installation writes from the entry points of pyproject.toml."""
-    tomllib = pytest.importorskip("tomllib", reason="needs Python 3.11")
-    project = tomllib.loads(dict(fences("docs/adding.md", "toml"))["damping/pyproject.toml"])["project"]
-    for title, code in fences("docs/adding.md", "python"):
-        if title.startswith("damping/src/"):
-            path = tmp_path / title.removeprefix("damping/src/")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(code, encoding="utf-8")
-    (tmp_path / "damping/__init__.py").touch()
-    information = tmp_path / "damping-1.0.dist-info"
-    information.mkdir()
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: damping\nVersion: 1.0\n")
-    groups = project["entry-points"].items()
-    lines = [f"[{group}]\n" + "".join(f"{key} = {value}\n" for key, value in names.items()) for group, names in groups]
-    (information / "entry_points.txt").write_text("\n".join(lines))
-    code = "from vitlab.core import plugins; print(plugins.part('Damp').__name__, plugins.origin('parts', 'Damp'));"
-    code += "print(plugins.procedure('instrument', 'weight_size', plugins.instruments())[1].CARD.title)"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT / "src")])}
-    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert ended.stdout == "Damp package damping 1.0\nNorm of all weights\n", ended.stderr[-2000:]
 
 
 def commands() -> list[str]:
@@ -188,8 +170,10 @@ def test_commands_parse(line: str) -> None:
 
 
 def test_paper_numbers_stand_in_the_results() -> None:
-    """Each number in a row of papers.md that cites a page of results occurs on that page."""
-    rows = re.findall(r"^\|.*\| (.*?) \|.*\|$", (ROOT / "docs/papers.md").read_text(encoding="utf-8"), re.MULTILINE)
+    """Each number in a row of measured_claims.md that cites a page of results occurs on that page."""
+    rows = re.findall(
+        r"^\|.*\| (.*?) \|.*\|$", (ROOT / "docs/measured_claims.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     cited = [(row, re.findall(r"\]\((results/\w+\.md)\)", row)) for row in rows]
     assert sum(bool(pages) for _, pages in cited) >= 10
     for row, pages in cited:
@@ -199,8 +183,10 @@ def test_paper_numbers_stand_in_the_results() -> None:
 
 
 def test_paper_numbers_stand_in_the_records() -> None:
-    """Each decimal in a row of papers.md that cites an experiment is a rounded number of its stored verdicts."""
-    rows = re.findall(r"^\|.*\| (.*?) \|.*\|$", (ROOT / "docs/papers.md").read_text(encoding="utf-8"), re.MULTILINE)
+    """Each decimal in a row of measured_claims.md that cites an experiment is a rounded number of its verdicts."""
+    rows = re.findall(
+        r"^\|.*\| (.*?) \|.*\|$", (ROOT / "docs/measured_claims.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     cited = [(row, re.findall(r"\]\(papers/(\w+)\.md\)", row)) for row in rows]
     assert any(names for _, names in cited)
     for row, names in cited:
@@ -215,7 +201,7 @@ def test_paper_numbers_stand_in_the_records() -> None:
 def test_a_docstring_becomes_markdown(generator: Any) -> None:
     """Sections, equations and doctests, against text written by hand."""
     text = "A_b.\n\n    y = x_i * 2\n\nArgs:\n    a, b: two\n        lines.\n\nReturns:\n    (B, N).\n\n>>> f(1)\n2"
-    assert generator.docstrings.markdown(text, {"a": "1"}).split("\n\n") == [
+    assert generator.docstrings.markdown(text, {"a": "`1`"}).split("\n\n") == [
         "A\\_b.",
         "```text\ny = x_i * 2\n```",
         "**Args**",
@@ -226,10 +212,45 @@ def test_a_docstring_becomes_markdown(generator: Any) -> None:
     ]
 
 
-@pytest.mark.parametrize("module", ["docstrings", "families", "hooks", "pages", "paper_pages"])
+@pytest.mark.parametrize("module", ["docstrings", "families", "hooks", "pages", "paper_overview"])
 def test_generator_doctests(generator: Any, module: str) -> None:
     ended = doctest.testmod(importlib.import_module(module))
     assert ended.attempted and not ended.failed
+
+
+def test_pages_show_extensions_with_their_origin(
+    generator: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A page of each kind for the extensions of a file."""
+    from cases import plugin_file
+    from vitlab.experiments.catalogue import experiment
+
+    monkeypatch.setenv("VITLAB_PLUGINS", str(plugin_file.__file__))
+    pages = generator.pages
+    adapter = plugins.family_adapters()["stacked"]
+    made = {
+        "parts/Halve.md": pages.parts()["parts/Halve.md"],
+        "losses/confidence.md": pages.losses()["losses/confidence.md"],
+        "instruments/weight_norm.md": pages.instruments()["instruments/weight_norm.md"],
+        "stress_tests/inverted.md": pages.stress_tests()["stress_tests/inverted.md"],
+        "models/plugin_vit.md": pages.models()["models/plugin_vit.md"],
+        "recipes/plugin_recipe.md": pages.recipes()["recipes/plugin_recipe.md"],
+        "families/stacked.md": pages._family("stacked", adapter),
+        "papers/plugin_experiment.md": pages.paper_pages.page(experiment("plugin_experiment"), {}),
+    }
+    for path, text in made.items():
+        assert text.startswith(f"# {Path(path).stem}"), path
+        assert "plugin&#95;file.py" in text or "plugin\\_file.py" in text or "plugin_file.py" in text, path
+        assert "../source/" not in text, path
+    both = [experiment("cb_table_s16"), experiment("plugin_experiment")]
+    overview = importlib.import_module("paper_overview").overview(both, {each.name: {} for each in both})
+    assert "1 tables and figures" in overview and "plugin_experiment" not in overview
+
+
+def test_pages_show_the_valid_values_of_settings(generator: Any) -> None:
+    page = generator.pages.stress_tests()["stress_tests/occlusion.md"]
+    assert "*Default* `'zero'`; valid: 'zero' or 'black'." in page
+    assert "*Default* `4`; valid: 1 to 64." in generator.pages.parts()["parts/TokenAwarePooling.md"]
 
 
 def test_pages_of_experiments_show_every_claim_and_verdict(generator: Any) -> None:
@@ -246,8 +267,43 @@ def test_pages_of_experiments_show_every_claim_and_verdict(generator: Any) -> No
     assert len(rows) == len(found.claims)
     assert [row for row in rows if "| small | 0.51 | 0.25 to 0.75 | *holds* |" in row and "raises the top-1" in row]
     assert sum("*not run*" in row for row in rows) == len(rows) - 1
-    overview = pages.overview([found], {found.name: {"small": {"verdicts": [entry]}}})
-    assert "[cb_table_s16](cb_table_s16.md)" in overview and "small: 1 holds" in overview
+
+
+def test_the_overview_of_the_papers_is_current(generator: Any) -> None:
+    """The committed page is what the generator returns, and has a row for each experiment."""
+    text = (ROOT / "docs/papers.md").read_text(encoding="utf-8")
+    overview = importlib.import_module("paper_overview")
+    assert text == overview.page(), "run: python docs/generator/paper_overview.py"
+    shown = [name for name in plugins.experiments() if re.search("_(fig|table)_", name)]
+    assert text.startswith(f"# {len(shown)} tables and figures at a glance\n")
+    rows = [line for line in text.splitlines() if "`vitlab reproduce " in line and line.startswith("| [")]
+    assert len(rows) == len(plugins.experiments())
+    for name, row in zip(plugins.experiments(), rows, strict=True):
+        assert f"](papers/{name}.md)" in row and row.endswith(f"| `vitlab reproduce {name}` |")
+    for picture in re.findall(r"\]\((results/data/reproduce/[^)]+)\)", text):
+        assert (ROOT / "docs" / picture).is_file()
+    assert "diagram" in text and "retracted" in text
+
+
+def test_a_row_of_the_overview_has_numbers_verdict_and_counts(generator: Any) -> None:
+    """Against a record written by hand: the statistical claim with a result is shown, counts are not."""
+    from vitlab.experiments.catalogue import experiment
+
+    overview = importlib.import_module("paper_overview")
+    found = experiment("cb_table_s16")
+    entries = [{"name": claim.name, "claim": claim.sentence, "outcome": "not run"} for claim in found.claims]
+    numbers = {"paper_value": 0.2, "our_value": 0.51, "interval": [0.25, 0.75], "smallest_relevant": 0.1, "why": ""}
+    entries = [{**entry, **numbers, "our_value": None, "interval": None} for entry in entries]
+    place = next(i for i, claim in enumerate(found.claims) if claim.name == "top1_cb_attention")
+    entries[place] |= {**numbers, "outcome": "holds"}
+    entries[0] |= {"our_value": 4599, "outcome": "does not hold"}
+    text = overview.overview([found], {found.name: {"small": {"verdicts": entries}}})
+    (row,) = [line for line in text.splitlines() if "`vitlab reproduce cb_table_s16`" in line]
+    assert "| CB at attention raises the top-1 accuracy of ViT-S | 0.2 | small: 0.51 (0.25 to 0.75) | *holds* |" in row
+    assert "small: 1 holds, 1 does not hold, 17 not run" in row
+    untouched = overview.overview([found], {found.name: {}})
+    (row,) = [line for line in untouched.splitlines() if "`vitlab reproduce cb_table_s16`" in line]
+    assert "| 0.6 | – | *not run* | 19 not run | – |" in row, "the first claim with a published effect"
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from PIL import Image
 
 import vitlab
 from vitlab import inputs, zoo
+from vitlab.core import plugins
 from vitlab.core.recipe import Augment
 from vitlab.data import scene_set
 from vitlab.data.catalogue import open_data
@@ -54,6 +55,20 @@ def test_few_images_are_of_all_classes_and_broken_ones_do_no_harm(tmp_path: Path
     ((images, targets),) = inputs.batches_for(model, data, 16, split="train", augmentation=shown)
     assert len(images) == 16 and targets.shape == (16, 4)
     assert torch.allclose(targets.sum(1), torch.ones(16)) and float(targets.min()) >= 0.1 / 4 - 1e-6
+
+
+def test_the_augmentation_of_a_recipe_by_name() -> None:
+    recipe = plugins.recipe("deit_imagenet")
+    given = Augmentation(recipe.augment, recipe.objective.smoothing, "deit_imagenet")
+    named, expected = (
+        inputs.batches_for(tiny(25), "scenes(train=8, test=1)", 8, split="train", augmentation=each)
+        for each in ("deit_imagenet", given)
+    )
+    for (images, targets), (same, also) in zip(named, expected, strict=True):
+        assert torch.equal(images, same) and torch.equal(targets, also)
+    assert named.preprocessing["augmentation"]["smoothing"] == 0.1
+    with pytest.raises(vitlab.VitlabError, match="no recipe 'deit_imagnet'"):
+        inputs.batches_for(tiny(25), "scenes(train=8, test=1)", 8, augmentation="deit_imagnet")
 
 
 def _nothing():

@@ -20,8 +20,8 @@ ROWS = [
     {"__main__"},
     {"cli"},
     {"experiments"},
-    {"demo", "explore", "runner", "model_sizes"},
-    {"tasks", "measured_model", "monitoring"},
+    {"demo", "dry_run", "explore", "runner", "model_sizes"},
+    {"tasks", "measured_model", "monitoring", "extend"},
     {"training", "instruments", "stress_tests"},
     {"zoo", "inputs", "pair_inputs", "detection_inputs"},
     {"assemblies"},
@@ -101,8 +101,8 @@ def test_a_row_imports_only_from_rows_below(path: Path) -> None:
 
 
 def _siblings(own: str, other: str) -> bool:
-    """Files of a row that act as one package: the demo calls the runner."""
-    return {own, other} <= {"demo", "runner"}
+    """Files of a row that act as one package: the demo and dry runs call the runner."""
+    return {own, other} <= {"demo", "dry_run", "runner"}
 
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -168,6 +168,7 @@ def everything_in(package: str) -> str:
     "code",
     [
         "import vitlab",
+        "from vitlab.extend import Card, Claim, Figure, Recipe, register",
         *(everything_in(package) for package in sorted(TORCH_FREE) if (PACKAGE / package).is_dir()),
         "import vitlab.cli.commands",
         "from vitlab.core import plugins; plugins.parts(); plugins.families(); plugins.instruments()",
@@ -233,20 +234,40 @@ def test_every_public_function_can_be_called_twice(tmp_path: Path) -> None:
         assert isinstance(prepared, vitlab.Batches)
         row = vitlab.train("quick(images=32, epochs=1)", tmp_path / "run", device="cpu")
         assert row["epoch"] == 1
+        vitlab.save(model, text, str(tmp_path / "model.safetensors"))
+        assert vitlab.activations(model, images, block="blocks.0").values
+        assert set(vitlab.measure_together(["attention_entropy"], model, [images])) == {"attention_entropy"}
+        asked = {"data": "scenes(test=4, size=32)", "images": 2, "show": False}
+        assert len(vitlab.measure_models([text], ["attention_entropy"], tmp_path / "measured", **asked)) == 1
+        expressions = [f"{text[:-1]}, num_classes=25)"]
+        assert vitlab.stress_models(expressions, ["patch_shuffle(grids=(2,))"], tmp_path / "stressed", **asked)
+        assert vitlab.Monitor(model, [images], every=1).after_step(1)
+        assert callable(vitlab.hugging_face_callback) and callable(vitlab.lightning_callback)
+        assert vitlab.tensorboard_log(tmp_path) and vitlab.wandb_log(tmp_path, "project")
     assert set(vitlab.__all__) == {
         "Batches",
         "Measurement",
+        "Monitor",
         "VitlabError",
+        "activations",
         "batches_for",
         "describe",
+        "hugging_face_callback",
         "intervene",
+        "lightning_callback",
         "load",
         "measure",
+        "measure_models",
+        "measure_together",
         "parts",
         "record",
         "report",
         "restore",
         "retrofit",
+        "save",
         "stress",
+        "stress_models",
+        "tensorboard_log",
         "train",
+        "wandb_log",
     }, "a new public name: call it twice here too"

@@ -13,7 +13,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -22,6 +22,7 @@ import torch
 import vitlab
 from vitlab import inputs, measured_model, runner, zoo
 from vitlab.core import plugins
+from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Inputs, Measurement, Passes
 from vitlab.core.recipe import change
 from vitlab.core.step_cache import step
@@ -468,3 +469,29 @@ def test_cards_say_what_their_files_take(name: str) -> None:
     optional = card.inputs in ("optional images", "nothing")
     assert optional == (parameters[1][1].default is not inspect.Parameter.empty)
     assert (card.inputs == "training and test images") == ("test" in dict(parameters[2:]))
+
+
+def test_measure_models_and_stress_models_return_what_is_stored(tmp_path: Path) -> None:
+    asked = {"data": FEW, "images": 4, "show": False, "called": ["small"]}
+    (found,) = vitlab.measure_models([TINY], ["attention_entropy"], tmp_path / "public", **asked)
+    (path,) = runner.measure([TINY], ["attention_entropy"], tmp_path / "internal", **asked)
+    assert (found.values["mean"] == Measurement.load(path).values["mean"]).all() and found.subject == "small"
+    (stored,) = (tmp_path / "public").rglob("*.json")
+    before = stored.stat().st_mtime_ns
+    assert vitlab.measure_models([TINY], ["attention_entropy"], str(tmp_path / "public"), **asked) == [found]
+    assert stored.stat().st_mtime_ns == before  # not made again
+    (shuffled,) = vitlab.stress_models([TINY], ["patch_shuffle(grids=(2,))"], tmp_path / "stress", **asked)
+    assert shuffled.kind == "patch_shuffle" and shuffled.settings["grids"] == [2]
+
+
+@pytest.mark.parametrize(
+    ("models", "options", "error"),
+    [
+        (TINY, {}, "measure_models: invalid models .*; expected a list of texts"),
+        ([TINY], {"image": 4}, r"no setting of measure_models 'image' \(did you mean 'images'\?\)"),
+        ([TINY], {"images": "4"}, "images='4'.*expected an integer"),
+    ],
+)
+def test_mistakes_in_measure_models(models: Any, options: dict[str, Any], error: str, tmp_path: Path) -> None:
+    with pytest.raises(VitlabError, match=error):
+        vitlab.measure_models(models, ["attention_entropy"], tmp_path, **options)

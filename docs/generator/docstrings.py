@@ -25,9 +25,9 @@ def markdown(docstring: str, defaults: Mapping[str, str] | None = None) -> str:
 
     Args:
         docstring: text without indentation, as `inspect.getdoc` returns it.
-        defaults: the default of each argument, as source text; shown after its description.
+        defaults: the default of each argument, as Markdown; shown after its description.
 
-    >>> print(markdown("Halve x_i.\\n\\nArgs:\\n    x: what to halve.", {"x": "1"}))
+    >>> print(markdown("Halve x_i.\\n\\nArgs:\\n    x: what to halve.", {"x": "`1`"}))
     Halve x\\_i.
     <BLANKLINE>
     **Args**
@@ -121,7 +121,7 @@ def _entry(item: str, defaults: Mapping[str, str]) -> str:
     names, meaning = match.group(1).split(", "), escape(match.group(2))
     given = [defaults[name] for name in names if name in defaults]
     if given:
-        meaning = f"{meaning} *Default* {', '.join(f'`{value}`' for value in given)}."
+        meaning = f"{meaning} *Default* {', '.join(given)}."
     return f"{', '.join(f'`{name}`' for name in names)}\n:   {meaning}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from types import ModuleType
+from typing import Any
 
 import torch
 from torch import nn
@@ -14,12 +14,7 @@ from vitlab.adapters import describe
 from vitlab.core import plugins
 from vitlab.core.anatomy import Anatomy
 from vitlab.core.errors import VitlabError
-
-
-def adapters() -> dict[str, ModuleType]:
-    """Returns every family with its adapter."""
-    modules = [importlib.import_module(name) for name in plugins.adapter_modules()]
-    return {family: module for module in modules for family in sorted(module.FAMILIES)}
+from vitlab.core.extensions import resolve
 
 
 def anatomy(family: str) -> Anatomy | None:
@@ -28,7 +23,7 @@ def anatomy(family: str) -> Anatomy | None:
     >>> anatomy("deit").seams[:2]
     ('attn.in', 'attn')
     """
-    adapter = adapters()[family]
+    adapter = resolve(plugins.family_adapters()[family])
     example = adapter.FAMILIES[family]
     for device in ("meta", "cpu"):  # ViLT's forward calls item(), which meta tensors do not support
         try:
@@ -40,7 +35,7 @@ def anatomy(family: str) -> Anatomy | None:
     return None
 
 
-def _from_classes(family: str, adapter: ModuleType) -> nn.Module | None:
+def _from_classes(family: str, adapter: Any) -> nn.Module | None:
     """Build a Hugging Face model from its default configuration: same anatomy as the example, without a download."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     for name in adapter.CLASSES:

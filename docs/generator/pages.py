@@ -6,7 +6,6 @@ has a page.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
@@ -19,8 +18,10 @@ import families
 import paper_pages
 from docstrings import cell, escape, markdown, parts_of
 
-from vitlab.core import plugins
+from vitlab.core import descriptions, plugins
 from vitlab.core.anatomy import SEAMS
+from vitlab.core.extensions import resolve
+from vitlab.core.signatures import settings_of
 
 ROOT = Path(__file__).resolve().parents[2]
 Pages = dict[str, str]
@@ -60,14 +61,12 @@ def _part(name: str, module: str) -> str:
 
 
 def losses() -> Pages:
-    """The public names of each file in `losses/`."""
+    """What a loss computes, and its settings."""
     found = {}
-    for file in sorted((ROOT / "src/vitlab/losses").glob("[!_]*.py")):
-        module = importlib.import_module(f"vitlab.losses.{file.stem}")
-        for name in module.__all__:
-            made = getattr(module, name)
-            facts = {"source": source_link(module.__name__)}
-            found[f"losses/{name}.md"] = _page(name, _doc(made), facts, _signature(made), _defaults(made))
+    for name, reference in plugins.losses().items():
+        made = _object(reference, name)
+        facts = {"source": source_link(reference)}
+        found[f"losses/{name}.md"] = _page(name, _doc(made), facts, _signature(made), _defaults(made))
     return found
 
 
@@ -82,7 +81,7 @@ def stress_tests() -> Pages:
 
 
 def _carded(name: str, at: str, verb: str) -> str:
-    module, card = importlib.import_module(at), plugins.card(at)
+    module, card = resolve(at), descriptions.card(at)
     better = {True: "higher is better", False: "lower is better", None: "no direction"}
     facts = {
         "paper": cell(card["paper"]),
@@ -103,13 +102,15 @@ def _carded(name: str, at: str, verb: str) -> str:
 
 
 def _drawing(name: str) -> str:
+    if name in plugins.figures():
+        return source_link(plugins.figures()[name])
     at = f"vitlab.reporting.figures.{name}"
     drawn = (ROOT / "src" / (at.replace(".", "/") + ".py")).exists()
     return source_link(at) if drawn else "chosen by its axes"
 
 
-def _maths(module: ModuleType) -> list[str]:
-    """The pure functions of the file, in its order."""
+def _maths(module: Any) -> list[str]:
+    """The pure functions of the file, in its order; none for a class."""
     found: list[str] = []
     for name, value in vars(module).items():
         own = inspect.isfunction(value) and value.__module__ == module.__name__
@@ -121,12 +122,12 @@ def _maths(module: ModuleType) -> list[str]:
 
 def family_pages() -> Pages:
     """The seams of a family's example model."""
-    return {f"families/{name}.md": _family(name, adapter) for name, adapter in sorted(families.adapters().items())}
+    return {f"families/{name}.md": _family(name, at) for name, at in plugins.family_adapters().items()}
 
 
-def _family(name: str, adapter: ModuleType) -> str:
-    anatomy = families.anatomy(name)
-    facts = {"example": f"`{adapter.FAMILIES[name]}`", "source": source_link(adapter.__name__)}
+def _family(name: str, reference: str) -> str:
+    adapter, anatomy = resolve(reference), families.anatomy(name)
+    facts = {"example": f"`{adapter.FAMILIES[name]}`", "source": source_link(reference)}
     if anatomy is not None:
         kinds = sorted({block.mixer.kind for block in anatomy.blocks})
         facts |= {"blocks": str(len(anatomy.blocks)), "mixers": ", ".join(kinds)}
@@ -139,7 +140,7 @@ def _family(name: str, adapter: ModuleType) -> str:
     return "\n\n".join([*body, "## Seams", _seams(anatomy, adapter), *_without_map(anatomy)])
 
 
-def _seams(anatomy: Any, adapter: ModuleType) -> str:
+def _seams(anatomy: Any, adapter: Any) -> str:
     """Every seam: in how many blocks it is offered, or why not."""
     if anatomy is None:
         return "The example model cannot be built on this machine; see `vitlab describe`."
@@ -160,8 +161,8 @@ def _without_map(anatomy: Any) -> list[str]:
 def models() -> Pages:
     """The source of an architecture, differences from the paper, and published sizes."""
     found = {}
-    for name in plugins.models():
-        module = importlib.import_module(name)
+    for reference in plugins.models():
+        module = resolve(reference)
         entries = getattr(module, "PAPER", {})
         rows = [
             (f"`vitlab/{model}`", _number(size["params_m"]), _number(size["macs_g"]), _number(size["exact_params"]))
@@ -169,8 +170,9 @@ def models() -> Pages:
         ]
         sizes = _table(("model", "parameters, M", "MACs, G", "exact parameters"), rows)
         about = "As published. `vitlab list models --params` prints ours, too."
-        body = _page(module.__name__.rpartition(".")[2], _doc(module), {"source": source_link(name)}, "", {})
-        found[f"models/{name.rpartition('.')[2]}.md"] = f"{body}\n\n## Sizes\n\n{about}\n\n{sizes}"
+        name = module.__name__.rpartition(".")[2]
+        body = _page(name, _doc(module), {"source": source_link(reference)}, "", {})
+        found[f"models/{name}.md"] = f"{body}\n\n## Sizes\n\n{about}\n\n{sizes}" if entries else body
     return found
 
 
@@ -178,7 +180,7 @@ def recipes() -> Pages:
     """A recipe's docstring, its settings, and its data with defaults."""
     found = {}
     for name, module in plugins.recipes().items():
-        made = getattr(importlib.import_module(module), name)
+        made = _object(module, name)
         use = f"```console\n$ vitlab train {name} --out runs/{name}\n```"
         body = _page(name, _doc(made), {"source": source_link(module)}, use, _defaults(made))
         data = f"## As data\n\n```python\n{pformat(made(), width=100, sort_dicts=False)}\n```"
@@ -186,12 +188,21 @@ def recipes() -> Pages:
     return found
 
 
+def _object(reference: str, name: str) -> Any:
+    """A class or function: the object itself, or the attribute of a module."""
+    found = resolve(reference)
+    return getattr(found, name) if isinstance(found, ModuleType) else found
+
+
 def source_link(module: str, page: str = "x/y.md") -> str:
-    """A link to the source of a module; by default from a page one folder deep.
+    """A link to the source of a module; by default from a page one folder deep. For an extension, its origin.
 
     >>> source_link("vitlab.modules.qkv")
     '[`src/vitlab/modules/qkv.py`](../source/src/vitlab/modules/qkv.py.md)'
     """
+    origin = descriptions.origin_of(module)
+    if origin:
+        return cell(origin)
     path = f"src/{module.replace('.', '/')}.py"
     return f"[`{path}`]({posixpath.relpath(source_page(path), posixpath.dirname(page) or '.')})"
 
@@ -242,9 +253,13 @@ def _signature(made: Any) -> str:
 
 
 def _defaults(made: Any) -> dict[str, str]:
-    """The default of each parameter."""
-    parameters = inspect.signature(made).parameters
-    return {name: repr(p.default) for name, p in parameters.items() if p.default is not p.empty}
+    """The default and the valid values of each parameter that has a default, as Markdown."""
+    found = {}
+    for setting in settings_of(made):
+        if not setting.required:
+            valid = setting.row["range"]
+            found[setting.name] = f"`{setting.default!r}`" + (f"; valid: {escape(valid)}" if valid else "")
+    return found
 
 
 def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

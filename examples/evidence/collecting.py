@@ -12,11 +12,17 @@ from evidence.conditions import Job, all_jobs, recipe_of
 from evidence.metrics import layers_of, values_of
 from vitlab.core.errors import VitlabError
 
-__all__ = ["collect"]
+__all__ = ["collect", "read_runs"]
 
 
 def collect(folder: Path) -> dict[str, Any]:
-    """Returns all runs of a folder: their metrics, seconds and provenance.
+    """Returns all runs of a folder: their metrics, seconds and provenance."""
+    runs = read_runs(folder)
+    return {"made_with": _origins(runs), "images": _images(runs), "runs": [_small(run) for run in runs]}
+
+
+def read_runs(folder: Path) -> list[dict[str, Any]]:
+    """Returns the contents of all files of a folder, in the order of the conditions.
 
     Runs that cannot be compared are refused: trials with other settings, other data, or other images measured.
     """
@@ -29,8 +35,7 @@ def collect(folder: Path) -> dict[str, Any]:
             raise VitlabError(f"{folder / name}.json belongs to no condition; move it elsewhere")
         _check(name, run, jobs[name])
     _check_alike(found)
-    runs = [found[name] for name in jobs if name in found]
-    return {"made_with": _origins(runs), "images": _images(runs), "runs": [_small(run) for run in runs]}
+    return [found[name] for name in jobs if name in found]
 
 
 def _small(run: Mapping[str, Any]) -> dict[str, Any]:

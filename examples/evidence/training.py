@@ -31,10 +31,15 @@ from vitlab.tasks.classification import Accuracy, batches, make_loss
 from vitlab.training.distributed import World, init_distributed
 from vitlab.training.loop import train
 
-__all__ = ["Trainer"]
+__all__ = ["Trainer", "check_data"]
 
 Loss = Callable[[nn.Module, tuple[Tensor, ...]], Tensor]
 Variant = tuple[str, Objective]
+
+
+def check_data(data: str) -> None:
+    """Raise an error if the images of a data expression are missing."""
+    open_data(data, image_size=32)
 
 
 @dataclass

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.adapters.wrappers import unwrap
+from vitlab.core.descriptions import origins
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.fitted import FittedPart, by_kind, configuration, parts
@@ -129,8 +130,18 @@ def display_name(name: str | None, subject: str | None) -> str | None:
 
 
 def signed(measurement: Measurement, identity: ModelIdentity, also: Mapping[str, Any] | None = None) -> Measurement:
-    """The measurement with the model's name and identity, and further entries, in its provenance."""
-    provenance = {**measurement.provenance, **(also or {}), "model": asdict(identity)}
+    """The measurement with the model's name and identity, and further entries, in its provenance.
+
+    `extensions` has the origin of the instrument or stress test, and of fitted parts, that extensions add.
+    """
+    if not isinstance(measurement, Measurement):
+        raise VitlabError(
+            f"an instrument or stress test returned {type(measurement).__name__}; expected a vitlab.Measurement"
+        )
+    kinds = [("instruments", measurement.kind), ("stress_tests", measurement.kind)]
+    used = origins([*kinds, *(("parts", str(part["name"])) for part in identity.parts)])
+    added = {"extensions": used} if used else {}
+    provenance = {**measurement.provenance, **(also or {}), **added, "model": asdict(identity)}
     return replace(measurement, subject=identity.name, provenance=provenance)
 
 

@@ -13,6 +13,7 @@ from torch.nn.functional import one_hot
 
 from vitlab.adapters import blank_images
 from vitlab.adapters.wrappers import unwrap
+from vitlab.core import plugins
 from vitlab.core.batches import Batches
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.recipe import Augment
@@ -51,6 +52,16 @@ class Augmentation:
     name: str = "given"
 
 
+def augmentation_of(recipe: str) -> Augmentation:
+    """The augmentation of a recipe, by its name with optional settings.
+
+    >>> augmentation_of("deit_imagenet").smoothing
+    0.1
+    """
+    made = plugins.recipe(recipe)
+    return Augmentation(made.augment, made.objective.smoothing, recipe)
+
+
 def batches_for(
     model: nn.Module,
     data: str,
@@ -59,7 +70,7 @@ def batches_for(
     batch_size: int = 16,
     *,
     split: Split = "test",
-    augmentation: Augmentation | None = None,
+    augmentation: Augmentation | str | None = None,
     preprocessing: Given = None,
     classes: Mapping[str, Any] | Sequence[str] | None = None,
 ) -> Batches:
@@ -74,8 +85,8 @@ def batches_for(
         root: the folder that holds the data sets.
         batch_size: images per batch.
         split: `test`, or `train` for training images.
-        augmentation: augment and mix the images of each batch; targets are then probabilities
-            (B, outputs), mixed and smoothed.
+        augmentation: augment and mix the images of each batch, as the recipe of this name does or as given; targets
+            are then probabilities (B, outputs), mixed and smoothed.
         preprocessing: a `Preprocessing`, or fields that replace the model's own.
         classes: the output of each class, where names do not match: see `match_labels`.
     """
@@ -87,7 +98,7 @@ def batches_for(
         root,
         batch_size,
         split=split,
-        augmentation=augmentation,
+        augmentation=augmentation_of(augmentation) if isinstance(augmentation, str) else augmentation,
         preprocessing=preprocessing,
         classes=classes,
     )[0]

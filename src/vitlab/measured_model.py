@@ -17,7 +17,7 @@ from torch import nn
 from vitlab import zoo
 from vitlab.adapters import token_kinds
 from vitlab.adapters.wrappers import unwrap
-from vitlab.core import plugins
+from vitlab.core import descriptions, plugins
 from vitlab.core.batches import Batches
 from vitlab.core.code_version import code_version
 from vitlab.core.errors import VitlabError
@@ -29,7 +29,7 @@ from vitlab.core.step_cache import preparing
 from vitlab.data.question_inputs import question_parts
 from vitlab.detection_inputs import detection_parts
 from vitlab.identity import identify
-from vitlab.inputs import Augmentation, NoTrainingImagesError, Split, parts_for
+from vitlab.inputs import Augmentation, NoTrainingImagesError, Split, augmentation_of, parts_for
 from vitlab.pair_inputs import conditions_of, pair_parts
 from vitlab.recipes.deit_imagenet import deit_imagenet
 
@@ -252,7 +252,7 @@ class MeasuredModel:
     def identity(self, procedure: Procedure, fingerprint: str) -> str:
         """Digest of all that a measurement depends on; a stored one with this identity is used again."""
         resolved = repr(sorted({**procedure.defaults, **self.settings(procedure)}.items()))
-        version = code_version(procedure.module) or plugins.source_digest(procedure.module)
+        version = code_version(procedure.module) or descriptions.source_digest(procedure.module)
         return digest(self.text, self.weights, self.device, procedure.name, resolved, fingerprint, version)
 
 
@@ -268,8 +268,7 @@ def augmentation(name: str | None, recipe: Recipe | None) -> Augmentation | None
         small = recipe is not None and max(recipe.image_size) <= 64
         return Augmentation(Augment(crop="pad" if small else "resized"), 0.0, "weak")
     if name is not None:
-        named = plugins.recipe(name)
-        return Augmentation(named.augment, named.objective.smoothing, name)
+        return augmentation_of(name)
     if recipe is not None:
         return Augmentation(recipe.augment, recipe.objective.smoothing, "the recipe that trained the model")
     standard = deit_imagenet()

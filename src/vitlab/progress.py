@@ -54,6 +54,9 @@ class Bar:
 
         def report_progress(step: str, total: int | None, state: State) -> None:
             nonlocal done
+            if state == "inside":
+                progress.update(task, description=f"{step}: {what}")
+                return
             done += state != "begun"
             if not done or state == "kept":  # start the clock here: cached steps take no time
                 progress.reset(task, total=total, completed=done)

@@ -16,6 +16,7 @@ from vitlab.core import plugins
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
 from vitlab.core.out_folder import check_writable
+from vitlab.core.settings import check_settings
 from vitlab.core.step_cache import ReportProgress, step_cache
 from vitlab.data.folder_fingerprint import folder_fingerprint
 from vitlab.instruments import measure as measure_one
@@ -94,6 +95,40 @@ def run_all(
     Yields:
         The path of each measurement when it is stored.
     """
+    options: dict[str, Any] = {"data": data, "root": root, "images": images, "repeats": repeats, "device": device}
+    options |= {"called": called, "preprocessing": preprocessing, "classes": classes, "augment": augment, "seed": seed}
+    opened, jobs = prepare(kind, models, names, out, **options)
+    total = len(opened) * sum(len(job.procedures) for job in jobs)
+    with nullcontext(bar) if bar is not None else Bar(total, show=show) as progress:
+        while opened:
+            model = opened.pop(0)  # a model is released after its last measurement
+            for job in jobs:
+                with (
+                    progress.piece(f"{job.title} of {model.text}", len(job.procedures)) as report_progress,
+                    step_cache(None, report_progress),
+                ):
+                    paths = _run_job(kind, model, job, folder_of(model.text, out), report_progress)
+                yield from paths
+
+
+def prepare(
+    kind: Kind,
+    models: Sequence[str],
+    names: Sequence[str],
+    out: Path,
+    *,
+    data: str | None,
+    root: Path | None,
+    images: int | None,
+    repeats: int,
+    device: str | None,
+    called: Sequence[str],
+    preprocessing: Mapping[str, Any] | None,
+    classes: Mapping[str, Any] | Sequence[str] | None,
+    augment: str | None,
+    seed: int,
+) -> tuple[list[MeasuredModel], list[Job]]:
+    """Check all arguments of `run_all`; returns the models, which are loaded on first use, and the work on each."""
     _check(kind, models, names, images, repeats, called)
     check_writable(out)
     check_names(preprocessing or {})
@@ -104,43 +139,78 @@ def run_all(
     _check_repeats(procedures, repeats)
     jobs = _jobs(procedures, repeats, kind)
     fingerprint_of = cache(partial(folder_fingerprint, besides=out))
-    total = len(models) * sum(len(job.procedures) for job in jobs)
-    with nullcontext(bar) if bar is not None else Bar(total, show=show) as progress:
-        for text, name in zip(models, called or models, strict=True):
-            recipe = zoo.recipe_of(text)
-            source = data or (recipe.data if recipe else "scenes")
-            trained = augmentation(augment, recipe)
-            dense = only_pairs(source) or (recipe is not None and recipe.task == "segmentation")
-            model = MeasuredModel(
-                text,
-                name,
-                source,
-                root,
-                images,
-                repeats,
-                where,
-                fingerprint_of,
-                preprocessing,
-                classes,
-                trained,
-                seed,
-                dense,
-            )
-            for job in jobs:
-                with (
-                    progress.piece(f"{job.title} of {text}", len(job.procedures)) as report_progress,
-                    step_cache(None, report_progress),
-                ):
-                    paths = _run_job(kind, model, job, out / _slug(text), report_progress)
-                yield from paths
+    opened = []
+    for text, name in zip(models, called or models, strict=True):
+        recipe = zoo.recipe_of(text)
+        source = data or (recipe.data if recipe else "scenes")
+        model = MeasuredModel(
+            text,
+            name,
+            source,
+            root,
+            images,
+            repeats,
+            where,
+            fingerprint_of,
+            preprocessing,
+            classes,
+            augmentation(augment, recipe),
+            seed,
+            dense=only_pairs(source) or (recipe is not None and recipe.task == "segmentation"),
+        )
+        opened.append(model)
+    return opened, jobs
 
 
-measure = partial(run_all, Kind("instrument", plugins.instruments, measure_one, measure_together))
-stress = partial(run_all, Kind("stress test", plugins.stress_tests, stress_one))
+INSTRUMENTS = Kind("instrument", plugins.instruments, measure_one, measure_together)
+STRESS_TESTS = Kind("stress test", plugins.stress_tests, stress_one)
+measure = partial(run_all, INSTRUMENTS)
+stress = partial(run_all, STRESS_TESTS)
+
+
+def measure_models(
+    models: Sequence[str], instruments: Sequence[str], out: str | Path, **options: Any
+) -> list[Measurement]:
+    """Measure models by expression with instruments, as the command `vitlab measure`.
+
+    Measurements that the folder already holds are read instead of made again.
+
+    Args:
+        models: model expressions.
+        instruments: names, optionally with settings: `lesion(images=32)`.
+        out: the folder for measurements.
+        options: keyword arguments of `run_all`, for example `data`, `images`, `device`, `repeats` or `called`.
+
+    Returns:
+        The measurements, by model and in the order of the instruments.
+    """
+    return _measurements("measure_models", measure, models, instruments, out, options)
+
+
+def stress_models(
+    models: Sequence[str], stress_tests: Sequence[str], out: str | Path, **options: Any
+) -> list[Measurement]:
+    """Run stress tests on models by expression, as the command `vitlab stress`; arguments as in `measure_models`."""
+    return _measurements("stress_models", stress, models, stress_tests, out, options)
+
+
+def _measurements(
+    name: str,
+    run: Callable[..., Iterator[Path]],
+    models: Sequence[str],
+    names: Sequence[str],
+    out: str | Path,
+    options: Mapping[str, Any],
+) -> list[Measurement]:
+    for what, given in (("models", models), ("names", names)):
+        if isinstance(given, str):
+            raise VitlabError(f"{name}: invalid {what} {given!r}; expected a list of texts")
+    check_settings(name, run_all, options, skip=4)
+    return [Measurement.load(path) for path in run(models, names, Path(out), **options)]
 
 
 @dataclass(frozen=True)
-class _Job:
+class Job:
     """Procedures that are measured in a single pass over one part of the images; usually only one."""
 
     procedures: tuple[Procedure, ...]
@@ -148,11 +218,12 @@ class _Job:
 
     @property
     def title(self) -> str:
+        """The names of its procedures."""
         return ", ".join(each.name for each in self.procedures)
 
 
 @dataclass(frozen=True, eq=False)
-class _Pending:
+class Pending:
     """A measurement to be made: its settings, inputs and files."""
 
     procedure: Procedure
@@ -204,22 +275,22 @@ def _check_repeats(procedures: Sequence[Procedure], repeats: int) -> None:
         )
 
 
-def _jobs(procedures: Sequence[Procedure], repeats: int, kind: Kind) -> list[_Job]:
+def _jobs(procedures: Sequence[Procedure], repeats: int, kind: Kind) -> list[Job]:
     """The work on one model: those of a shared pass on the same inputs are one job for each part of the images."""
     jobs: dict[Any, list[Procedure]] = {}
     for index, each in enumerate(procedures):
         together = kind.run_together is not None and each.shares_pass
         jobs.setdefault(each.card.inputs if together else index, []).append(each)
     return [
-        _Job(tuple(group), part)
+        Job(tuple(group), part)
         for group in jobs.values()
         for part in range(1, (repeats if group[0].uses_images else 1) + 1)
     ]
 
 
-def _run_job(kind: Kind, model: MeasuredModel, job: _Job, folder: Path, report_progress: ReportProgress) -> list[Path]:
+def _run_job(kind: Kind, model: MeasuredModel, job: Job, folder: Path, report_progress: ReportProgress) -> list[Path]:
     """Make the measurements of a job that are not stored yet; returns the paths of all."""
-    wanted = [_pending(model, each, job.part, folder) for each in job.procedures]
+    wanted = [pending(model, each, job.part, folder) for each in job.procedures]
     missing = [each for each in wanted if not each.stored]
     if len(missing) > 1 and kind.run_together is not None:
         names = [each.procedure.name for each in missing]
@@ -238,12 +309,13 @@ def _run_job(kind: Kind, model: MeasuredModel, job: _Job, folder: Path, report_p
     return [each.stem.with_name(f"{each.stem.name}.json") for each in wanted]
 
 
-def _pending(model: MeasuredModel, procedure: Procedure, part: int, folder: Path) -> _Pending:
+def pending(model: MeasuredModel, procedure: Procedure, part: int, folder: Path) -> Pending:
+    """Returns a measurement of one part of the images, to be made or stored already."""
     inputs, beside, fingerprint = model.inputs_for(procedure, part)
     identity = model.identity(procedure, fingerprint)
     split = (part, model.repeats) if model.repeats > 1 and procedure.uses_images else None
     name = f"{procedure.stem}.part{part}of{model.repeats}" if split else procedure.stem
-    return _Pending(procedure, model.settings(procedure), inputs, beside, identity, folder / name, split)
+    return Pending(procedure, model.settings(procedure), inputs, beside, identity, folder / name, split)
 
 
 def _rename(stem: Path, name: str) -> None:
@@ -254,7 +326,7 @@ def _rename(stem: Path, name: str) -> None:
         replace(stored, subject=name, provenance={**stored.provenance, "model": model}).save(stem)
 
 
-def _slug(text: str) -> str:
-    """The name of a folder for a model expression; unique for each expression."""
+def folder_of(text: str, out: Path) -> Path:
+    """The folder for measurements of a model expression; unique for each expression."""
     words = re.sub(r"[^\w.-]+", "_", text).strip("_")[:80]
-    return f"{words}-{digest(text)[:6]}"
+    return out / f"{words}-{digest(text)[:6]}"

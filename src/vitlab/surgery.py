@@ -28,7 +28,8 @@ from vitlab.adapters.wrappers import guard_hooks, unwrap
 from vitlab.core import plugins
 from vitlab.core.anatomy import SEAMS, Anatomy, Block, Seam
 from vitlab.core.errors import VitlabError, unknown
-from vitlab.core.expressions import parse_part
+from vitlab.core.expressions import PartCall, parse_part
+from vitlab.core.settings import check_settings
 from vitlab.fitted import configuration
 from vitlab.identity import trained_origin
 from vitlab.markers import mark, snake
@@ -43,7 +44,7 @@ Part = str | nn.Module | Callable[..., nn.Module]
 _PREFIX = "vitlab_"
 _KINDS = "vitlab_token_kinds"
 _TOLERANCE = 0.01  # relative change of the outputs that is not reported
-_INJECTED = ("dim", "layout", "attention", "kinds")  # constructor parameters of a part that retrofit fills in
+INJECTED = ("dim", "layout", "attention", "kinds")  # constructor parameters of a part that retrofit fills in
 
 
 def retrofit(
@@ -205,7 +206,7 @@ def _parse(
         for word, inside, outside in (("at", call.at, at), ("blocks", call.blocks, blocks)):
             if inside is not None and outside is not None:
                 raise VitlabError(f"{word!r} is given twice, in {part!r} and as {word}={outside!r}; give it once")
-        constructor = plugins.part(call.name)
+        constructor = check_part(call)
         return (
             call.name,
             constructor,
@@ -219,6 +220,13 @@ def _parse(
     if callable(part):
         return getattr(part, "__name__", type(part).__name__), part, {}, getattr(part, "default_seam", None), at, blocks
     raise VitlabError(f"invalid part of type {type(part).__name__}; expected a name, a class or a torch.nn.Module")
+
+
+def check_part(call: PartCall) -> Any:
+    """Returns the class of a part; raises an error if there is none, or if one of the settings is not valid."""
+    constructor = plugins.part(call.name)
+    check_settings(call.name, constructor, call.settings, INJECTED)
+    return constructor
 
 
 def _select_seams(anatomy: Anatomy, at: str, blocks: Any) -> list[tuple[Block, Seam]]:
@@ -323,9 +331,9 @@ def _build(
         )
     accepted = _parameters(make)
     if accepted is not None:
-        unknown_settings = [key for key in settings if key not in accepted or key in _INJECTED]
+        unknown_settings = [key for key in settings if key not in accepted or key in INJECTED]
         if unknown_settings:
-            raise unknown(f"setting of {name}", unknown_settings[0], [key for key in accepted if key not in _INJECTED])
+            raise unknown(f"setting of {name}", unknown_settings[0], [key for key in accepted if key not in INJECTED])
         if ("attention" in accepted) != (seam.side == "replace"):
             raise VitlabError(
                 f"invalid at={seam.name!r}: {name} replaces the attention module; use at='attn'"

@@ -22,18 +22,19 @@ from vitlab.core import plugins
 from vitlab.core.downloads import downloading_from
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import ModelExpression, parse_model
-from vitlab.core.extensions import resolve
+from vitlab.core.extensions import resolve_all
 from vitlab.core.recipe import Recipe, stored_recipe
 from vitlab.core.settings import check_settings
 from vitlab.core.store import read_about, write_tensors
 from vitlab.identity import set_origin
 from vitlab.markers import parts_in
+from vitlab.models._settings import COMMON, architecture, check_size
 from vitlab.models._vilt import build_vilt, pretrained_body, weights_file
 from vitlab.preprocessing import declare
 from vitlab.preprocessing.declaration import from_hugging_face, from_torchvision
-from vitlab.surgery import changes_reported, retrofit
+from vitlab.surgery import changes_reported, check_part, retrofit
 
-__all__ = ["builder_of", "load", "model_names", "recipe_of", "save"]
+__all__ = ["builder_of", "load", "model_names", "recipe_of", "registered_by", "save"]
 
 _HUB = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"  # server of timm's and Hugging Face's weights
 
@@ -54,6 +55,8 @@ def load(expression: str, *, seed: int | None = None) -> nn.Module:
         stored on it (`vitlab.identity`).
     """
     parsed = parse_model(expression)
+    for part in parsed.parts:
+        check_part(part)
     with torch.random.fork_rng(devices=[], enabled=seed is not None):
         if seed is not None:
             torch.manual_seed(seed)
@@ -107,7 +110,7 @@ def model_names(source: str) -> list[str]:
     if source == "vitlab":
         import timm
 
-        names = [name for module in _vitlab_modules() for name in _registered_by(module)]
+        names = [name for module in _vitlab_modules() for name in registered_by(module)]
         return sorted(set(names))
     return []
 
@@ -161,7 +164,10 @@ def _timm(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
 
     if not timm.is_model(name.partition(".")[0]):
         raise _unknown_model("timm", name.partition(".")[0], timm.list_models())
+    check_settings(f"timm/{name}", architecture, {key: settings[key] for key in COMMON if key in settings}, 0)
     settings.setdefault("pretrained", "." in name)
+    plain = {key: value for key, value in settings.items() if key not in ("pretrained", "checkpoint_path")}
+    check_size(f"timm/{name}", plain, lambda **sized: timm.create_model(name, pretrained=False, **sized))
     server = _HUB if settings["pretrained"] else ""
     model: Any = _build_or_raise(f"timm/{name}", lambda: timm.create_model(name, **settings), server)
     if settings.get("checkpoint_path"):
@@ -177,12 +183,14 @@ def _timm(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
 
 def _vitlab(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
     if ("vitlab", name) == _VILT:
+        check_size("vitlab/vilt", settings, lambda **sized: build_vilt(sized))
         return _build_or_raise("vitlab/vilt", lambda: build_vilt(settings)), "random"
     if name in plugins.assemblies():
         return _assembly(name, settings)
     names = model_names("vitlab")
     if name not in names:
         raise _unknown_model("vitlab", name, [*names, *plugins.assemblies(), "vilt"])
+    check_settings(f"vitlab/{name}", architecture, settings, 0)
     return _timm(name, settings)
 
 
@@ -194,12 +202,12 @@ def _assembly(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
             f"vitlab/{name} needs a backbone; write vitlab/{name}(backbone='timm/vit_tiny_patch16_224', …)"
         )
     build = getattr(importlib.import_module(plugins.assemblies()[name]), name)
-    check_settings(f"vitlab/{name}", build, settings, skip=1)
+    check_settings(f"vitlab/{name}", build, settings, 1)
     if _is_assembly(parse_model(builder_of(text))):
         raise VitlabError(f"the backbone {text!r} of vitlab/{name} is an assembly itself; expected a backbone")
     backbone, origin = _build(parse_model(text))
     random = origin == "random" or origin.endswith(" (random head)")
-    model: nn.Module = build(backbone, **settings)
+    model: nn.Module = _build_or_raise(f"vitlab/{name}", lambda: build(backbone, **settings))
     return model, origin if random else f"{origin} (random head)"
 
 
@@ -207,7 +215,7 @@ def _is_assembly(parsed: ModelExpression) -> bool:
     return parsed.source == "vitlab" and parsed.name in plugins.assemblies()
 
 
-def _registered_by(reference: str) -> list[str]:
+def registered_by(reference: str) -> list[str]:
     """The models that a module registers with timm, or one that an extension names."""
     import timm
 
@@ -216,11 +224,8 @@ def _registered_by(reference: str) -> list[str]:
 
 
 def _vitlab_modules() -> list[str]:
-    """Import the modules of `models/`, which register their models with timm."""
-    modules = plugins.models()
-    for module in modules:
-        resolve(module)
-    return modules
+    """Import the modules of `models/` and of extensions, which register their models with timm."""
+    return list(resolve_all(plugins.models()))
 
 
 def _torchvision(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
@@ -231,6 +236,9 @@ def _torchvision(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
         raise _unknown_model("torchvision", name, names)
     default: Any = getattr(torchvision.models.get_model_weights(name), "DEFAULT", None)
     weights = default if settings.pop("pretrained", False) else None
+    check_size(
+        f"torchvision/{name}", settings, lambda **sized: torchvision.models.get_model(name, weights=None, **sized)
+    )
     server = "https://download.pytorch.org" if weights else ""
     categories = default.meta.get("categories", ()) if default is not None else ()
     own_head = settings.get("num_classes", len(categories)) != len(categories)

@@ -10,8 +10,10 @@ from torch import Tensor, nn
 import vitlab
 from vitlab.adapters import _adapters_by_class, describe
 from vitlab.adapters.failures import adapter_error, model_error
+from vitlab.core.batches import Batches
 from vitlab.core.errors import VitlabError
 from vitlab.core.extensions import _REGISTERED, register
+from vitlab.core.measurement import Card
 
 TINY = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3)"
 
@@ -90,3 +92,52 @@ def test_other_errors_are_not_those_of_a_model() -> None:
 
 def test_a_long_reason_is_shortened() -> None:
     assert len(str(adapter_error(nn.Identity(), ValueError("x " * 5000)))) < 700
+
+
+class Fragile(nn.Module):
+    """A foreign model whose second layer fails in some mode."""
+
+    def __init__(self, error: type[Exception] = KeyError) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), Failing(error))
+        self.weight = nn.Parameter(torch.zeros(1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.layers(images)
+
+
+class Failing(nn.Module):
+    """Raises an exception."""
+
+    def __init__(self, error: type[Exception]) -> None:
+        super().__init__()
+        self.error = error
+
+    def forward(self, images: Tensor) -> Tensor:
+        raise self.error("no entry\nof this name")
+
+
+BATCHES = Batches([(torch.zeros(2, 3, 8, 8), torch.tensor([0, 1]))], (0.5,) * 3, (0.5,) * 3)
+
+
+@pytest.mark.parametrize("error", [KeyError, AssertionError, ZeroDivisionError, RuntimeError])
+@pytest.mark.parametrize(("use", "name"), [(vitlab.measure, "calibration"), (vitlab.stress, "patch_shuffle")])
+def test_what_a_foreign_model_raises_while_it_is_measured_is_one_line(use, name, error) -> None:
+    with pytest.raises(
+        VitlabError, match=rf"^Fragile failed in layers.1 \({error.__name__}: .*check its settings"
+    ) as caught:
+        use(name, Fragile(error), BATCHES)
+    assert "\n" not in str(caught.value) and "VITLAB_DEBUG=1" in str(caught.value)
+    assert isinstance(caught.value.__cause__, error)
+
+
+def test_errors_of_an_instrument_itself_keep_their_traceback() -> None:
+    class broken:  # noqa: N801
+        CARD = Card(title="Broken", paper="", cost="none", inputs="images", passes="none")
+
+        @staticmethod
+        def measure(model: nn.Module, batches: object) -> None:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        vitlab.measure(broken, Fragile(), BATCHES)

@@ -57,7 +57,7 @@ def test_weights_of_a_file_load_into_an_assembly(tmp_path: Path) -> None:
     [
         ("vitlab/upernet(classes=3)", "needs a backbone"),
         (f"vitlab/upernet(backbone={VIT!r}, depth=3)", "setting of vitlab/upernet"),
-        (f"vitlab/upernet(backbone={VIT!r}, size='big')", "invalid size='big'"),
+        (f"vitlab/upernet(backbone={VIT!r}, size='big')", r"size='big'\): expected \(an integer from 1"),
         (f"vitlab/upernet(backbone={VIT!r}, taps=(0, 9, 1, 2))", "invalid taps"),
         (f"vitlab/upernet(backbone={UPERNET!r})", "is an assembly itself"),
         (f"vitlab/upernett(backbone={VIT!r})", "similar names: upernet"),

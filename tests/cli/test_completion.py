@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import os
 import subprocess
@@ -38,6 +40,8 @@ def shell(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         ("vitlab measure timm/x --with attention_ent", {"attention_entropy"}),
         ("vitlab measure timm/x --with lesion,calib", {"lesion,calibration"}),
         ("vitlab stress timm/x --with occ", {"occlusion"}),
+        ("vitlab stress timm/x --with occlusion(ra", {"occlusion(ratios="}),
+        ("vitlab train quick(posi", {"quick(position="}),
         ("vitlab train deit_d", {"deit_distilled"}),
         ("vitlab list inst", {"instruments"}),
         ("vitlab describe tor", {"torchvision/"}),
@@ -53,6 +57,20 @@ def test_a_shell_is_answered_without_torch(line: str, offered: set[str]) -> None
 
 def _needed(line: str) -> set[str]:
     return {"rich"} if " list " in line else set()
+
+
+def test_every_setting_is_offered_without_an_import_and_its_choices_with_one() -> None:
+    for kind, known in (("instrument", plugins.instruments()), ("stress test", plugins.stress_tests())):
+        offers = completion.instruments if kind == "instrument" else completion.stress_tests
+        for name, reference in known.items():
+            declared = list(inspect.signature(importlib.import_module(reference).measure).parameters)[2:]
+            assert offers(f"{name}(") == [f"{name}({setting}=" for setting in declared]
+    assert completion.stress_tests("adversarial(norm='l") == ["adversarial(norm='linf'", "adversarial(norm='l2'"]
+    assert completion.instruments("calibration(bins=10, images=None") == ["calibration(bins=10, images=None"]
+    assert completion.recipes("quick(part='cb_") == [
+        f"quick(part='{each}'" for each in ("cb_s", "cb_gate", "cb_hybrid")
+    ]
+    assert completion.models("timm/x | UniformHead(form=") == [f"timm/x | UniformHead(form='{each}'" for each in "ABC"]
 
 
 def test_every_name_is_offered() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from vitlab.cli import listing
+from vitlab.cli import listing, settings_table
+from vitlab.core import plugins
+from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
+from vitlab.stress_tests import adversarial
 
 
 def stored(folder: Path, **about: object) -> Path:
@@ -64,3 +68,27 @@ def test_small_arrays_come_with_their_axes(tmp_path: Path) -> None:
 )
 def test_a_part_is_called_a_part(about: dict[str, object], remark: str, tmp_path: Path) -> None:
     assert listing.shortfall(stored(tmp_path, **about)) == remark
+
+
+@pytest.mark.parametrize("what", ["parts", "models", "instruments", "stress", "recipes", "data"])
+def test_settings_of_every_kind(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    settings_table.show(what, as_json=True)
+    listed = json.loads(capsys.readouterr().out)
+    names = {"models": ["vitlab/…", *(f"vitlab/{name}" for name in plugins.assemblies())]}.get(
+        what, listing.KINDS[what]()
+    )
+    assert set(listed) == set(names)
+    assert all(set(row) == set(settings_table.COLUMNS) for rows in listed.values() for row in rows)
+
+
+def test_settings_of_one_name_are_those_of_its_signature(capsys: pytest.CaptureFixture[str]) -> None:
+    settings_table.show("adversarial")
+    header, *lines = (line.split("\t") for line in capsys.readouterr().out.splitlines())
+    assert header == ["name", "setting", "type", "default", "range", "help"]
+    declared = inspect.signature(adversarial.measure).parameters
+    assert [line[1] for line in lines] == list(declared)[2:]
+    by_name = {line[1]: line for line in lines}
+    assert by_name["steps"] == ["adversarial", "steps", "int", "10", "1 to 10,000", "number of steps of PGD."]
+    assert by_name["norm"][2:5] == ["str", "'linf'", "'linf' or 'l2'"]
+    with pytest.raises(VitlabError, match="did you mean 'occlusion'"):
+        settings_table.show("oclusion")

@@ -7,19 +7,27 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import vitlab
 from cases import plugin_file
-from vitlab.core import extensions, plugins
+from vitlab.core import descriptions, extensions, plugins
 from vitlab.core.errors import VitlabError
+from vitlab.core.source_files import parsed
+from vitlab.data.catalogue import data_sets
 
 FILE = Path(plugin_file.__file__)
 SOURCE = Path(vitlab.__file__).resolve().parents[1]
 MODEL = "vitlab/plugin_vit(num_classes=25)"
+MODEL_WITHOUT_PLUGIN = (
+    "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3, num_classes=25)"
+)
 #: What an entry point of each kind names, in a package whose only module is the plugin file.
 OBJECTS = {
     kind: names if isinstance(names, dict) else dict(zip(names, names, strict=True))
@@ -94,10 +102,10 @@ def test_the_command_line_lists_and_uses_extensions(way: str, installed: Path, t
 
 def test_listing_extensions_imports_no_torch(installed: Path, tmp_path: Path) -> None:
     code = (
-        "import sys; from vitlab.core import plugins, extensions;"
+        "import sys; from vitlab.core import descriptions, plugins;"
         "names = [plugins.parts(), plugins.instruments(), plugins.recipes(), plugins.families(), plugins.losses()];"
         "assert 'Halve' in names[0] and 'confidence' in names[4];"
-        "print(plugins.summary(names[0]['Halve'], 'Halve'), 'torch' in sys.modules)"
+        "print(descriptions.summary(names[0]['Halve'], 'Halve'), 'torch' in sys.modules)"
     )
     paths = os.pathsep.join([str(installed), str(SOURCE)])
     ended = subprocess.run(
@@ -160,12 +168,36 @@ def test_objects_themselves_are_accepted() -> None:
         vitlab.measure(plugin_file.Halve, model, [images])
 
 
+def test_functions_are_accepted() -> None:
+    from vitlab.instruments import attention_entropy
+    from vitlab.stress_tests import patch_shuffle
+
+    model = vitlab.load(MODEL_WITHOUT_PLUGIN, seed=0).eval()
+    images, labels = torch.rand(2, 3, 32, 32), torch.tensor([0, 1])
+    by_name = vitlab.measure("attention_entropy", model, [images], name="x")
+    by_function = vitlab.measure(attention_entropy.measure, model, [images], name="x")
+    assert (by_function.values["mean"] == by_name.values["mean"]).all() and by_function.kind == "attention_entropy"
+    assert vitlab.stress(patch_shuffle.measure, model, [(images, labels)], grids=[2]).kind == "patch_shuffle"
+
+    def brightness(model: torch.nn.Module, batches: list[Tensor], *, power: float = 1.0) -> vitlab.Measurement:
+        value = torch.cat(list(batches)).pow(power).mean().double().numpy()
+        return vitlab.Measurement("brightness", "", {"mean": value}, {"mean": ()})
+
+    for use in (vitlab.measure, vitlab.stress):
+        found = use(brightness, model, [images], power=2.0, name="mine")
+        assert found.subject == "mine" and np.isclose(found.values["mean"], (images**2).mean().item())
+        with pytest.raises(VitlabError, match="no setting of brightness 'powr'"):
+            use(brightness, model, [images], powr=2.0)
+    with pytest.raises(VitlabError, match="returned float; expected a vitlab.Measurement"):
+        vitlab.measure(lambda model, batches: 1.0, model, [images])
+
+
 def test_registration_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extensions, "_REGISTERED", {})
     extensions.register("instruments", "my_norm", plugin_file.weight_norm)
     model = vitlab.load("timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3)")
     assert vitlab.measure("my_norm", model, [torch.randn(1, 3, 32, 32)]).kind == "weight_norm"
-    assert plugins.origin("instruments", "my_norm") == "registered in Python"
+    assert descriptions.origin("instruments", "my_norm") == "registered in Python"
     with pytest.raises(VitlabError, match="already registered"):
         extensions.register("instruments", "my_norm", plugin_file.inverted)
     with pytest.raises(VitlabError, match="parts"):
@@ -174,10 +206,56 @@ def test_registration_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_name_that_is_taken_names_both_origins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "mine.py"
-    path.write_text('VITLAB = {"parts": ["ContextBroadcast"]}\n')
+    path.write_text('VITLAB = {"parts": ["ContextBroadcast"]}\nclass ContextBroadcast: ...\n')
     monkeypatch.setenv("VITLAB_PLUGINS", str(path))
     with pytest.raises(VitlabError, match=r"'ContextBroadcast' of file .*mine\.py is taken by vitlab"):
         plugins.parts()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "read"),
+    [
+        ("instruments", "lesion", plugins.instruments),
+        ("stress_tests", "occlusion", plugins.stress_tests),
+        ("losses", "distillation", plugins.losses),
+        ("recipes", "quick", plugins.recipes),
+        ("experiments", "cb_table_s16", plugins.experiments),
+        ("figures", "lesion", plugins.figures),
+        ("adapters", "timm_vit", plugins.families),
+        ("models", "rvt_tiny", plugins.models),
+        ("models", "upernet", plugins.models),
+        ("data", "cifar100", data_sets),
+        ("data", "camvid", data_sets),
+        ("data", "vqav2", data_sets),
+    ],
+)
+def test_a_taken_name_of_any_kind_is_an_error(
+    kind: str, name: str, read: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(f"VITLAB = {{{kind!r}: [{name!r}]}}\ndef {name}(): ...\n")
+    monkeypatch.setenv("VITLAB_PLUGINS", str(path))
+    with pytest.raises(
+        VitlabError, match=rf"{kind}: the name '{name}' of file .*mine\.py is taken by vitlab"
+    ) as caught:
+        read()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_family_of_two_adapters_names_both_origins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = tmp_path / "first.py", tmp_path / "second.py"
+    for path, family in ((first, "bird"), (second, "bird")):
+        path.write_text(
+            f"VITLAB = {{'adapters': ['{path.stem}']}}\nclass {path.stem}:\n    FAMILIES = {{{family!r}: ''}}\n"
+        )
+    monkeypatch.setenv("VITLAB_PLUGINS", os.pathsep.join([str(first), str(second)]))
+    with pytest.raises(VitlabError, match=r"'bird' of file .*second\.py is taken by file .*first\.py"):
+        plugins.families()
+    second.write_text(second.read_text().replace("bird", "vit"))
+    monkeypatch.setenv("VITLAB_PLUGINS", str(second))
+    parsed.cache_clear()
+    with pytest.raises(VitlabError, match=r"'vit' of file .*second\.py is taken by vitlab"):
+        plugins.families()
 
 
 @pytest.mark.parametrize(
@@ -187,6 +265,7 @@ def test_a_name_that_is_taken_names_both_origins(tmp_path: Path, monkeypatch: py
         ("x = 1\n", "no VITLAB"),
         ('VITLAB = {"partz": ["A"]}\n', "unknown kind 'partz'"),
         ("VITLAB = dict(parts=names())\n", "skipped"),
+        ('VITLAB = {"parts": ["Missing"]}\n', "mine.py has no 'Missing'; it is skipped"),
     ],
 )
 def test_a_broken_file_is_one_line_and_does_not_stop_the_rest(
@@ -203,14 +282,141 @@ def test_a_broken_file_is_one_line_and_does_not_stop_the_rest(
 def test_a_package_whose_module_is_missing_is_reported(tmp_path: Path) -> None:
     text = "[vitlab.parts]\nLost = nowhere.at_all:Lost\nAbsent = broken:Absent\n"
     install(wheel(tmp_path, "broken", "x = 1\n", text), tmp_path / "site")
+    install(wheel(tmp_path, "unreadable", "def (\n", "[vitlab.parts]\nTorn = unreadable:Torn\n"), tmp_path / "site")
     ended = run("list", "parts", folder=tmp_path, also=str(tmp_path / "site"))
     assert ended.returncode == 0 and "ContextBroadcast" in ended.stdout
-    assert "'Lost' of package broken 1.0" in ended.stderr and "has no 'Absent'" in ended.stderr
+    warned = sorted(line for line in ended.stderr.splitlines() if "skipped" in line)
+    expected = ("'Absent' of package broken 1.0: broken.py has no 'Absent'", "'Lost' of package broken 1.0: nowhere")
+    for line, start in zip(warned, (*expected, "'Torn' of package unreadable 1.0: unreadable.py cannot"), strict=True):
+        assert line.startswith(f"warning: parts: {start}")
+
+
+def test_an_editable_package_is_found_where_its_code_is(tmp_path: Path) -> None:
+    """`pip install --editable` writes metadata into one folder and adds another one to the search path."""
+    information, code = tmp_path / "site/outside-1.0.dist-info", tmp_path / "src/outside"
+    information.mkdir(parents=True)
+    code.mkdir(parents=True)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text("[vitlab.parts]\nHalve = outside.inner:Halve\n")
+    (code / "__init__.py").write_text("raise RuntimeError('imported')\n")
+    (code / "inner.py").write_text('class Halve:\n    """Half of it."""\n')
+    paths = os.pathsep.join([str(tmp_path / "site"), str(tmp_path / "src")])
+    ended = run("list", "parts", "--json", folder=tmp_path, also=paths)
+    assert json.loads(ended.stdout)["Halve"] == "Half of it. [package outside 1.0]", ended.stderr
 
 
 def test_code_that_fails_at_import_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "mine.py"
-    path.write_text('VITLAB = {"parts": ["Bad"]}\nraise RuntimeError("no GPU here")\n')
+    path.write_text('VITLAB = {"parts": ["Bad"]}\nclass Bad: ...\nraise RuntimeError("no GPU here")\n')
     monkeypatch.setenv("VITLAB_PLUGINS", str(path))
     with pytest.raises(VitlabError, match="cannot be imported .RuntimeError: no GPU here"):
         plugins.part("Bad")
+
+
+def test_an_extension_that_cannot_be_used_does_not_stop_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Code that fails at import, and cards and families that cannot be read without an import."""
+    from vitlab.cli import listing
+
+    path = tmp_path / "mine.py"
+    declared = {"data": ["photos"], "models": ["bad_vit"], "adapters": ["bird"], "instruments": ["uncarded"]}
+    text = "def photos(): ...\ndef bad_vit(): ...\nclass bird:\n    FAMILIES = dict(bird='')\nclass uncarded: ...\n"
+    path.write_text(f"VITLAB = {declared}\n{text}raise RuntimeError('no GPU here')\n")
+    monkeypatch.setenv("VITLAB_PLUGINS", os.pathsep.join([str(path), str(FILE)]))
+    monkeypatch.setattr(extensions, "_REPORTED", set())
+    with pytest.warns(UserWarning) as caught:
+        assert {"few_scenes", "scenes"} <= set(data_sets()) and "photos" not in data_sets()
+        model = vitlab.load(MODEL, seed=0)
+        assert vitlab.describe(model).family == "vit"
+        assert {"stacked", "vit"} <= set(plugins.families())
+        for kind in ("instruments", "families"):
+            listing.show(kind, as_json=True)
+    listed = capsys.readouterr().out
+    assert "weight_norm" in listed and "lesion" in listed and "uncarded" not in listed
+    lines = [str(each.message) for each in caught if "skipped" in str(each.message)]
+    assert len(lines) == len(set(lines)) == 5 and not any("\n" in line for line in lines)
+    assert sum("no GPU here" in line for line in lines) == 3
+
+
+@pytest.mark.usefixtures("as_file")
+def test_every_list_shows_the_origin(capsys: pytest.CaptureFixture[str]) -> None:
+    from vitlab.cli import listing
+
+    names = {
+        "parts": "Halve",
+        "models": "vitlab/plugin_vit",
+        "families": "stacked",
+        "instruments": "weight_norm",
+        "stress": "inverted",
+        "recipes": "plugin_recipe",
+        "data": "few_scenes",
+        "losses": "confidence",
+        "experiments": "plugin_experiment",
+    }
+    assert set(names) == set(listing.KINDS)
+    for kind, name in names.items():
+        listing.show(kind, as_json=True)
+        rows = json.loads(capsys.readouterr().out)
+        found = rows[name]["title"] if isinstance(rows[name], dict) else rows[name]
+        assert found.endswith(f"[file {FILE}]"), kind
+        others = [row["title"] if isinstance(row, dict) else row for key, row in rows.items() if key != name]
+        assert others and not any("[file" in row for row in others)
+
+
+@pytest.mark.usefixtures("as_file")
+def test_completion_shows_the_origin() -> None:
+    from vitlab.cli import completion
+
+    origin = f"file {FILE}"
+    assert completion.instruments("lesion,weight_n") == [("lesion,weight_norm", origin)]
+    assert completion.stress_tests("invert") == [("inverted", origin)]
+    assert completion.recipes("plugin_") == [("plugin_recipe", origin)]
+    assert completion.experiments("plugin_") == [("plugin_experiment", origin)]
+    assert completion.models("vitlab/plugin") == [("vitlab/plugin_vit", origin)]
+    assert completion.models("vitlab/plugin_vit | Hal") == [("vitlab/plugin_vit | Halve", origin)]
+    assert completion.models("vit") == ["vitlab/", ("vitlab/plugin_vit", origin)]
+
+
+def test_the_shell_receives_names_and_origins(tmp_path: Path) -> None:
+    """As zsh calls it: typer prints each name with its help."""
+    variables = {"_VITLAB_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "vitlab train plugin_"}
+    code = "from vitlab.cli import main; main()"
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "VITLAB_PLUGINS": str(FILE), **variables}
+    command = [sys.executable, "-c", f"import sys; sys.argv = ['vitlab']; {code}"]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert "plugin_recipe" in ended.stdout and "plugin_file.py" in ended.stdout, ended.stderr
+
+
+@pytest.mark.usefixtures("as_file")
+def test_measurements_and_the_report_name_the_origin(tmp_path: Path) -> None:
+    model = vitlab.load(f"{MODEL} | Halve", seed=0).eval()
+    images = torch.randn(2, 3, 32, 32)
+    found = vitlab.measure("weight_norm", model, [images])
+    origin = f"file {FILE}"
+    assert found.provenance["extensions"] == {"weight_norm": origin, "Halve": origin}
+    text = vitlab.report([found], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert f"From extensions: Halve ({origin}), figures ({origin}), weight_norm ({origin})." in text
+    plain = vitlab.measure("attention_entropy", vitlab.restore(model), [images])
+    assert "extensions" not in plain.provenance
+    assert "From extensions" not in vitlab.report([plain], tmp_path / "plain.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", ["parts", "families", "instruments", "stress", "recipes", "losses", "experiments"])
+def test_listing_extensions_from_the_command_line_imports_no_torch(kind: str, installed: Path, tmp_path: Path) -> None:
+    code = (
+        f"import sys; sys.argv = ['vitlab', 'list', '{kind}', '--json']\nfrom vitlab.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code\n"
+        "assert not {'torch', 'timm', 'outside'} & set(sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(installed), str(SOURCE)])}
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert ended.returncode == 0 and "package outside 1.0" in ended.stdout, ended.stderr
+
+
+@pytest.mark.usefixtures("as_file")
+def test_an_instance_of_a_part_is_accepted() -> None:
+    model = vitlab.load(MODEL, seed=0).eval()
+    images = torch.randn(2, 3, 32, 32)
+    by_name = vitlab.retrofit(vitlab.load(MODEL, seed=0).eval(), "Halve")(images)
+    assert torch.equal(vitlab.retrofit(model, plugin_file.Halve())(images), by_name)

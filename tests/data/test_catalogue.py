@@ -193,7 +193,7 @@ def test_mistakes_are_plain_errors(root, expression, message):
         ("scenes(size=(32, 9000))", "integer from 8 to 8,192"),
         ("scenes(size=(32, 32, 3))", "integer from 8 to 8,192"),
         ("scenes(objects=9)", "integer from 1 to 8"),
-        ("scenes(cues='agrees')", "expected 'free' or 'agree' or 'conflict'"),
+        ("scenes(cues='agrees')", "expected one of 'free', 'agree', 'conflict'"),
         ("scenes(seed=None)", "expected an integer"),
         ("scenes(classes=0)", "classes=0"),
         ("scenes(classes=[])", "classes="),

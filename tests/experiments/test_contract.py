@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.paper_text import TEXTS, captions_of, region_of, title_of
 from experiments.synthetic import effects_of
 from vitlab.core import plugins
 from vitlab.core.experiment import SCALES, Claim, Job, Published, Results
@@ -25,12 +26,8 @@ ROOT = Path(__file__).resolve().parents[2]
 NAMES = list(plugins.experiments())
 every = pytest.mark.parametrize("name", NAMES)
 
-#: The texts of the papers, in the folder VITLAB_PAPERS.
-TEXTS = {
-    "cb": ("context_broadcasting.txt", "context_broadcasting_supplement.txt"),
-    "hdvw": ("how_do_vits_work.txt",),
-    "tapadl": ("robust_token_attention.txt",),
-}
+#: Tables with a cell for several rows, which the text has in one of these rows.
+MERGED_CELLS = ("cb_table_6",)
 
 
 @cache
@@ -48,6 +45,33 @@ def example_of(name: str) -> Callable[..., Results]:
     spec.loader.exec_module(module)
     found: Callable[..., Results] = module.example
     return found
+
+
+def test_every_table_and_figure_has_an_experiment() -> None:
+    """The tables and figures of the papers but diagrams, and two statements of HDVW's text."""
+    figures = {
+        "cb": "3 4 5 7 8 9 10 s11 s12",
+        "hdvw": "1 2 3 4 5 6 7 8 9 10 11 12 c1 c2 c3 c4 c5 c6 c7 d1 d2 d3 d4 d5 e1 f1",
+        "tapadl": "1 3 4 5 6 7",
+    }
+    tables = {"cb": "1 2 3 4 5 6 7 8 9 10 11 s12 s13 s14 s15 s16 s17", "tapadl": "1 2 3 4 5 6 7"}
+    expected = {f"{paper}_fig_{each}" for paper, numbers in figures.items() for each in numbers.split()}
+    expected |= {f"{paper}_table_{each}" for paper, numbers in tables.items() for each in numbers.split()}
+    assert len(expected) == 65
+    assert expected | {"hdvw_spatial_smoothing", "hdvw_throughput"} <= set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("paper", "diagrams"), [("cb", ["Figure 1", "Figure 2", "Figure 6"]), ("hdvw", []), ("tapadl", ["Figure 2"])]
+)
+def test_every_caption_of_a_paper_has_an_experiment(paper: str, diagrams: list[str]) -> None:
+    """Some captions of HDVW are missing in its text: these figures are known from the text that cites them."""
+    folder = os.environ.get("VITLAB_PAPERS")
+    if not folder:
+        pytest.skip("no texts of the papers: set VITLAB_PAPERS to their folder")
+    captions = captions_of(Path(folder, TEXTS[paper][0]))
+    own = {title_of(name) for name in NAMES if name.startswith(f"{paper}_")} - {""}
+    assert len(captions) >= 13 and captions - own == set(diagrams)
 
 
 @every
@@ -104,13 +128,42 @@ def test_every_claim_can_have_every_outcome(name: str) -> None:
 
 @every
 def test_published_numbers_are_in_the_paper(name: str) -> None:
-    """Each number stands in the text of the paper; a number like 0.9 may be printed as +0.9, .9 or 90 %."""
+    """Each number stands in the rows or the caption of its table or figure, or in a paragraph that cites it.
+
+    Rows of a table have all of their printed numbers in one line of the text, or columns have.
+    """
     folder = os.environ.get("VITLAB_PAPERS")
     if not folder:
         pytest.skip("no texts of the papers: set VITLAB_PAPERS to their folder")
     found = experiment(name)
-    text = "\n".join(Path(folder, file).read_text(encoding="utf-8") for file in TEXTS[found.paper])
-    printed = {float(number) for number in re.findall(r"\d*\.?\d+", text.replace(",", ""))}
+    printed = numbers_of(region_of(name, Path(folder)))
     for number in found.published:
         if number.value is not None:
-            assert abs(number.value) in printed, f"{number} is not in the text of the paper"
+            assert abs(number.value) in printed, f"{number} is not in the text of {title_of(name) or name}"
+    if title_of(name).startswith("Table"):
+        lines = [numbers_of(line) for line in region_of(name, Path(folder)).splitlines() if "\t" in line]
+        if name in MERGED_CELLS:
+            lines = [above | line | below for above, line, below in zip(lines, lines[1:], lines[2:], strict=False)]
+        in_table = set().union(*lines)
+        known = [number for number in found.published if number.value is not None and abs(number.value) in in_table]
+        groups = [
+            {key(each): {abs(n.value) for n in known if key(n) == key(each)} for each in known}
+            for key in (lambda number: number.row, lambda number: number.column)
+        ]
+        missing = [
+            [key for key, values in group.items() if not any(values <= line for line in lines)] for group in groups
+        ]
+        assert [] in missing, f"no line of the table has all numbers of {missing[0]}, or of {missing[1]}"
+
+
+def numbers_of(text: str) -> set[float]:
+    """All numbers of a text without their signs."""
+    return {float(number) for number in re.findall(r"\d*\.?\d+", text.replace(",", ""))}
+
+
+def test_the_region_of_a_table_has_only_its_own_numbers(tmp_path: Path) -> None:
+    """A text written by hand: the rows of another table, and paragraphs that cite it, do not count."""
+    text = "M\tAcc\nA\t1.5\n\nTable 1. First 2.5.\n\nSee Table 1, 3.5.\n\nTable 11 has 4.5.\n\nM\tAcc\nB\t5.5\n\n"
+    (tmp_path / "robust_token_attention.txt").write_text(text + "Table 2. Second 6.5.", encoding="utf-8")
+    assert {number for number in numbers_of(region_of("tapadl_table_1", tmp_path)) if number % 1} == {1.5, 2.5, 3.5}
+    assert {number for number in numbers_of(region_of("tapadl_table_2", tmp_path)) if number % 1} == {5.5, 6.5}

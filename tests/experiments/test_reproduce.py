@@ -85,7 +85,7 @@ def test_records_are_read_back(tmp_path: Path) -> None:
     found = run([COUNT, TRAINED, CB], tmp_path)
     record = read_records(tmp_path / "verdicts")["one", "small"]
     assert [verdict_of(entry) for entry in record["verdicts"]] == found.verdicts, "infinite intervals included"
-    sizes = next(entry for entry in record["numbers"] if entry["procedure"] == "sizes")
+    sizes = next(entry for entry in record["numbers"] if entry["job"]["procedure"] == "sizes")
     assert sizes["values"]["parameters"] == 20185
     json.dumps(record, allow_nan=False)
 

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +16,10 @@ import pytest
 import vitlab
 from cases.exploring import PLAIN, SCENES
 from vitlab.cli import commands as cli
+from vitlab.core.anatomy import Anatomy, Block, Mixer, TokenLayout
 from vitlab.data.scene_set import TEST_SCENES
 from vitlab.data.scenes import draw_scenes
-from vitlab.explore.app import explore, listen, open_explorer
+from vitlab.explore.app import explore, listen, open_explorer, page_grid, short_names
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -55,11 +55,19 @@ def test_a_mistake_in_the_data_is_reported_before_a_model_is_loaded() -> None:
 
 
 def test_images_are_spread_over_the_test_set_and_drawn_when_they_are_looked_at() -> None:
-    with ExitStack() as stack:
-        collection = open_explorer([PLAIN], "scenes", None, 4, stack).images
-        assert collection.images.indices.tolist() == [TEST_SCENES + place for place in (0, 500, 1000, 1500)]
-        expected = draw_scenes(1, 32, start=TEST_SCENES + 1000).images[0].permute(1, 2, 0)
-        assert (np.asarray(collection.picture("2")) == expected.numpy()).all()
+    collection = open_explorer([PLAIN], "scenes", None, 4).images
+    assert collection.images.indices.tolist() == [TEST_SCENES + place for place in (0, 500, 1000, 1500)]
+    expected = draw_scenes(1, 32, start=TEST_SCENES + 1000).images[0].permute(1, 2, 0)
+    assert (np.asarray(collection.picture("2")) == expected.numpy()).all()
+
+
+def test_the_device_is_checked_first_and_used() -> None:
+    with pytest.raises(vitlab.VitlabError, match="device 'gpu'"):
+        explore(["timm/none"], data=SCENES, device="gpu")
+    with pytest.raises(vitlab.VitlabError, match="device 'gpu'"):
+        cli.explore(["timm/none"], data=SCENES, device="gpu", quiet=True)
+    shown = open_explorer([PLAIN], SCENES, None, 2, "cpu").models[0]
+    assert {parameter.device.type for parameter in shown.model.parameters()} == {"cpu"}
 
 
 def test_a_port_in_use_is_one_line() -> None:
@@ -75,3 +83,30 @@ def test_without_the_extra_the_error_says_what_to_install(library: str, monkeypa
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(vitlab.VitlabError, match=rf"needs {library}: pip install 'vitlab\[explore\]'"):
         cli.explore([PLAIN])
+
+
+def test_the_grid_to_click_on() -> None:
+    def blocks(*grids: tuple[int, int]) -> Anatomy:
+        mixers = [Mixer("attention", "", TokenLayout(grid), TokenLayout(grid)) for grid in grids]
+        return Anatomy("x", tuple(Block(str(i), i, 0, mixer) for i, mixer in enumerate(mixers)), (224, 224))
+
+    assert page_grid(blocks((56, 56), (28, 28), (14, 14), (7, 7))) == (14, 14)
+    assert page_grid(blocks((4, 6))) == (4, 6)
+    assert page_grid(blocks()) == (14, 14)
+
+
+def test_names_that_tell_two_models_apart() -> None:
+    assert short_names([PLAIN, f"{PLAIN} | ContextBroadcast()"]) == [
+        "deit_tiny_patch16_224",
+        "deit_tiny_patch16_224 | ContextBroadcast",
+    ]
+    assert short_names([PLAIN, "timm/deit_tiny_patch16_224"]) == [PLAIN, "timm/deit_tiny_patch16_224"]
+
+
+@pytest.mark.parametrize(
+    ("models", "images", "message"),
+    [([], 2, "expected one or two"), ([PLAIN] * 3, 2, "models: 3"), ([PLAIN], 0, "invalid --images 0")],
+)
+def test_mistakes(models: list[str], images: int, message: str) -> None:
+    with pytest.raises(vitlab.VitlabError, match=message):
+        open_explorer(models, SCENES, None, images)

@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 import io
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from PIL import Image
 
 from browser import browser_page, chromium, until  # noqa: F401 (fixtures)
+from cases.explorer_page import maps, numbers, open_page, serving, settle
 from cases.exploring import MODELS, on_show
-from vitlab.explore.app import listen
-from vitlab.explore.server import ExplorerState, build
 
-uvicorn = pytest.importorskip("uvicorn", reason="the explorer needs: pip install 'vitlab[explore]'")
 HOSTILE = "<img src=x onerror=\"document.title='run'\"></script><script>document.title='run'</script>"
-IDLE = "document.querySelector('#view').getAttribute('aria-busy') === 'false'"
-
-
-@contextmanager
-def serving(shown: ExplorerState, thread: Any) -> Iterator[str]:
-    with listen(0) as listener:
-        server = uvicorn.Server(uvicorn.Config(build(shown, thread), log_level="warning", lifespan="off"))
-        background = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        background.start()
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
-        finally:
-            server.should_exit = True
-            background.join()
 
 
 @pytest.fixture(scope="module")
@@ -42,29 +25,11 @@ def address() -> Iterator[str]:
 
 @pytest.fixture
 def opened(browser_page: Any, address: str) -> Any:  # noqa: F811
-    browser_page.set_viewport_size({"width": 1400, "height": 900})
-    browser_page.goto(address)
-    browser_page.wait_for_selector(".av-map")
-    settle(browser_page)
-    return browser_page
-
-
-def settle(page: Any) -> None:
-    """Until everything that was asked for is drawn; the page itself waits 120 ms for the last of several wishes."""
-    page.wait_for_timeout(200)
-    until(page, IDLE)
-
-
-def numbers(page: Any, panel: int = 0) -> list[str]:
-    return page.locator(".av-panel").nth(panel).locator(".av-predictions .av-number").all_text_contents()
+    return open_page(browser_page, address)
 
 
 def entropies(page: Any) -> list[str]:
     return page.locator(".av-panel").first.locator(".av-entropy").evaluate_all("cells => cells.map(c => c.title)")
-
-
-def maps(page: Any) -> list[str]:
-    return page.locator(".av-map canvas").evaluate_all("maps => maps.map(m => m.toDataURL())")
 
 
 def test_everything_is_there(opened: Any) -> None:
@@ -164,7 +129,7 @@ def test_pinning_a_map_lays_it_over_the_picture(opened: Any) -> None:
 def test_the_tab_key_walks_through_everything(opened: Any) -> None:
     seen = []
     opened.evaluate("document.activeElement.blur()")
-    for _ in range(22):
+    for _ in range(30):
         opened.keyboard.press("Tab")
         seen.append(opened.evaluate("document.activeElement.id || document.activeElement.className"))
     order = ["upload", "corruption", "severity", "paint", "clear", "av-picture", "av-map"]

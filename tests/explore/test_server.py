@@ -7,6 +7,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,9 @@ from starlette.testclient import TestClient
 from vitlab.explore.server import build
 
 HOME = "http://127.0.0.1:8000"
-ADDRESSES = ("/", "/explorer.js", "/explorer.css", "/attention_view.js", "/attention_view.css")
+SHARED = ("attention_view.css", *(f"attention_{name}.js" for name in ("drawing", "predictions", "panel", "view")))
+PAGE = sorted(file.name for file in (files("vitlab.explore") / "page").iterdir())
+ADDRESSES = ("/", *(f"/{name}" for name in (*PAGE, *SHARED) if name != "index.html"))
 
 
 @pytest.fixture(scope="module")
@@ -111,13 +114,13 @@ def test_a_moving_picture_shows_its_first_frame(client: TestClient) -> None:
         (b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>", "not a supported image"),
         (png()[:200], "damaged or truncated"),
         (bomb(30_000, 30_000), "megapixels"),
-        (bomb(5_000, 5_000), "20 megapixels"),
-        (bomb(4_000, 4_000), "damaged or truncated"),
+        (bomb(11_000, 11_000), "120 megapixels"),
+        (bomb(10_000, 10_000), "damaged or truncated"),
         (bomb(2, 9_000_000), "2 × 9000000"),
-        (bytes(11 * 2**20), "larger than 10 MB"),
+        (bytes(51 * 2**20), "larger than 50 MB"),
         (b"%PDF-1.4", "not a supported image"),
     ],
-    ids=["text", "nothing", "svg", "cut", "bomb", "large", "empty of data", "a line", "11 MB", "pdf"],
+    ids=["text", "nothing", "svg", "cut", "bomb", "large", "empty of data", "a line", "51 MB", "pdf"],
 )
 def test_uploads_that_are_none(client: TestClient, data: bytes, message: str) -> None:
     found = client.post("/api/pictures", content=data)
@@ -133,7 +136,7 @@ def test_a_body_that_lies_about_its_length_is_cut_off(client: TestClient) -> Non
             sent.append(1)
             yield bytes(2**20)
 
-    assert "larger than 10 MB" in client.post("/api/pictures", content=endless()).json()["error"]
+    assert "larger than 50 MB" in client.post("/api/pictures", content=endless()).json()["error"]
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "0.0.0.0", ""])
@@ -173,6 +176,11 @@ def test_nothing_else_can_be_fetched(client: TestClient, address: str) -> None:
         ({"model": 0, "image": "0", "hidden": ["x"]}, "hidden.0"),
         ({"model": 0}, "image"),
         ([], "the request"),
+        ({"model": 0, "image": "0", "ablations": [{"layer": 3, "at": "mlp"}]}, "invalid layer=3 of an ablation"),
+        ({"model": 0, "image": "0", "ablations": [{"layer": 0, "at": "head", "head": 3}]}, "invalid head=3 of layer 1"),
+        ({"model": 0, "image": "0", "ablations": [{"layer": 0, "at": "norm"}]}, "ablations.0.at"),
+        ({"model": 0, "image": "0", "ablations": [{"layer": -1, "at": "mlp"}]}, "ablations.0.layer"),
+        ({"model": 0, "image": "0", "ablations": [{"layer": 0, "at": "mlp"}] * 2001}, "ablations"),
     ],
 )
 def test_mistakes_are_one_line(client: TestClient, ask: object, message: str) -> None:
@@ -203,12 +211,68 @@ def test_nothing_is_written(client: TestClient, tmp_path: Path, monkeypatch: pyt
     assert not list(tmp_path.iterdir())
 
 
-def test_what_a_model_raises_reaches_the_page_in_one_line() -> None:
-    def broken(image: object) -> None:
+def test_what_a_model_raises_reaches_the_page_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: object) -> None:
         raise RuntimeError("out of\nmemory")
 
     with on_show(MODELS[:1]) as (shown, thread):
-        shown.models[0].trace = broken
+        monkeypatch.setattr(shown.images, "picture", broken)
         client = TestClient(build(shown, thread), base_url=HOME, raise_server_exceptions=False)
         found = client.post("/api/view", json={"model": 0, "image": "0"})
     assert found.status_code == 500 and found.json() == {"error": "RuntimeError: out of memory"}
+
+
+def test_ablations_do_not_depend_on_their_order(client: TestClient) -> None:
+    first, second = {"layer": 1, "at": "head", "head": 2}, {"layer": 0, "at": "mlp"}
+    asked = {"model": 0, "image": "1"}
+    views = [
+        client.post("/api/view", json={**asked, "ablations": chosen}).json()
+        for chosen in ([first, second], [second, first, second], [])
+    ]
+    assert views[0] == views[1] and views[0]["reference"] == "without ablation"
+    before = {row["index"]: row["before"] for row in views[0]["predictions"]}
+    whole = {row["index"]: row["probability"] for row in views[2]["predictions"]}
+    shared = before.keys() & whole.keys()
+    assert len(shared) >= 3 and all(abs(before[i] - whole[i]) < 1e-6 for i in shared)
+    assert views[0]["predictions"][0]["probability"] != views[2]["predictions"][0]["probability"]
+
+
+def test_overlays_and_the_causal_trace(client: TestClient) -> None:
+    asked = {"model": 1, "image": "0", "hidden": [0, 1, 2]}
+    names = [row["name"] for row in client.post("/api/view", json=asked).json()["predictions"]]
+    rollout = client.post("/api/relevance", json={**asked, "method": "rollout"}).json()
+    gradient = [
+        client.post("/api/relevance", json={**asked, "method": "gradient", "target": name}).json() for name in names
+    ]
+    assert rollout["grid"] == [4, 4] and len(rollout["peaks"]) == len(rollout["prefix"]) == 3
+    assert len({found["maps"] for found in gradient}) == len(names)
+    layers = [client.post("/api/causal", json={**asked, "layer": layer}).json() for layer in range(3)]
+    assert all(len(layer["heads"]) == 3 and len(layer["tokens"]) == 4 for layer in layers)
+
+
+@pytest.mark.parametrize(
+    ("address", "ask", "message"),
+    [
+        ("/api/relevance", {"method": "saliency"}, "method"),
+        ("/api/relevance", {}, "method"),
+        ("/api/relevance", {"method": "gradient", "target": "<b>unicorn</b>"}, "no class '<b>unicorn</b>'"),
+        ("/api/relevance", {"method": "gradient", "target": "x" * 1001}, "target"),
+        ("/api/relevance", {"method": "rollout", "ablations": [{"layer": 9, "at": "mlp"}]}, "invalid layer=9"),
+        ("/api/causal", {"layer": 0}, "choose a severity or hide patches first"),
+        ("/api/causal", {"layer": 3, "hidden": [0]}, "invalid layer=3"),
+        ("/api/causal", {"hidden": [0]}, "layer"),
+        ("/api/causal", {"layer": 0, "hidden": [0], "model": 7}, "invalid model=7"),
+    ],
+)
+def test_mistakes_of_the_other_requests_are_one_line(
+    client: TestClient, address: str, ask: dict[str, object], message: str
+) -> None:
+    found = client.post(address, json={"model": 0, "image": "0", **ask})
+    assert found.status_code == 422 and message in found.json()["error"] and "\n" not in found.json()["error"]
+
+
+def test_uploads_are_listed_first_after_a_reload(client: TestClient) -> None:
+    names = [client.post("/api/pictures", content=png()).json()["name"] for _ in range(2)]
+    listed = client.get("/api/start").json()["pictures"]
+    assert [entry["name"] for entry in listed[:2]] == names[::-1] and listed[0]["label"] is None
+    assert [entry["name"] for entry in listed[-6:]] == [str(i) for i in range(6)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -13,30 +12,25 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms import functional as F
 
-import vitlab
-from cases.exploring import PLAIN, SCENES, sharpen
-from vitlab.core.anatomy import Anatomy, Block, Mixer, TokenLayout
+from cases.exploring import one_model
 from vitlab.corruptions.apply import corrupt
-from vitlab.explore.app import open_explorer, short_names
-from vitlab.explore.server import ExplorerState
-from vitlab.explore.views import Condition, Query, hide, page_grid
+from vitlab.explore import views
+from vitlab.explore.app import open_explorer
+from vitlab.explore.conditions import Ablation, Condition, Query
+from vitlab.explore.shown_model import ShownModel
 
 
 @pytest.fixture
-def shown() -> ExplorerState:
-    with ExitStack() as stack:
-        found = open_explorer([PLAIN], SCENES, None, 6, stack)
-        sharpen(found.models[0].model)
-        yield found
+def shown() -> ShownModel:
+    return one_model()
 
 
-def pixels(shown: ExplorerState, name: str = "0") -> Tensor:
+def pixels(shown: ShownModel, name: str = "0") -> Tensor:
     return F.to_tensor(shown.images.picture(name))
 
 
-def fed(shown: ExplorerState, pixels: Tensor) -> Tensor:
-    model = shown.models[0]
-    return F.normalize(pixels, model.preprocessing.mean, model.preprocessing.std)[None]
+def fed(shown: ShownModel, pixels: Tensor) -> Tensor:
+    return F.normalize(pixels, shown.preprocessing.mean, shown.preprocessing.std)[None]
 
 
 def by_hand(model: torch.nn.Module, image: Tensor, layer: int) -> Tensor:
@@ -55,12 +49,11 @@ def by_hand(model: torch.nn.Module, image: Tensor, layer: int) -> Tensor:
 
 @torch.no_grad()
 @pytest.mark.parametrize("query", [Query(0.1, 0.9), Query(prefix=0), Query(1.0, 1.0)])
-def test_rows_are_the_softmax_of_the_models_own_queries_and_keys(shown: ExplorerState, query: Query) -> None:
-    model = shown.models[0]
+def test_rows_are_the_softmax_of_the_models_own_queries_and_keys(shown: ShownModel, query: Query) -> None:
     token = 0 if query.prefix == 0 else 1 + 4 * min(3, int(query.y * 4)) + min(3, int(query.x * 4))
-    rows = model.rows(shown.images, Condition("0"), shown.grid, query)
-    for layer, row in enumerate(rows):
-        expected = by_hand(model.model, fed(shown, pixels(shown)), layer)[:, token]
+    found_rows = views.rows(shown, Condition("0"), query)
+    for layer, row in enumerate(found_rows):
+        expected = by_hand(shown.model, fed(shown, pixels(shown)), layer)[:, token]
         values = np.frombuffer(base64.b64decode(row["maps"]), np.uint8).reshape(3, 16) / 255
         found = values * np.array(row["peaks"])[:, None]
         np.testing.assert_allclose(found, expected[:, 1:], atol=float(expected.max()) / 500)
@@ -69,12 +62,11 @@ def test_rows_are_the_softmax_of_the_models_own_queries_and_keys(shown: Explorer
 
 
 @torch.no_grad()
-def test_predictions_and_lens(shown: ExplorerState) -> None:
-    model = shown.models[0]
-    view = model.view(shown.images, Condition("2"), shown.grid)
-    probability = model.model(fed(shown, pixels(shown, "2")))[0].softmax(-1)
+def test_predictions_and_lens(shown: ShownModel) -> None:
+    view = views.view(shown, Condition("2"))
+    probability = shown.model(fed(shown, pixels(shown, "2")))[0].softmax(-1)
     assert [entry["name"] for entry in view["predictions"]] == [
-        model.classes[i] for i in probability.argsort(descending=True)[:5]
+        shown.classes[i] for i in probability.argsort(descending=True)[:5]
     ]
     np.testing.assert_allclose(view["predictions"][0]["probability"], probability.max(), atol=1e-5)
     assert view["layers"][-1]["lens"][0]["name"] == view["predictions"][0]["name"]
@@ -88,29 +80,27 @@ def picture(view: dict) -> Tensor:
 
 
 @torch.no_grad()
-def test_corruption_then_occlusion_in_the_mean_colour(shown: ExplorerState) -> None:
-    model = shown.models[0]
+def test_corruption_then_occlusion_in_the_mean_colour(shown: ShownModel) -> None:
     condition = Condition("1", "fog", 4, (0, 5))
-    view = model.view(shown.images, condition, shown.grid)
+    view = views.view(shown, condition)
     foggy = corrupt(pixels(shown, "1")[None], "fog", 4, indices=[1])[0]
     expected = foggy.clone()
     for row, column in ((0, 0), (1, 1)):  # cells 0 and 5 of 4 × 4, 8 pixels a side
         cell = expected[:, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8]
-        cell.copy_(torch.tensor(model.preprocessing.mean).view(3, 1, 1).expand_as(cell))
+        cell.copy_(torch.tensor(shown.preprocessing.mean).view(3, 1, 1).expand_as(cell))
     np.testing.assert_allclose(picture(view), expected, atol=1.01 / 255)
-    probability = model.model(fed(shown, expected))[0].softmax(-1)
+    probability = shown.model(fed(shown, expected))[0].softmax(-1)
     np.testing.assert_allclose(view["predictions"][0]["probability"], probability.max(), atol=1e-5)
 
 
-def test_one_forward_for_each_change_and_none_for_a_click(shown: ExplorerState) -> None:
-    model = shown.models[0]
+def test_one_forward_for_each_change_and_none_for_a_click(shown: ShownModel) -> None:
     count = []
-    model.model.register_forward_hook(lambda *_: count.append(1))
-    model.view(shown.images, Condition("0"), shown.grid)
+    shown.model.register_forward_hook(lambda *_: count.append(1))
+    views.view(shown, Condition("0"))
     for column in range(4):
-        model.rows(shown.images, Condition("0"), shown.grid, Query(0.5, column / 4))
+        views.rows(shown, Condition("0"), Query(0.5, column / 4))
     assert len(count) == 1
-    model.view(shown.images, Condition("0", hidden=(3,)), shown.grid)
+    views.view(shown, Condition("0", hidden=(3,)))
     assert len(count) == 2
 
 
@@ -126,11 +116,9 @@ def test_one_forward_for_each_change_and_none_for_a_click(shown: ExplorerState) 
     ],
 )  # fmt: skip
 def test_windows_pyramids_and_models_without_maps(model: str, maps: int) -> None:
-    with ExitStack() as stack:
-        shown = open_explorer([model], "scenes(train=1, test=2)", None, 2, stack)
-        model = shown.models[0]
-        view = model.view(shown.images, Condition("0"), shown.grid)
-        rows = model.rows(shown.images, Condition("0"), shown.grid, Query())
+    shown = open_explorer([model], "scenes(train=1, test=2)", None, 2, "cpu").models[0]
+    view = views.view(shown, Condition("0"))
+    rows = views.rows(shown, Condition("0"), Query())
     assert sum("maps" in row for row in rows) == maps
     for layer, row in zip(view["layers"], rows, strict=True):
         assert ("maps" in row) == ("grid" in layer) and bool(layer["why"]) == ("maps" not in row)
@@ -139,41 +127,31 @@ def test_windows_pyramids_and_models_without_maps(model: str, maps: int) -> None
     assert view["layers"][-1]["lens"] is not None and len(view["predictions"]) == 5
 
 
-def test_hiding_covers_exactly_its_cells() -> None:
-    image = torch.ones(3, 10, 7)
-    hidden = hide(image, [0, 5], (2, 3))
-    expected = image.clone()
-    for y in range(10):
-        for x in range(7):
-            if (y * 2 // 10) * 3 + x * 3 // 7 in (0, 5):
-                expected[:, y, x] = 0
-    assert torch.equal(hidden, expected)
-    with pytest.raises(vitlab.VitlabError, match="invalid patch 6"):
-        hide(image, [6], (2, 3))
+@torch.no_grad()
+def test_predictions_are_compared_with_those_before_the_change(shown: ShownModel) -> None:
+    clean = shown.model(fed(shown, pixels(shown)))[0].softmax(-1)
+    foggy_pixels = corrupt(pixels(shown)[None], "fog", 5, indices=[0])[0]
+    foggy = shown.model(fed(shown, foggy_pixels))[0].softmax(-1)
+    assert views.predictions(shown, Condition("0"))["reference"] == ""
+    found = views.predictions(shown, Condition("0", "fog", 5))
+    assert found["reference"] == "clean image"
+    for row in found["predictions"]:
+        assert row["name"] == shown.classes[row["index"]]
+        assert abs(row["probability"] - foggy[row["index"]]) < 1e-5 and abs(row["before"] - clean[row["index"]]) < 1e-5
+    indices = [row["index"] for row in found["predictions"]]
+    assert {*foggy.topk(5).indices.tolist(), *clean.topk(3).indices.tolist()} <= set(indices)
+    assert shown.label_output("0") in indices and len(set(indices)) == len(indices)
+    assert indices == sorted(indices, key=lambda index: -foggy[index])
+    both = views.predictions(shown, Condition("0", "fog", 5, (), (Ablation(0, "mlp"),)))
+    assert both["reference"] == "without ablation"
+    assert all(abs(row["before"] - foggy[row["index"]]) < 1e-5 for row in both["predictions"])
 
 
-def test_the_grid_to_click_on() -> None:
-    def blocks(*grids: tuple[int, int]) -> Anatomy:
-        mixers = [Mixer("attention", "", TokenLayout(grid), TokenLayout(grid)) for grid in grids]
-        return Anatomy("x", tuple(Block(str(i), i, 0, mixer) for i, mixer in enumerate(mixers)), (224, 224))
-
-    assert page_grid(blocks((56, 56), (28, 28), (14, 14), (7, 7))) == (14, 14)
-    assert page_grid(blocks((4, 6))) == (4, 6)
-    assert page_grid(blocks()) == (14, 14)
-
-
-def test_names_that_tell_two_models_apart() -> None:
-    assert short_names([PLAIN, f"{PLAIN} | ContextBroadcast()"]) == [
-        "deit_tiny_patch16_224",
-        "deit_tiny_patch16_224 | ContextBroadcast",
-    ]
-    assert short_names([PLAIN, "timm/deit_tiny_patch16_224"]) == [PLAIN, "timm/deit_tiny_patch16_224"]
-
-
-@pytest.mark.parametrize(
-    ("models", "images", "message"),
-    [([], 2, "expected one or two"), ([PLAIN] * 3, 2, "models: 3"), ([PLAIN], 0, "invalid --images 0")],
-)
-def test_mistakes(models: list[str], images: int, message: str) -> None:
-    with ExitStack() as stack, pytest.raises(vitlab.VitlabError, match=message):
-        open_explorer(models, SCENES, None, images, stack)
+def test_the_label_is_an_output_of_the_model_also_if_the_model_orders_its_classes_otherwise(shown: ShownModel) -> None:
+    """The output of a label is found by name; without a match nothing is called right or wrong."""
+    label = shown.images.images[0][1]
+    assert views.view(shown, Condition("0"))["label_index"] == label
+    shown.outputs = tuple(reversed(range(25)))
+    assert views.view(shown, Condition("0"))["label_index"] == 24 - label
+    shown.outputs = ()
+    assert views.view(shown, Condition("0"))["label_index"] is None

@@ -74,7 +74,7 @@ def test_reads_no_further_than_it_must():
         ({"queries": [17]}, "0 to 16"),
         ({"images": [2]}, "has 2 images"),
         ({"images": []}, "images"),
-        ({"images": [-1]}, "0 or more"),
+        ({"images": [-1]}, "an integer from 0"),
         ({"threshold": -1.0}, "threshold"),
     ],
 )

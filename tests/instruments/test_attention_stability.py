@@ -102,7 +102,7 @@ def test_normalisation_comes_from_settings_batches_or_model():
     ("settings", "message"),
     [
         ({"corruption": "gaussian"}, "gaussian_noise"),
-        ({"corruption": 3}, "not int"),
+        ({"corruption": 3}, "or a function"),
         ({"sigma": -1.0}, "sigma"),
         ({"unit": "maps"}, "did you mean 'map'"),
         ({"bins": 0}, "bins"),

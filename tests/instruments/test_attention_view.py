@@ -45,6 +45,8 @@ def test_predictions_pictures_and_names() -> None:
     assert found.values["label"].tolist() == ["a", "b"]
     np.testing.assert_allclose(found.values["probability"], probability.gather(1, order).numpy(), atol=1e-5)
     np.testing.assert_allclose(found.values["lens probability"][:, -1], found.values["probability"][:, :3], atol=1e-5)
+    information = 1 - torch.special.entr(probability.double()).sum(1) / np.log(7)
+    np.testing.assert_allclose(found.values["lens information"][:, -1], information, atol=1e-5)
     pixels = images.mul(0.5).add(0.5).unflatten(2, (16, 2)).unflatten(4, (16, 2)).mean((3, 5)).mul(255)
     np.testing.assert_allclose(found.values["pictures"], pixels.permute(0, 2, 3, 1).numpy(), atol=0.51)
 
@@ -61,7 +63,7 @@ def test_pyramids_and_windows_are_kept_and_stored(family: str, tmp_path: Path) -
         masses = maps.astype(float).sum(-1) / 255 * back.values[f"peak of {layer}"]
         np.testing.assert_allclose(masses, 1, atol=0.03)  # coarse cells add up what they cover
     assert found.values["why no lens"][0] and not found.values["why no lens"][-1]
-    assert np.isnan(found.values["lens probability"][0, 0]).all()
+    assert np.isnan(found.values["lens probability"][0, 0]).all() and np.isnan(found.values["lens information"][0, 0])
 
 
 def test_coarse_cells_add_up() -> None:
@@ -82,7 +84,8 @@ def test_a_model_without_maps_keeps_its_predictions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"), [({"images": 3}, "have 2"), ({"images": 0}, "at least 1"), ({"lattice": 0}, "lattice=0")]
+    ("settings", "message"),
+    [({"images": 3}, "have 2"), ({"images": 0}, "from 1 to 1,000"), ({"lattice": 0}, "lattice=0")],
 )
 def test_mistakes(settings: dict[str, int], message: str) -> None:
     case = FAMILY["vit"]

@@ -120,9 +120,9 @@ def test_other_families(family: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"cells": 0}, "at least 1"),
-        ({"images": 1}, "at least 2"),
-        ({"sigma": -1.0}, "causal_trace: invalid sigma"),
+        ({"cells": 0}, "an integer from 1 to 64"),
+        ({"images": 1}, "an integer from 2"),
+        ({"sigma": -1.0}, "a number from 0"),
         ({"corruption": "fogg"}, "fog"),
     ],
 )

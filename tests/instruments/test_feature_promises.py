@@ -46,7 +46,7 @@ def test_leaves_the_model_as_found_after_an_error(name):
     case = FAMILY["vit"]
     model = case.model().train()
     before = state(model)
-    with pytest.raises(vitlab.VitlabError if name in LABELS else (RuntimeError, AssertionError)):
+    with pytest.raises(vitlab.VitlabError):
         run(name, model, [*items(case), (torch.zeros(4, 5, *case.size), labels(4))])
     assert state(model) == before
 

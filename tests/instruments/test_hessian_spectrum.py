@@ -16,6 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from cases import redraw
 from vitlab.core.errors import VitlabError
+from vitlab.core.step_cache import step_cache
 from vitlab.instruments import measure
 from vitlab.instruments.hessian_spectrum import power_law
 
@@ -112,6 +113,15 @@ def test_several_mini_batches_at_once() -> None:
     assert one.values["positive_average"] == pytest.approx(pool[pool > 0].mean())
 
 
+def test_progress_moves_inside_a_mini_batch() -> None:
+    reports: list[tuple[str, str]] = []
+    with step_cache(None, lambda name, total, state: reports.append((name, state))):
+        found = measure("hessian_spectrum", perceptron(), data(4, 1, 4), batch_size=4)
+    inner = [name for name, state in reports if state == "inside"]
+    assert inner == [f"mini-batches 0 to 0, product {number}" for number in range(1, len(inner) + 1)]
+    assert len(inner) == found.values["products"][0] > 1
+
+
 def test_training_mode_falls_back_where_vmap_cannot_go() -> None:
     model, batches = convolution(), data(8, 2)
     found = measure("hessian_spectrum", model, batches, batch_size=8, training=True, together=2)
@@ -162,9 +172,9 @@ def test_bad_input() -> None:
     for settings, message in (
         ({}, "invalid batch_size=16; no batch has more than 8"),
         ({"batch_size": 8, "mini_batches": 3}, "invalid mini_batches=3; the batches have only 2"),
-        ({"batch_size": 8, "count": 999}, "count at most 322"),
-        ({"batch_size": 0}, "at least 1"),
-        ({"l2": "l1", "batch_size": 8}, "no form of l2 'l1'"),
+        ({"batch_size": 8, "count": 999}, "expected at most 322"),
+        ({"batch_size": 0}, "an integer from 1"),
+        ({"l2": "l1", "batch_size": 8}, "expected one of 'none', 'squared', 'norms'"),
     ):
         with pytest.raises(VitlabError, match=message):
             measure("hessian_spectrum", model, batches, **settings)
@@ -172,6 +182,15 @@ def test_bad_input() -> None:
         measure("hessian_spectrum", model, [(torch.full((16, 48), float("nan")), batches[0][1].repeat(2))])
     with pytest.raises(VitlabError, match="requires gradients"):
         measure("hessian_spectrum", perceptron().requires_grad_(False), batches, batch_size=8)
+
+
+def test_vectors_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vitlab.core.machine_memory.machine_memory", lambda: 40.0 * 322 * 8 - 1)
+    with pytest.raises(
+        VitlabError, match="40 vectors of 322 weights needs about 0.1 MB of memory; .* use a smaller basis"
+    ):
+        measure("hessian_spectrum", perceptron(), data(8, 2, 4), batch_size=8)
+    measure("hessian_spectrum", perceptron(), data(8, 2, 4), batch_size=8, basis=20, count=2, limit=20)
 
 
 def test_power_law_against_scipy() -> None:

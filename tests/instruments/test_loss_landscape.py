@@ -122,10 +122,10 @@ def test_leaves_no_trace() -> None:
 
 def test_bad_input() -> None:
     for settings, message in (
-        ({"points": 1}, "expected points >= 2"),
-        ({"reach": 0.0}, "reach > 0"),
-        ({"normalisation": "layer"}, "no normalisation 'layer'"),
-        ({"l2": "l1"}, "no form of l2"),
+        ({"points": 1}, "an integer from 2 to 1,001"),
+        ({"reach": 0.0}, "a number above 0"),
+        ({"normalisation": "layer"}, "'released' or 'filter'"),
+        ({"l2": "l1"}, "one of 'none', 'squared', 'norms'"),
     ):
         with pytest.raises(VitlabError, match=message):
             measure("loss_landscape", transformer(), data(), **settings)

@@ -131,9 +131,9 @@ def test_windows_and_pyramids_are_refused_with_the_reason(kind: str) -> None:
     [
         ("attention_rollout", {"fusion": "median"}, "mean"),
         ("attention_rollout", {"residual": 2.0}, "0 to 1"),
-        ("attention_rollout", {"stored": 0}, "at least 1"),
+        ("attention_rollout", {"stored": 0}, "an integer from 1 to 10,000"),
         ("gradient_attention", {"target": 7}, "0 to 6"),
-        ("gradient_attention", {"images": 0}, "at least 1"),
+        ("gradient_attention", {"images": 0}, "an integer from 1"),
     ],
 )
 def test_mistakes(kind: str, settings: dict[str, object], message: str) -> None:

@@ -87,13 +87,13 @@ def test_a_run_folder_without_initial_weights(tmp_path: Path) -> None:
 def test_bad_input(tmp_path: Path) -> None:
     for snapshots, message in (
         ([], "needs snapshots="),
-        (plane(1, 1), "needs snapshots="),
+        (plane(1, 1), "expected text in quotes, or a Path, or a list"),
         ("run/snapshots", "invalid snapshots='run/snapshots'"),
         ([plane(1, 1)], "the first snapshot equals the model"),
         ([{}], r"of another model: 'weight' is missing; expected \(1, 2\)"),
         ([{"weight": torch.ones(1, 3)}], r"\(1, 3\); expected \(1, 2\)"),
         ([plane(2, 2), plane(math.nan, 0)], "snapshot 1 has weights that are not finite"),
-        ([7], "snapshot 0 is a int"),
+        ([7], "a list, each text in quotes, or a Path, or a Module, or a dict"),
         ([tmp_path / "none.safetensors"], "there is no file"),
     ):
         with pytest.raises(VitlabError, match=message):

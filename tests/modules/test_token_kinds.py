@@ -203,7 +203,7 @@ def test_text_tokens_of_an_image_model_are_refused():
 
 
 def test_an_unknown_subset_is_named():
-    with pytest.raises(VitlabError, match="image, text, each"):
+    with pytest.raises(VitlabError, match="'image', 'text', 'each'"):
         vitlab.retrofit(vilt(), "ContextBroadcast(tokens='images')")
 
 

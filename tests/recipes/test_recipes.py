@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from vitlab.core import plugins
+from vitlab.core import descriptions, plugins
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import parse_call, parse_model
 from vitlab.core.recipe import Recipe, change
@@ -148,7 +148,7 @@ def test_notes_say_what_they_must(name):
     text = note(name)
     for item in ("Source", "Hardware", "Runtime", "Expected", "Command"):
         assert re.search(rf"^ *{item}: \S", text, re.MULTILINE), f"{name} does not say its {item.lower()}"
-    assert plugins.summary(plugins.recipes()[name], name) == text.partition("\n")[0] != ""
+    assert descriptions.summary(plugins.recipes()[name], name) == text.partition("\n")[0] != ""
 
 
 @pytest.mark.parametrize("name", GRIDS)
@@ -164,15 +164,15 @@ def test_the_command_of_a_note_names_the_recipe(name):
     [
         ("deit_imagnet", "did you mean 'deit_imagenet'"),
         ("deit_imagenet(sise='tiny')", "did you mean 'size'"),
-        ("deit_imagenet(size='huge')", "tiny, small, base"),
-        ("deit_imagenet(size=3)", "expected str"),
-        ("deit_imagenet(repeated=1)", "expected bool"),
+        ("deit_imagenet(size='huge')", "'tiny', 'small', 'base'"),
+        ("deit_imagenet(size=3)", "expected one of 'tiny', 'small', 'base'"),
+        ("deit_imagenet(repeated=1)", "expected True or False"),
         ("deit_imagenet('tiny')", "key=value"),
         ("deit_imagenet(size=open('x'))", "not a literal"),
         ("context_broadcasting(part='', position='end')", "need a part; give part="),
-        ("context_broadcasting(position='middle')", "front, mid, end"),
-        ("how_vits_work_cifar(fraction=0.0)", "expected 0 < fraction <= 1"),
-        ("how_vits_work_cifar(epochs=0)", "at least 1"),
+        ("context_broadcasting(position='middle')", "'front', 'mid', 'end'"),
+        ("how_vits_work_cifar(fraction=0.0)", "expected a number above 0 and up to 1"),
+        ("how_vits_work_cifar(epochs=0)", "an integer from 1 to 90,000"),
         ("deit_recipe", "no recipe 'deit_recipe'"),
         ("deit_imagenet.__globals__", "no recipe"),
     ],

@@ -108,9 +108,9 @@ def test_gradients_of_parameters_are_not_touched() -> None:
     ("settings", "message"),
     [
         ({"attacks": "pdg"}, "did you mean 'pgd'"),
-        ({"norm": "l1"}, "no norm 'l1'"),
-        ({"epsilons": (-1,)}, "epsilons of 0 or more"),
-        ({"steps": 0}, "steps of 1 or more"),
+        ({"norm": "l1"}, "expected 'linf' or 'l2'"),
+        ({"epsilons": (-1,)}, "a number from 0 to 1,000"),
+        ({"steps": 0}, "an integer from 1 to 10,000"),
     ],
 )
 def test_mistakes(settings, message) -> None:

@@ -155,5 +155,5 @@ def test_files_that_are_not_right(tmp_path) -> None:
     np.save(ten / "fog.npy", np.array([print], dtype=object), allow_pickle=True)
     with pytest.raises(vitlab.VitlabError, match="cannot read the array"):
         stress(ten)
-    with pytest.raises(vitlab.VitlabError, match="no baseline 'alexnet'"):
+    with pytest.raises(vitlab.VitlabError, match="expected one of 'imagenet', 'cifar10'"):
         stress(ten, baseline="alexnet")

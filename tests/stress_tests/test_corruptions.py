@@ -96,11 +96,11 @@ def test_baselines() -> None:
     ("settings", "message"),
     [
         ({"names": "fogg"}, "did you mean 'fog'"),
-        ({"severities": 3.0}, "invalid severity=3.0; expected integers from 1 to 5"),
-        ({"severities": (0,)}, "severities from 1 to 5"),
-        ({"names": ()}, "expected each once"),
-        ({"names": ("fog", "fog")}, "expected each once"),
-        ({"names": "brightness", "severities": 1, "baseline": "alexnet"}, "no baseline 'alexnet'"),
+        ({"severities": 3.0}, "expected an integer from 1 to 5, or a list"),
+        ({"severities": (0,)}, "an integer from 1 to 5"),
+        ({"names": ()}, "a list of 1 or more distinct such values"),
+        ({"names": ("fog", "fog")}, "a list of 1 or more distinct such values"),
+        ({"names": "brightness", "severities": 1, "baseline": "alexnet"}, "expected one of 'imagenet', 'cifar10'"),
     ],
 )
 def test_mistakes(settings, message) -> None:

@@ -127,7 +127,7 @@ def test_layouts_that_are_not_right(tmp_path) -> None:
         ({"preprocessing": {"sizes": 8}}, "did you mean 'size'"),
         ({"preprocessing": {"crop": 0}}, "crop in"),
         ({"preprocessing": {"mean": 0.5}}, "three numbers"),
-        ({"preprocessing": 224}, "expected a Preprocessing or a dict"),
+        ({"preprocessing": 224}, "expected a Preprocessing, or a dict"),
         ({"preprocessing": {"interpolation": "cubic"}}, "interpolation one of"),
         ({"images": 1}, "expected 2 to 9"),
         ({"images": 10}, "expected 2 to 9"),

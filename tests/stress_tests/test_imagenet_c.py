@@ -140,11 +140,11 @@ def test_another_size_is_resized_not_cropped(tmp_path) -> None:
     ("settings", "message"),
     [
         ({"names": "fogg"}, "did you mean 'fog'"),
-        ({"severities": (0,)}, "severities from 1 to 5"),
-        ({"severities": True}, "severities from 1 to 5"),
-        ({"names": ()}, "expected each once"),
-        ({"names": ("fog", "fog")}, "expected each once"),
-        ({"baseline": "alexnet"}, "no baseline 'alexnet'"),
+        ({"severities": (0,)}, "an integer from 1 to 5"),
+        ({"severities": True}, "an integer from 1 to 5"),
+        ({"names": ()}, "distinct such values"),
+        ({"names": ("fog", "fog")}, "distinct such values"),
+        ({"baseline": "alexnet"}, "expected one of 'imagenet', 'cifar10'"),
         ({"images": 4, "names": "fog"}, "expected 2 to 3"),
     ],
 )

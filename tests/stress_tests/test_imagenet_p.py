@@ -190,13 +190,13 @@ def test_video_files_without_a_decoder(tmp_path, monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"names": "jpeg"}, "no perturbation 'jpeg'"),
-        ({"names": ("tilt", "tilt")}, "expected each name once"),
-        ({"difficulty": 4}, "difficulty 1, 2 or 3"),
+        ({"names": "jpeg"}, "expected one of 'gaussian_noise', 'shot_noise'"),
+        ({"names": ("tilt", "tilt")}, "distinct such values"),
+        ({"difficulty": 4}, "an integer from 1 to 3"),
         ({"reference": {"tilt": 11.0}}, "expected a flip probability"),
         ({"reference": {"fog": 0.1}}, "no perturbation in reference 'fog'"),
         ({"reference": "torchvision/alexnet"}, "random weights"),
-        ({"reference": 3}, "model of type int"),
+        ({"reference": 3}, "expected a Module, or text in quotes, or a dict"),
         ({"videos": 3}, "expected 2 to 2, or None"),
         (
             {"names": "snow"},

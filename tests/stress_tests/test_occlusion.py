@@ -87,10 +87,10 @@ def test_what_fills_the_centre(fill) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"fill": "white"}, "no fill 'white'"),
+        ({"fill": "white"}, "'zero' or 'black'"),
         ({"ratios": (1.2,)}, "from 0 to 1"),
         ({"grid": 0}, "grid=0"),
-        ({"ratios": (0.5, 0.5)}, "distinct numbers"),
+        ({"ratios": (0.5, 0.5)}, "distinct such values"),
         ({"centres": "half"}, "expected a number"),
         ({"grid": 2.5}, "grid=2.5"),
     ],

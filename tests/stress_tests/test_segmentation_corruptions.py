@@ -316,7 +316,12 @@ ZEROS = torch.zeros(2, 8, 6, dtype=torch.long)
         (Bright(), Batches([], MEAN, STD), {}, "all pixels of the 0 images"),
         (Bright(), [(torch.zeros(2, 3, 8, 6), ZEROS)], {}, "does not declare one"),
         (Bright(), _with(ZEROS), {"suite": "cityscapes"}, "did you mean 'cityscapes_c'"),
-        (Bright(), _with(ZEROS), {"suite": "cityscapes_c", "severities": (0,)}, "distinct integers from 1 to 5"),
+        (
+            Bright(),
+            _with(ZEROS),
+            {"suite": "cityscapes_c", "severities": (0,)},
+            "expected an integer from 1 to 5, or a list",
+        ),
         (Bright(), _with(ZEROS), {"severities": (1,)}, "only cityscapes_c has severities"),
         (Bright(), _with(ZEROS), {"runs": 0}, "runs=0"),
         (Bright(), _with(ZEROS), {"images": 3}, "has only 2"),
@@ -324,7 +329,7 @@ ZEROS = torch.zeros(2, 8, 6, dtype=torch.long)
         (Bright(), _with(ZEROS), {"suite": "by_condition"}, "expected a dict of batches"),
         (Bright(), {"fog": _with(ZEROS)}, {}, "expected a dict of batches"),
         (Bright(), {}, {"suite": "by_condition"}, "at least one condition"),
-        (Bright(), {}, {"suite": "by_condition", "severities": [9]}, "only cityscapes_c has severities"),
+        (Bright(), {}, {"suite": "by_condition", "severities": [5]}, "only cityscapes_c has severities"),
     ],
 )
 def test_mistakes(model, batches, settings, message) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from traceback import walk_tb
 from types import FrameType
@@ -30,6 +32,20 @@ def adapter_error(model: nn.Module, error: Exception) -> VitlabError:
         "its adapter; write an adapter for it, see docs/adding.md; "
         "VITLAB_DEBUG=1 shows the traceback"
     )
+
+
+@contextmanager
+def model_errors_in_one_line() -> Iterator[None]:
+    """Replace what a model or its adapter raises inside the block by `model_error`; other errors are unchanged."""
+    try:
+        yield
+    except VitlabError:
+        raise
+    except Exception as error:
+        found = model_error(error)
+        if found is None:
+            raise
+        raise found from error
 
 
 def model_error(error: Exception) -> VitlabError | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -20,10 +20,17 @@ from vitlab.adapters.wrappers import guard_hooks
 from vitlab.assemblies.input_size import set_input_size
 from vitlab.assemblies.taps import Tap, tapped_places
 from vitlab.core.anatomy import Anatomy
+from vitlab.core.bounds import Length, Range
 from vitlab.core.errors import VitlabError
 from vitlab.fitted import parts
 from vitlab.preprocessing import declare
 from vitlab.preprocessing.declaration import declared
+
+#: Settings of all assemblies.
+Sides = tuple[Annotated[int, Range(1, 8192)], Annotated[int, Range(1, 8192)]]
+Taps = Annotated[Sequence[Annotated[int, Range(0, 10_000)]], Length(4, 4, distinct=True)]
+Width = Annotated[int, Range(1, 8192)]
+Classes = Annotated[int, Range(2, 20_000)]
 
 
 class Assembly(nn.Module):

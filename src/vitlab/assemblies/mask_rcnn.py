@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -27,8 +27,9 @@ from torchvision.ops import FeaturePyramidNetwork, MultiScaleRoIAlign
 from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
 from torchvision.ops.poolers import initLevelMapper
 
-from vitlab.assemblies.assembly import Assembly
+from vitlab.assemblies.assembly import Assembly, Sides, Taps, Width
 from vitlab.assemblies.neck import SCALES, Neck
+from vitlab.core.bounds import Range, Share
 from vitlab.core.errors import VitlabError
 
 __all__ = ["mask_rcnn"]
@@ -112,16 +113,16 @@ class MaskRCNN(Assembly):
 def mask_rcnn(
     backbone: nn.Module,
     *,
-    classes: int = 80,
-    width: int = 256,
-    head: int = 1024,
-    anchor: int = 32,
-    proposals: int = 1000,
-    samples: int = 512,
-    score: float = 0.05,
-    predictions: int = 100,
-    size: tuple[int, int] | None = None,
-    taps: Sequence[int] | None = None,
+    classes: Annotated[int, Range(1, 20_000)] = 80,
+    width: Width = 256,
+    head: Width = 1024,
+    anchor: Annotated[int, Range(1, 4096)] = 32,
+    proposals: Annotated[int, Range(1, 100_000)] = 1000,
+    samples: Annotated[int, Range(1, 100_000)] = 512,
+    score: Share = 0.05,
+    predictions: Annotated[int, Range(1, 100_000)] = 100,
+    size: Sides | None = None,
+    taps: Taps | None = None,
 ) -> MaskRCNN:
     """Mask R-CNN with a feature pyramid over the four scales of a plain or hierarchical backbone.
 

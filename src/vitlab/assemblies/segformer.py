@@ -10,9 +10,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from vitlab.assemblies.assembly import Classes, Sides, Taps, Width
 from vitlab.assemblies.convolution import convolution
 from vitlab.assemblies.neck import Neck
 from vitlab.assemblies.segmenter import Segmenter, enlarge
+from vitlab.core.bounds import Rate
 
 __all__ = ["segformer"]
 
@@ -51,12 +53,12 @@ class SegFormer(Segmenter):
 def segformer(
     backbone: nn.Module,
     *,
-    classes: int = 19,
-    width: int = 768,
-    dropout: float = 0.1,
-    size: tuple[int, int] | None = None,
-    taps: Sequence[int] | None = None,
-    stride: tuple[int, int] | None = None,
+    classes: Classes = 19,
+    width: Width = 768,
+    dropout: Rate = 0.1,
+    size: Sides | None = None,
+    taps: Taps | None = None,
+    stride: Sides | None = None,
 ) -> SegFormer:
     """The all-MLP decoder of SegFormer: each map is projected to `width` channels, resized to the finest and fused.
 

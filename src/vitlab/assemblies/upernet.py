@@ -8,13 +8,16 @@ Shape legend: B batch, C channels, K classes, H W pixels, h w grid.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
+from vitlab.assemblies.assembly import Classes, Sides, Taps, Width
 from vitlab.assemblies.convolution import convolution
 from vitlab.assemblies.neck import Neck
 from vitlab.assemblies.segmenter import Segmenter, enlarge
+from vitlab.core.bounds import Range, Rate
 
 __all__ = ["upernet"]
 
@@ -95,13 +98,13 @@ class UperNet(Segmenter):
 def upernet(
     backbone: nn.Module,
     *,
-    classes: int = 150,
-    width: int = 512,
-    auxiliary_width: int = 256,
-    dropout: float = 0.1,
-    size: tuple[int, int] | None = None,
-    taps: Sequence[int] | None = None,
-    stride: tuple[int, int] | None = None,
+    classes: Classes = 150,
+    width: Width = 512,
+    auxiliary_width: Annotated[int, Range(0, 8192)] = 256,
+    dropout: Rate = 0.1,
+    size: Sides | None = None,
+    taps: Taps | None = None,
+    stride: Sides | None = None,
 ) -> UperNet:
     """UperNet over a backbone.
 

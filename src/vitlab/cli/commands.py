@@ -44,6 +44,9 @@ Images = Annotated[
 ]
 Repeats = Annotated[int, typer.Option(help="Split the images into N disjoint parts; gives error bars.")]
 Names = Annotated[list[str] | None, typer.Option("--name", help="Display name in reports; one for each model.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would run, on which data and for how long; run nothing.")
+]
 Measurements = Annotated[Path, typer.Option("--out", help="Folder for the measurements.")]
 
 app = typer.Typer(
@@ -76,16 +79,23 @@ def list_(
     what: Annotated[
         str,
         typer.Argument(
-            help="parts, models, families, instruments, stress, recipes or data", autocompletion=completion.kinds
+            help="parts, models, families, instruments, stress, recipes or data; with --settings also one name",
+            autocompletion=completion.kinds,
         ),
     ] = "",
     params: Annotated[bool, typer.Option("--params", help="Parameters and MACs, counted and published.")] = False,
+    settings: Annotated[bool, typer.Option("--settings", help="Settings: type, default, range and help.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """List names of one kind, or the number of each kind; one name per line when piped."""
     from vitlab.cli import listing
 
+    if settings:
+        from vitlab.cli import settings_table
+
+        settings_table.show(what, as_json=as_json)
+        return
     if what and what not in listing.KINDS:
         raise unknown("list", what, listing.KINDS)
     if params and what != "models":
@@ -105,12 +115,18 @@ def describe(
         ),
     ],
     size: Annotated[str, typer.Option(help="Image size, HEIGHTxWIDTH; default: the model's own.")] = "",
+    kernels: Annotated[
+        bool, typer.Option("--kernels", help="Which form of each fused operator runs, and why.")
+    ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Show a model's blocks, token layout, seams and the origin of its weights."""
     from vitlab.cli import listing
 
+    if kernels:
+        listing.show_kernels(model, _size(size), as_json=as_json)
+        return
     listing.show_anatomy(model, _size(size), as_json=as_json)
 
 
@@ -131,13 +147,14 @@ def measure(
     augment: AugmentName = None,
     name: Names = None,
     out: Measurements = Path("runs/measure"),
+    dry: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Measure models with instruments; writes one JSON + npz each. Resumes if interrupted."""
     options = {"data": data, "root": root, "images": images, "repeats": repeats, "device": device, "called": name or ()}
     options |= {"augment": augment, **_input_options(preprocessing, classes)}
-    _run_all("measure", models, with_, out, as_json, quiet, options)
+    _run_all("measure", models, with_, out, as_json, quiet, options, dry=dry)
 
 
 @app.command()
@@ -156,13 +173,14 @@ def stress(
     classes: Classes = None,
     name: Names = None,
     out: Measurements = Path("runs/stress"),
+    dry: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Run stress tests on models; writes one JSON + npz each. Resumes if interrupted."""
     options = {"data": data, "root": root, "images": images, "repeats": repeats, "device": device, "called": name or ()}
     options |= _input_options(preprocessing, classes)
-    _run_all("stress", models, with_, out, as_json, quiet, options)
+    _run_all("stress", models, with_, out, as_json, quiet, options, dry=dry)
 
 
 def _input_options(preprocessing: str, classes: Path | None) -> dict[str, Any]:
@@ -175,9 +193,23 @@ def _input_options(preprocessing: str, classes: Path | None) -> dict[str, Any]:
 
 
 def _run_all(
-    verb: str, models: list[str], names: str, out: Path, as_json: bool, quiet: bool, options: dict[str, Any]
+    verb: str,
+    models: list[str],
+    names: str,
+    out: Path,
+    as_json: bool,
+    quiet: bool,
+    options: dict[str, Any],
+    *,
+    dry: bool,
 ) -> None:
     """Print the path of each measurement when it is stored, or all results as JSON at the end."""
+    if dry:
+        with _importing(quiet):
+            from vitlab.cli import dry_runs
+
+        dry_runs.show_measurements(verb, models, split_calls(names), out, options, as_json=as_json)
+        return
     with _importing(quiet):
         from vitlab import runner
         from vitlab.cli import listing
@@ -220,6 +252,7 @@ def train(
     device: Device = None,
     tensorboard: Annotated[bool, typer.Option(help="Also write TensorBoard events into the run folder.")] = False,
     wandb: Annotated[str | None, typer.Option(help="Also log to this project of Weights & Biases.")] = None,
+    dry: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -228,6 +261,12 @@ def train(
     from vitlab.core.recipe import change
 
     chosen = change(plugins.recipe(recipe), set_ or [])
+    if dry:
+        with _importing(quiet):
+            from vitlab.cli import dry_runs
+
+        dry_runs.show_training(chosen, out, root=root, device=device, as_json=as_json)
+        return
     with _importing(quiet):
         from vitlab.tasks import train_task
         from vitlab.training.events import tensorboard_log, wandb_log
@@ -309,6 +348,9 @@ def reproduce(
         bool, typer.Option("--list", help="List the experiments, what each needs, and which scales have results.")
     ] = False,
     dry: Annotated[bool, typer.Option("--dry-run", help="Validate every job without running it.")] = False,
+    recheck: Annotated[
+        Path | None, typer.Option(help="Judge the records of a folder again, from their stored numbers; run nothing.")
+    ] = None,
     force: Annotated[bool, typer.Option(help="Train and measure again what is stored.")] = False,
     jobs_per_device: Annotated[int, typer.Option(help="Number of jobs at the same time on each GPU.")] = 1,
     on: Annotated[str, typer.Option(help="serial, slurm or ray, with settings: slurm(timeout_min=600).")] = "serial",
@@ -325,6 +367,12 @@ def reproduce(
     from vitlab.experiments.plan import Plan
     from vitlab.experiments.work import root_of
 
+    if recheck is not None:
+        from vitlab.experiments.recheck import recheck as judge_again
+
+        if not reproduction.show_rechecked(judge_again(recheck, write=True), as_json=as_json, quiet=quiet):
+            raise typer.Exit(1)
+        return
     everything = all_ or (list_experiments and not (names or paper))
     chosen = select(names or [], paper, everything)
     if list_experiments:
@@ -361,6 +409,7 @@ def explore(
     root: Root = None,
     images: Annotated[int, typer.Option(help="Number of test images.")] = 24,
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 for any free port.")] = 0,
+    device: Device = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -376,7 +425,7 @@ def explore(
     def say(address: str) -> None:
         _print_json({"address": address}) if as_json else typer.echo(address)
 
-    explore(models, data=data, root=root, images=images, port=port, say=say, show=not quiet)
+    explore(models, data=data, root=root, images=images, port=port, device=device, say=say, show=not quiet)
 
 
 def _importing(quiet: bool) -> AbstractContextManager[None]:

@@ -1,59 +1,76 @@
-"""Shell completion. Names are read from files, without importing torch."""
+"""Shell completion. Names are read from files, without importing torch.
+
+A name of an extension is a pair of the name and its origin, which shells show as help.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
-from vitlab.core import plugins
+from vitlab.core import descriptions, plugins
 from vitlab.core.expressions import SOURCES
+from vitlab.core.parameter_names import parameter_names
+from vitlab.core.signatures import settings_of
+
+#: A name, or a name and its help.
+Name: TypeAlias = str | tuple[str, str]
 
 
-def instruments(incomplete: str) -> list[str]:
+def instruments(incomplete: str) -> list[Name]:
     """Instruments, separated by commas; the last one is completed.
 
-    >>> instruments("lesion,attention_ent")
-    ['lesion,attention_entropy']
+    >>> instruments("lesion,attention_ent"), instruments("lesion,calibration(bi")
+    (['lesion,attention_entropy'], ['lesion,calibration(bins='])
     """
-    return _after(",", incomplete, plugins.instruments())
+    return _calls(incomplete, plugins.instruments(), "instrument")
 
 
-def stress_tests(incomplete: str) -> list[str]:
+def stress_tests(incomplete: str) -> list[Name]:
     """Stress tests, separated by commas; the last one is completed.
 
-    >>> stress_tests("occlusion,corr")
-    ['occlusion,corruptions']
+    >>> stress_tests("occlusion,corr"), stress_tests("occlusion(seed=1, gr")
+    (['occlusion,corruptions'], ['occlusion(seed=1, grid='])
     """
-    return _after(",", incomplete, plugins.stress_tests())
+    return _calls(incomplete, plugins.stress_tests(), "stress test")
 
 
-def recipes(incomplete: str) -> list[str]:
+def recipes(incomplete: str) -> list[Name]:
     """Recipes.
 
-    >>> recipes("deit_d")
-    ['deit_distilled']
+    >>> recipes("deit_d"), recipes("quick(epo")
+    (['deit_distilled'], ['quick(epochs='])
     """
-    return _after("", incomplete, plugins.recipes())
+    return _calls(incomplete, plugins.recipes(), "recipe")
 
 
-def experiments(incomplete: str) -> list[str]:
+def experiments(incomplete: str) -> list[Name]:
     """Experiments.
 
     >>> experiments("cb_table_s16")
     ['cb_table_s16']
     """
-    return _after("", incomplete, plugins.experiments())
+    return _after("", incomplete, plugins.experiments(), "experiments")
 
 
-def models(incomplete: str) -> list[str]:
-    """Sources of models; after ` | `, the parts.
+def models(incomplete: str) -> list[Name]:
+    """Sources of models and the models of extensions; after ` | `, the parts.
 
     >>> models("ti"), models("timm/vit_tiny_patch16_224 | TokenAw")
     (['timm/'], ['timm/vit_tiny_patch16_224 | TokenAwarePooling'])
+    >>> models("timm/vit_tiny_patch16_224 | MultiKernelPooling(br")
+    ['timm/vit_tiny_patch16_224 | MultiKernelPooling(branches=']
     """
-    return _after(" | ", incomplete, plugins.parts() if " | " in incomplete else [f"{source}/" for source in SOURCES])
+    if " | " in incomplete:
+        before, _, part = incomplete.rpartition(" | ")
+        return _prefixed(f"{before} | ", _calls(part, plugins.parts(), "part"))
+    sources = _after("", incomplete, [f"{source}/" for source in SOURCES])
+    added = {f"vitlab/{name}": each.origin for name, each in plugins.added_models().items()}
+    return [*sources, *((name, origin) for name, origin in added.items() if name.startswith(incomplete))]
 
 
-def kinds(incomplete: str) -> list[str]:
+def kinds(incomplete: str) -> list[Name]:
     """The kinds of `vitlab list`.
 
     >>> kinds("fam")
@@ -64,7 +81,52 @@ def kinds(incomplete: str) -> list[str]:
     return _after("", incomplete, KINDS)
 
 
-def _after(separator: str, incomplete: str, names: Iterable[str]) -> list[str]:
-    """The names that start with the last word, with the words before it prepended."""
+_OPEN_CALL = re.compile(r"^(?P<before>.*?)(?P<name>\w+)\((?P<inside>[^()]*)$")
+_KINDS = {"instrument": "instruments", "stress test": "stress_tests", "recipe": "recipes", "part": "parts"}
+_INJECTED = ("self", "dim", "layout", "attention", "kinds")
+
+
+def _calls(incomplete: str, known: Mapping[str, str], kind: str) -> list[Name]:
+    """The names, or the settings of the last name if its parenthesis is open, or the values of a setting."""
+    call = _OPEN_CALL.match(incomplete)
+    if call is None or call["name"] not in known:
+        return _after(",", incomplete, known, _KINDS[kind])
+    last = call["inside"].rpartition(",")[2].lstrip()
+    before = incomplete.removesuffix(last)
+    key, equals, value = last.partition("=")
+    if equals:
+        return [f"{before}{key}={each}" for each in _choices(kind, call["name"], known, key) if each.startswith(value)]
+    names = parameter_names(known[call["name"]], call["name"] if kind in ("part", "recipe") else "measure")
+    names = names[2:] if kind in ("instrument", "stress test") else [each for each in names if each not in _INJECTED]
+    return [f"{before}{name}=" for name in names if name.startswith(last)]
+
+
+def _choices(kind: str, name: str, known: Mapping[str, str], key: str) -> list[str]:
+    """The valid values of a setting, if they are listed; this imports what declares them."""
+    if kind in ("instrument", "stress test"):
+        function = plugins.procedure(kind, name, dict(known))[1].measure
+    else:
+        function = plugins.part(name) if kind == "part" else plugins.recipe_function(name)
+    return [repr(choice) for each in settings_of(function) if each.name == key for choice in each.choices]
+
+
+def _prefixed(before: str, names: Iterable[Name]) -> list[Name]:
+    return [f"{before}{each}" if isinstance(each, str) else (f"{before}{each[0]}", each[1]) for each in names]
+
+
+def _after(separator: str, incomplete: str, names: Iterable[str], kind: str = "") -> list[Name]:
+    """The names that start with the last word, with the words before it prepended, and the origin of extensions.
+
+    Args:
+        separator: of the words.
+        incomplete: the text so far.
+        names: all names.
+        kind: of the names, one of `extensions.KINDS`; empty if they are not of extensions.
+    """
     before, used, last = incomplete.rpartition(separator) if separator else ("", "", incomplete)
-    return [f"{before}{used}{name}" for name in names if name.startswith(last)]
+    found: list[Name] = []
+    for name in names:
+        if name.startswith(last):
+            text, origin = f"{before}{used}{name}", descriptions.origin(kind, name) if kind else ""
+            found.append((text, origin) if origin else text)
+    return found

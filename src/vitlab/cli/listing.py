@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from vitlab.core import plugins
-from vitlab.core.anatomy import Anatomy
+from vitlab.core import descriptions, plugins
+from vitlab.core.anatomy import COLUMNS, Anatomy
 
 if TYPE_CHECKING:
     from torch import nn
@@ -27,7 +27,7 @@ Rows = Mapping[str, Any]
 
 
 def _parts() -> dict[str, str]:
-    return {name: _with_origin("parts", name, plugins.summary(at, name)) for name, at in plugins.parts().items()}
+    return {name: _with_origin("parts", name, descriptions.summary(at, name)) for name, at in plugins.parts().items()}
 
 
 def _instruments() -> dict[str, dict[str, Any]]:
@@ -41,22 +41,40 @@ def _stress() -> dict[str, dict[str, Any]]:
 def _models() -> dict[str, str]:
     from vitlab import zoo
 
-    return {f"{source}/{name}": "" for source in ("vitlab", "timm", "torchvision") for name in zoo.model_names(source)}
+    names = [f"{source}/{name}" for source in ("vitlab", "timm", "torchvision") for name in zoo.model_names(source)]
+    texts = {
+        f"vitlab/{name}": _with(each.origin, descriptions.summary(each.reference, name))
+        for each in plugins.added_models().values()
+        for name in zoo.registered_by(each.reference)
+    }
+    return {name: texts.get(name, "") for name in names}
+
+
+def _families() -> dict[str, str]:
+    adapters = plugins.family_adapters()
+    return {
+        name: _with(descriptions.origin_of(adapters[name]), example) for name, example in plugins.families().items()
+    }
 
 
 def _recipes() -> dict[str, str]:
-    return {name: _with_origin("recipes", name, plugins.summary(at, name)) for name, at in plugins.recipes().items()}
+    return {
+        name: _with_origin("recipes", name, descriptions.summary(at, name)) for name, at in plugins.recipes().items()
+    }
 
 
 def _with_origin(kind: str, name: str, text: str) -> str:
     """A summary, with the origin of an extension."""
-    origin = plugins.origin(kind, name)
+    return _with(descriptions.origin(kind, name), text)
+
+
+def _with(origin: str, text: str) -> str:
     return f"{text} [{origin}]" if origin else text
 
 
 def _cards(kind: str, known: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """The cards of instruments or stress tests; those of extensions with their origin."""
-    cards = {name: plugins.card(reference) for name, reference in known.items()}
+    cards = descriptions.cards(kind, known)
     return {name: {**card, "title": _with_origin(kind, name, card["title"])} for name, card in cards.items()}
 
 
@@ -70,19 +88,19 @@ def _data() -> dict[str, str]:
 
 
 def _losses() -> dict[str, str]:
-    return {name: _with_origin("losses", name, plugins.summary(at, name)) for name, at in plugins.losses().items()}
+    return {name: _with_origin("losses", name, descriptions.summary(at, name)) for name, at in plugins.losses().items()}
 
 
 def _experiments() -> dict[str, str]:
     known = plugins.experiments()
-    return {name: _with_origin("experiments", name, plugins.summary(at)) for name, at in known.items()}
+    return {name: _with_origin("experiments", name, descriptions.summary(at)) for name, at in known.items()}
 
 
 #: The entries of each kind: a summary or a card by name.
 KINDS: dict[str, Callable[[], Rows]] = {
     "parts": _parts,
     "models": _models,
-    "families": plugins.families,
+    "families": _families,
     "instruments": _instruments,
     "stress": _stress,
     "recipes": _recipes,
@@ -262,6 +280,30 @@ def show_anatomy(expression: str, size: tuple[int, int] | None, *, as_json: bool
         console.print(f"no {seam}: {reason}", highlight=False, markup=False)
 
 
+def show_kernels(expression: str, size: tuple[int, int] | None, *, as_json: bool = False) -> None:
+    """Print which form of each fused operator runs for a model on this machine, and why."""
+    from vitlab import zoo
+    from vitlab.adapters import describe, inputs_of
+    from vitlab.kernels.status import status
+    from vitlab.recording import record
+
+    model = zoo.load(expression).eval()
+    anatomy, inputs = describe(model, size), inputs_of(model, size)
+    with record(model, "attention", gradients=True, anatomy=anatomy) as tape:
+        model(*(value for name, value in inputs.items() if not name), **{k: v for k, v in inputs.items() if k})
+        calls = {str(name): tape.calls(str(name))[-1] for name in tape}
+    paths = [asdict(path) for path in status(model, calls)]
+    if as_json:
+        print(json.dumps(paths, indent=1))
+        return
+    table = Table(box=None)
+    for column in ("operator", "place", "form", "reason"):
+        table.add_column(column, overflow="fold")
+    for path in paths:
+        table.add_row(*(str(value) for value in path.values()))
+    Console().print(table)
+
+
 def _change_by_parts(model: nn.Module, size: tuple[int, int] | None) -> float:
     """The relative change of a model's outputs by its parts, which are removed."""
     from vitlab.adapters.noise import noise_outputs, relative_change
@@ -273,14 +315,10 @@ def _change_by_parts(model: nn.Module, size: tuple[int, int] | None) -> float:
 
 def _blocks(anatomy: Anatomy) -> Table:
     table = Table(box=None)
-    for column in ("block", "stage", "mixer", "grid", "prefix", "width", "seams"):
+    for column in COLUMNS:
         table.add_column(column, overflow="fold")
-    for block in anatomy.blocks:
-        place = next(iter(block.seams or block.taps), None)
-        layout = place.layout if place else block.mixer.queries
-        grid = "x".join(map(str, layout.grid)) if layout else ""
-        cells = (block.stage, block.mixer.kind, grid, layout.prefix if layout else "", place.dim if place else "")
-        table.add_row(block.name, *map(str, cells), " ".join(seam.name for seam in block.seams))
+    for row in anatomy.rows():
+        table.add_row(*row)
     return table
 
 

@@ -22,6 +22,7 @@ from vitlab.reporting.experiment_page import interval_in_words, number_in_words
 
 if TYPE_CHECKING:
     from vitlab.experiments.dry_run import Checked
+    from vitlab.experiments.recheck import Rechecked
     from vitlab.experiments.reproduce import Reproduced
 
 
@@ -78,6 +79,23 @@ def show_checked(checked: Iterable[Checked], *, as_json: bool = False, quiet: bo
         most = f"; estimated memory up to {max(known):.3g} GB" if known else ""
         print(f"{len(rows)} training runs and measurements checked, {len(problems)} with problems{most}")
     return not problems
+
+
+def show_rechecked(rechecked: Iterable[Rechecked], *, as_json: bool = False, quiet: bool = False) -> bool:
+    """Print the records whose verdicts changed; returns whether no outcome or number did."""
+    found = list(rechecked)
+    changed = [each for each in found if each.outcomes]
+    if as_json:
+        rows = [{"record": str(each.path), "changes": each.outcomes, "texts": each.texts} for each in found]
+        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        return not changed
+    for each in changed:
+        for change in each.outcomes:
+            print(f"{each.path}: {change}")
+    if not quiet:
+        texts = sum(each.texts for each in found)
+        print(f"{len(found)} records judged again: {len(changed)} with other verdicts, {texts} written")
+    return not changed
 
 
 def show_verdicts(found: Sequence[Reproduced], *, as_json: bool = False) -> bool:

@@ -21,7 +21,8 @@ import importlib.util
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
@@ -32,7 +33,7 @@ from typing import Any
 
 from vitlab.core.errors import VitlabError, unknown
 
-__all__ = ["KINDS", "Extension", "extensions", "register", "resolve"]
+__all__ = ["KINDS", "Extension", "extensions", "register", "resolve", "resolve_all", "warn_once"]
 
 #: The kinds of things that can be added, named as the folders of the package.
 KINDS = (
@@ -93,7 +94,7 @@ def register(kind: str, name: str, thing: Any) -> None:
     _REGISTERED[kind, name] = thing
 
 
-def extensions(kind: str, built_in: Mapping[str, str] | None = None) -> dict[str, Extension]:
+def extensions(kind: str, built_in: Mapping[str, Any] | None = None) -> dict[str, Extension]:
     """Returns the extensions of a kind by name.
 
     Args:
@@ -133,6 +134,19 @@ def resolve(reference: str) -> Any:
         raise VitlabError(f"the extension {reference} cannot be imported ({type(error).__name__}: {reason})") from error
 
 
+def resolve_all(references: Iterable[str]) -> dict[str, Any]:
+    """Import what several references name; one that cannot be imported is reported in one line and left out."""
+    found = {}
+    for reference in references:
+        try:
+            found[reference] = resolve(reference)
+        except VitlabError as error:
+            if reference.startswith("vitlab."):
+                raise
+            warn_once(f"{error}; it is skipped")
+    return found
+
+
 def _from_packages(kind: str) -> list[Extension]:
     return list(_installed(kind, tuple(sys.path)))
 
@@ -146,17 +160,26 @@ def _installed(kind: str, search_path: tuple[str, ...]) -> tuple[Extension, ...]
         module, _, attribute = entry.value.partition(":")
         source = None
         if entry.dist is not None:
-            path = Path(str(entry.dist.locate_file(module.replace(".", "/"))))
-            candidates = [path.with_suffix(".py"), path / "__init__.py"]
-            source = next((each for each in candidates if each.is_file()), None)
-            if source is None:
-                _report(f"{kind}: {entry.name!r} of {package} names {entry.value}, which does not exist; it is skipped")
-                continue
-            if attribute and not _defines(source, attribute):
-                _report(f"{kind}: {entry.name!r} of {package}: {source.name} has no {attribute!r}; it is skipped")
+            source = _source(entry.dist, module)
+            problem = f"{entry.value} does not exist" if source is None else _problem(source, attribute)
+            if problem:
+                warn_once(f"{kind}: {entry.name!r} of {package}: {problem}; it is skipped")
                 continue
         found.append(Extension(kind, entry.name, entry.value, package, source))
     return tuple(sorted(found, key=lambda each: each.name))
+
+
+def _source(package: metadata.Distribution, module: str) -> Path | None:
+    """The file of a module of a package, without an import. The code of an editable installation is elsewhere."""
+    folders = [Path(str(package.locate_file("")))]
+    with suppress(ImportError, ValueError):
+        spec = importlib.util.find_spec(module.partition(".")[0])  # the top level only: nothing is imported
+        if spec is not None:
+            found = spec.submodule_search_locations or filter(None, [spec.origin])
+            folders += [Path(location).parent for location in found]
+    path = module.replace(".", "/")
+    candidates = [folder / end for folder in folders for end in (f"{path}.py", f"{path}/__init__.py")]
+    return next((each for each in candidates if each.is_file()), None)
 
 
 def _from_files(kind: str) -> list[Extension]:
@@ -166,9 +189,13 @@ def _from_files(kind: str) -> list[Extension]:
         try:
             names = _declared(path)
         except (OSError, SyntaxError, ValueError) as error:
-            _report(f"{VARIABLE}: {path} is skipped ({next(iter(str(error).splitlines()), type(error).__name__)})")
+            warn_once(f"{VARIABLE}: {path} is skipped ({next(iter(str(error).splitlines()), type(error).__name__)})")
             continue
         for name, attribute in names.get(kind, {}).items():
+            problem = _problem(path, attribute)
+            if problem:
+                warn_once(f"{VARIABLE}: {kind}: {name!r} of {path}: {problem}; it is skipped")
+                continue
             found.append(Extension(kind, name, f"{path.resolve()}:{attribute}", f"file {path}", path))
     return found
 
@@ -197,13 +224,13 @@ def _declared(path: Path) -> dict[str, dict[str, str]]:
     raise ValueError("it has no VITLAB = {kind: [names]}")
 
 
-def _defines(source: Path, attribute: str) -> bool:
-    """Whether a file defines or imports a name at its top level."""
+def _problem(source: Path, attribute: str) -> str:
+    """Why an object of a file cannot be used; empty if the file can be parsed and defines or imports the name."""
     try:
         tree = ast.parse(source.read_text(encoding="utf-8"))
-    except (SyntaxError, ValueError, OSError):
-        return True  # reported when it is imported
-    names = set()
+    except (SyntaxError, ValueError, OSError) as error:
+        return f"{source.name} cannot be read ({next(iter(str(error).splitlines()), type(error).__name__)})"
+    names = {""}
     for node in tree.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             names.add(node.name)
@@ -213,12 +240,14 @@ def _defines(source: Path, attribute: str) -> bool:
             names.add(ast.unparse(node.target))
         elif isinstance(node, ast.Import | ast.ImportFrom):
             names |= {alias.asname or alias.name for alias in node.names}
-    return attribute in names
+    return "" if attribute in names else f"{source.name} has no {attribute!r}"
 
 
 def _file_module(path: Path) -> ModuleType:
-    """Import a plugin file once per content of its path."""
+    """Import a plugin file once: by its own name if Python finds it by this name, so that both are the same module."""
     key = str(path)
+    if key not in _FILE_MODULES and _found_by_name(path):
+        _FILE_MODULES[key] = importlib.import_module(path.stem)
     if key not in _FILE_MODULES:
         name = f"vitlab_plugin_{path.stem}_{blake2b(key.encode(), digest_size=4).hexdigest()}"
         spec = importlib.util.spec_from_file_location(name, path)
@@ -235,8 +264,17 @@ def _file_module(path: Path) -> ModuleType:
     return _FILE_MODULES[key]
 
 
-def _report(line: str) -> None:
-    """Warn once per process."""
+def _found_by_name(path: Path) -> bool:
+    """Whether `import STEM` imports this file."""
+    try:
+        spec = importlib.util.find_spec(path.stem) if path.stem.isidentifier() else None
+    except (ImportError, ValueError):  # a module without a spec, such as `__main__`
+        return False
+    return spec is not None and spec.origin is not None and Path(spec.origin).resolve() == path.resolve()
+
+
+def warn_once(line: str) -> None:
+    """Report a broken extension: one line, once per process."""
     if line not in _REPORTED:
         _REPORTED.add(line)
         warnings.warn(line, stacklevel=3)

@@ -6,18 +6,20 @@ Families are the keys of an adapter's `FAMILIES`. Each experiment is one file in
 
 from __future__ import annotations
 
-import ast
-import inspect
-from functools import cache
-from hashlib import blake2b
+import sys
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
+from vitlab.core.annotations import convert
+from vitlab.core.descriptions import attribute, origin_of
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_call
-from vitlab.core.extensions import KINDS, extensions, resolve
+from vitlab.core.extensions import Extension, extensions, resolve, warn_once
 from vitlab.core.recipe import Recipe
+from vitlab.core.settings import check_settings
+from vitlab.core.signatures import settings_of
+from vitlab.core.source_files import assigns, decorated, literal
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -31,7 +33,7 @@ def parts() -> dict[str, str]:
     >>> parts()["ContextBroadcast"]
     'vitlab.modules.context_broadcast'
     """
-    own = {name: _module(file) for file in _files("modules") for name in _literal(file, "__all__", [])}
+    own = {name: _module(file) for file in _files("modules") for name in literal(file, "__all__", [])}
     return _with_extensions("parts", own)
 
 
@@ -42,7 +44,7 @@ def part(name: str) -> Any:
 
 def losses() -> dict[str, str]:
     """Every loss and where it is. Those of extensions can be named in `objective.extra` of a recipe."""
-    own = {name: _module(file) for file in _files("losses") for name in _literal(file, "__all__", [])}
+    own = {name: _module(file) for file in _files("losses") for name in literal(file, "__all__", [])}
     return _with_extensions("losses", own)
 
 
@@ -71,7 +73,7 @@ def recipes() -> dict[str, str]:
     >>> recipes()["quick"]
     'vitlab.recipes.quick'
     """
-    own = {name: _module(file) for file in _files("recipes") for name in _literal(file, "__all__", [])}
+    own = {name: _module(file) for file in _files("recipes") for name in literal(file, "__all__", [])}
     return _with_extensions("recipes", own)
 
 
@@ -82,14 +84,16 @@ def recipe(text: str) -> Recipe:
     3
     """
     name, settings = parse_call(text)
-    make = _object("recipe", name, recipes())
-    defaults = {key: item.default for key, item in inspect.signature(make).parameters.items()}
-    for key, value in settings.items():
-        if key not in defaults:
-            raise unknown(f"setting of recipe {name}", key, defaults)
-        settings[key] = _like(value, defaults[key], f"{name}: {key}")
-    made: Recipe = make(**settings)
+    make = recipe_function(name)
+    check_settings(name, make, settings, 0)
+    declared = {each.name: each.annotation for each in settings_of(make)}
+    made: Recipe = make(**{key: convert(value, declared.get(key, Any)) for key, value in settings.items()})
     return made
+
+
+def recipe_function(name: str) -> Any:
+    """Import a recipe and return the function."""
+    return _object("recipe", name, recipes())
 
 
 def procedure(kind: str, given: Any, known: dict[str, str]) -> tuple[str, Any]:
@@ -97,13 +101,15 @@ def procedure(kind: str, given: Any, known: dict[str, str]) -> tuple[str, Any]:
 
     Args:
         kind: `instrument` or `stress test`, for errors.
-        given: its name, or the object itself.
+        given: its name, or the object itself, or a function `measure(model, batches, **settings)`.
         known: where each name is.
     """
     if not isinstance(given, str):
+        given = _with_card(given) if isinstance(given, FunctionType) else given
         if not hasattr(given, "CARD") or not callable(getattr(given, "measure", None)):
             raise VitlabError(
-                f"invalid {kind} of type {type(given).__name__}; expected a name, or an object with CARD and measure"
+                f"invalid {kind} of type {type(given).__name__}; "
+                "expected a name, a function, or an object with CARD and measure"
             )
         return str(getattr(given, "__name__", type(given).__name__)).rpartition(".")[2], given
     if given not in known:
@@ -114,10 +120,15 @@ def procedure(kind: str, given: Any, known: dict[str, str]) -> tuple[str, Any]:
     return given, found
 
 
-def source_digest(reference: str) -> str:
-    """Returns a digest of the file of an extension, so that cached results of older code are not reused."""
-    file = _source(reference)
-    return "" if file is None else blake2b(file.read_bytes(), digest_size=8).hexdigest()
+def _with_card(function: FunctionType) -> Any:
+    """Returns the module of an instrument or stress test for its `measure`; for others, a card for images is added."""
+    module = sys.modules.get(function.__module__)
+    if getattr(module, "measure", None) is function and hasattr(module, "CARD"):
+        return module
+    from vitlab.core.measurement import Card
+
+    card = Card(title=function.__name__, paper="", cost="", inputs="images")
+    return SimpleNamespace(__name__=function.__name__, CARD=card, measure=function)
 
 
 def experiments() -> dict[str, str]:
@@ -146,8 +157,14 @@ def _in_order(stem: str) -> tuple[str, str, int, str]:
 
 
 def models() -> list[str]:
-    """The modules of vitlab's own architectures, and of those that extensions register with timm."""
-    return [*map(_module, _files("models")), *(each.reference for each in extensions("models").values())]
+    """The modules of vitlab's own architectures, and those that extensions register with timm."""
+    return [*map(_module, _files("models")), *(each.reference for each in added_models().values())]
+
+
+def added_models() -> dict[str, Extension]:
+    """The models that extensions add, by name in timm's registry."""
+    own = {name: _module(file) for file in _files("models") for name in decorated(file, "register_model")}
+    return extensions("models", {**own, **assemblies()})
 
 
 def assemblies() -> dict[str, str]:
@@ -156,7 +173,7 @@ def assemblies() -> dict[str, str]:
     >>> assemblies()["upernet"]
     'vitlab.assemblies.upernet'
     """
-    return {name: _module(file) for file in _files("assemblies") for name in _literal(file, "__all__", [])}
+    return {name: _module(file) for file in _files("assemblies") for name in literal(file, "__all__", [])}
 
 
 def published_sizes() -> dict[str, dict[str, Any]]:
@@ -165,24 +182,59 @@ def published_sizes() -> dict[str, dict[str, Any]]:
     >>> published_sizes()["rvt_tiny_plus"]["exact_params"]
     10951336
     """
-    return {name: entry for file in _files("models") for name, entry in _literal(file, "PAPER", {}).items()}
+    return {name: entry for file in _files("models") for name, entry in literal(file, "PAPER", {}).items()}
 
 
 def families() -> dict[str, str]:
     """Every family that an adapter supports, with an example model."""
-    examples: dict[str, str] = {}
-    for file in _files("adapters"):
-        examples.update(_literal(file, "FAMILIES", {}))
-    for each in extensions("adapters").values():
-        if each.source is not None:
-            examples.update(_literal(each.source, "FAMILIES", {}, each.reference.rpartition(":")[2]))
-    return dict(sorted(examples.items()))
+    return {name: example for name, (example, _) in sorted(_families().items())}
 
 
 def adapter_modules() -> list[str]:
     """The modules of all adapters."""
-    own = [_module(file) for file in _files("adapters") if _literal(file, "FAMILIES", {})]
-    return [*(each.reference for each in extensions("adapters").values()), *own]
+    own = [_module(file) for file in _files("adapters") if literal(file, "FAMILIES", {})]
+    return [*(each.reference for each in _adapters().values()), *own]
+
+
+def family_adapters() -> dict[str, str]:
+    """The adapter of every family.
+
+    >>> family_adapters()["vit"]
+    'vitlab.adapters.timm_vit'
+    """
+    return {name: reference for name, (_, reference) in sorted(_families().items())}
+
+
+def _adapters() -> dict[str, Extension]:
+    return extensions("adapters", {file.stem: _module(file) for file in _files("adapters")})
+
+
+def _families() -> dict[str, tuple[str, str]]:
+    """The example and the adapter of every family; a family of two adapters is an error that names both origins."""
+    found = {
+        name: (example, _module(file))
+        for file in _files("adapters")
+        for name, example in literal(file, "FAMILIES", {}).items()
+    }
+    for each in _adapters().values():
+        for name, example in _families_of(each).items():
+            if name in found:
+                taken = origin_of(found[name][1]) or "vitlab"
+                raise VitlabError(
+                    f"families: the name {name!r} of {each.origin} is taken by {taken}; rename or remove one of them"
+                )
+            found[name] = (example, each.reference)
+    return found
+
+
+def _families_of(adapter: Extension) -> dict[str, str]:
+    if adapter.source is None:  # registered in Python
+        return dict(resolve(adapter.reference).FAMILIES)
+    try:
+        return dict(literal(adapter.source, "FAMILIES", {}, attribute(adapter.reference)))
+    except (VitlabError, TypeError, ValueError) as error:
+        warn_once(f"adapters: {adapter.name!r} of {adapter.origin} is skipped ({error})")
+        return {}
 
 
 def data_sets() -> dict[str, str]:
@@ -192,54 +244,8 @@ def data_sets() -> dict[str, str]:
 
 def figures() -> dict[str, str]:
     """Every drawing of a kind of measurement that an extension adds, and where it is."""
-    return {name: each.reference for name, each in extensions("figures").items()}
-
-
-def origin(kind: str, name: str) -> str:
-    """Returns where a name comes from: empty for vitlab itself, else the origin of the extension.
-
-    Args:
-        kind: one of `extensions.KINDS`.
-        name: of the part, instrument, ….
-    """
-    found = extensions(kind).get(name)
-    return "" if found is None else found.origin
-
-
-def summary(reference: str, name: str | None = None) -> str:
-    """The first line of a module's docstring, or of a class or function in it, without importing it."""
-    file = _source(reference)
-    if file is None:
-        return ""
-    tree = _tree(file)
-    name = _attribute(reference) or name
-    node: Any = tree
-    if name is not None:
-        node = next((item for item in tree.body if getattr(item, "name", None) == name), tree)
-    return (ast.get_docstring(node) or "").partition("\n")[0]
-
-
-def card(reference: str) -> dict[str, Any]:
-    """The fields of the `CARD` of an instrument or stress test, without importing it.
-
-    >>> card("vitlab.stress_tests.occlusion")["inputs"]
-    'labelled images'
-    """
-    file = _source(reference)
-    if file is None:  # registered in Python
-        return {key: value for key, value in vars(resolve(reference).CARD).items() if value is not None}
-    body: list[ast.stmt] = _tree(file).body
-    attribute = _attribute(reference)
-    for inner in body:
-        if isinstance(inner, ast.ClassDef) and inner.name == attribute:
-            body = inner.body
-    for node in body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CARD" and isinstance(node.value, ast.Call):
-            try:
-                return {str(item.arg): ast.literal_eval(item.value) for item in node.value.keywords}
-            except ValueError:
-                raise VitlabError(f"invalid CARD in {file.name}; expected literals only, for `vitlab list`") from None
-    raise VitlabError(f"{reference} has no CARD")
+    own = {file.stem: _module(file) for file in _files("reporting/figures")}
+    return {name: each.reference for name, each in extensions("figures", own).items()}
 
 
 def _with_extensions(kind: str, own: dict[str, str]) -> dict[str, str]:
@@ -255,34 +261,9 @@ def _object(kind: str, name: str, known: dict[str, str]) -> Any:
     return getattr(found, name) if isinstance(found, ModuleType) else found
 
 
-def _attribute(reference: str) -> str:
-    """The attribute of `module:attribute`; empty for a module."""
-    return reference.rpartition(":")[2] if ":" in reference else ""
-
-
-def _source(reference: str) -> Path | None:
-    """The file of a module or attribute; None if it is not known without an import."""
-    module = reference.partition(":")[0]
-    if module.startswith("vitlab."):
-        return _PACKAGE.parent / (module.replace(".", "/") + ".py")
-    sources = (each.source for kind in KINDS for each in extensions(kind).values() if each.reference == reference)
-    return next(sources, None)
-
-
-def _like(value: Any, default: Any, what: str) -> Any:
-    """Check the type of a value against the default; an int is converted to float, a list to a tuple."""
-    if isinstance(default, float) and type(value) is int:
-        return float(value)
-    if isinstance(default, tuple) and isinstance(value, list):
-        return tuple(value)
-    if type(value) is not type(default):
-        raise VitlabError(f"{what}={value!r} is invalid; expected {type(default).__name__}, for example {default!r}")
-    return value
-
-
 def _carded(folder: str) -> dict[str, str]:
     """The modules of a folder that have a `CARD`, by name."""
-    return {file.stem: _module(file) for file in _files(folder) if _assigns(file, "CARD")}
+    return {file.stem: _module(file) for file in _files(folder) if assigns(file, "CARD")}
 
 
 def _files(folder: str) -> list[Path]:
@@ -291,28 +272,3 @@ def _files(folder: str) -> list[Path]:
 
 def _module(file: Path) -> str:
     return f"vitlab.{file.parent.name}.{file.stem}"
-
-
-@cache
-def _tree(file: Path) -> ast.Module:
-    return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
-
-
-def _assigns(file: Path, name: str) -> bool:
-    return any(isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name for node in _tree(file).body)
-
-
-def _literal(file: Path, name: str, default: Any, inside: str = "") -> Any:
-    """The literal assigned to a name at the top level of a file, or of the class `inside` if the file has it."""
-    body: list[ast.stmt] = _tree(file).body
-    owner = next((node for node in body if isinstance(node, ast.ClassDef) and node.name == inside), None)
-    for node in body if owner is None else owner.body:
-        targets = (
-            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        )
-        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
-            try:
-                return ast.literal_eval(node.value)  # type: ignore[attr-defined]
-            except ValueError:
-                raise VitlabError(f"invalid {name} in {file.name}; expected a literal, for `vitlab list`") from None
-    return default

@@ -6,9 +6,24 @@ import ast
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
+from vitlab.core.annotations import convert
+from vitlab.core.bounds import Positive, PositiveShare, Range, Rate, Seed, Share, Weight
 from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.settings import check_fields, check_value
+from vitlab.core.signatures import settings_of
+
+
+def _memory(images: int) -> str:
+    return f"{images:,} images of 224x224 take {images * 224 * 224 * 12 / 1e9:,.0f} GB in one batch"
+
+
+BatchSize = Annotated[int, Range(1, 262_144, cost=_memory)]
+Epoch = Annotated[int, Range(0, 100_000)]
+Pixels = Annotated[int, Range(1, 8192)]
+Scale = Annotated[float, Range(0, 100, open_low=True)]
+Steps = Annotated[int, Range(0, 10**9)]
 
 
 @dataclass(frozen=True)
@@ -29,15 +44,19 @@ class Augment:
     """
 
     crop: Literal["pad", "resized", "none"] = "pad"
-    flip: float = 0.5
+    flip: Share = 0.5
     randaugment: str = ""
-    erasing: float = 0.0
-    mixup: float = 0.0
-    cutmix: float = 0.0
-    mix_probability: float = 1.0
-    switch_probability: float = 0.5
-    repeats: int = 1
+    erasing: Share = 0.0
+    mixup: Weight = 0.0
+    cutmix: Weight = 0.0
+    mix_probability: Share = 1.0
+    switch_probability: Share = 0.5
+    repeats: Annotated[int, Range(1, 100)] = 1
     patches: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise an error for invalid values."""
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -58,28 +77,24 @@ class Optimizer:
     """
 
     name: Literal["adamw", "sgd"] = "adamw"
-    lr: float = 1e-3
-    betas: tuple[float, float] = (0.9, 0.999)
-    momentum: float = 0.9
-    weight_decay: float = 0.05
-    warmup_epochs: float = 5
-    warmup_lr: float = 1e-6
-    min_lr: float = 1e-5
+    lr: Weight = 1e-3
+    betas: tuple[Rate, Rate] = (0.9, 0.999)
+    momentum: Rate = 0.9
+    weight_decay: Weight = 0.05
+    warmup_epochs: Weight = 5
+    warmup_lr: Weight = 1e-6
+    min_lr: Weight = 1e-5
     schedule: Literal["cosine", "poly", "step"] = "cosine"
-    power: float = 1.0
-    milestones: tuple[int, ...] = ()
-    layer_decay: float = 1.0
-    head_lr: float = 1.0
-    clip: float = 0.0
-    sam: float = 0.0
+    power: Positive = 1.0
+    milestones: tuple[Epoch, ...] = ()
+    layer_decay: PositiveShare = 1.0
+    head_lr: Positive = 1.0
+    clip: Weight = 0.0
+    sam: Weight = 0.0
 
     def __post_init__(self) -> None:
         """Raise an error for invalid values."""
-        if not 0 < self.layer_decay <= 1:
-            raise VitlabError(f"invalid layer_decay={self.layer_decay!r}; expected above 0 and at most 1")
-        for name in ("head_lr", "power"):
-            if not getattr(self, name) > 0:
-                raise VitlabError(f"invalid {name}={getattr(self, name)!r}; expected above 0")
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -96,15 +111,19 @@ class Objective:
         extra: losses that extensions add, each with its settings: `("sparse(weight=0.1)",)`.
     """
 
-    smoothing: float = 0.1
-    diversification: float = 0.0
-    tau: float = 2.0
+    smoothing: Rate = 0.1
+    diversification: Weight = 0.0
+    tau: Weight = 2.0
     diversification_form: Literal["paper", "released"] = "paper"
     distillation: Literal["", "hard", "soft"] = ""
     teacher: str = ""
-    distillation_weight: float = 0.5
-    temperature: float = 3.0
+    distillation_weight: Share = 0.5
+    temperature: Positive = 3.0
     extra: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise an error for invalid values."""
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -120,12 +139,16 @@ class Segmentation:
         stride: distance of the windows, in pixels.
     """
 
-    scale: tuple[float, float] = (0.5, 2.0)
-    jitter: float = 0.25
-    ignore: int = 255
-    auxiliary_weight: float = 0.4
+    scale: tuple[Scale, Scale] = (0.5, 2.0)
+    jitter: Share = 0.25
+    ignore: Annotated[int, Range(-(2**31), 2**31 - 1)] = 255
+    auxiliary_weight: Weight = 0.4
     inference: Literal["whole", "slide"] = "whole"
-    stride: tuple[int, int] = (341, 341)
+    stride: tuple[Pixels, Pixels] = (341, 341)
+
+    def __post_init__(self) -> None:
+        """Raise an error for invalid values."""
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -140,10 +163,14 @@ class Detection:
         predictions: largest number of predictions per image.
     """
 
-    sides: tuple[int, ...] = ()
-    longest: int = 1333
-    score: float = 0.05
-    predictions: int = 100
+    sides: tuple[Pixels, ...] = ()
+    longest: Annotated[int, Range(1, 65_536)] = 1333
+    score: Share = 0.05
+    predictions: Annotated[int, Range(1, 100_000)] = 100
+
+    def __post_init__(self) -> None:
+        """Raise an error for invalid values."""
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -167,6 +194,7 @@ class Recipe:
             early and late weights. If there are any, the initial weights are saved as epoch 0, for `trajectory`.
         checkpoint_every: steps between checkpoints; 0 for checkpoints at the end of an epoch, at most one per minute.
         evaluate_every: epochs between evaluations; the last epoch is always evaluated.
+        evaluate_images: number of test images (or questions) of an evaluation, at even distances; 0 for all.
         log_every: steps between rows of `metrics.jsonl`, in addition to one row per epoch; 0 for none.
         sharded: use `fully_shard` instead of DDP, for models that do not fit on one device.
     """
@@ -174,33 +202,30 @@ class Recipe:
     model: str
     data: str
     task: Literal["classification", "segmentation", "detection", "vqa"] = "classification"
-    image_size: tuple[int, int] = (224, 224)
-    epochs: int = 300
-    steps_per_epoch: int = 0
-    batch_size: int = 1024
+    image_size: tuple[Pixels, Pixels] = (224, 224)
+    epochs: Annotated[int, Range(1, 100_000)] = 300
+    steps_per_epoch: Steps = 0
+    batch_size: BatchSize = 1024
     augment: Augment = field(default_factory=Augment)
     optimizer: Optimizer = field(default_factory=Optimizer)
     objective: Objective = field(default_factory=Objective)
     segmentation: Segmentation = field(default_factory=Segmentation)
     detection: Detection = field(default_factory=Detection)
-    ema: float = 0.0
+    ema: Rate = 0.0
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     compile: bool = False
-    accumulate: int = 1
-    snapshots: tuple[int, ...] = ()
-    checkpoint_every: int = 0
-    evaluate_every: int = 1
-    log_every: int = 0
+    accumulate: Annotated[int, Range(1, 65_536)] = 1
+    snapshots: tuple[Epoch, ...] = ()
+    checkpoint_every: Steps = 0
+    evaluate_every: Annotated[int, Range(1, 10**6)] = 1
+    evaluate_images: Annotated[int, Range(0, 10**9)] = 0
+    log_every: Steps = 0
     sharded: bool = False
-    seed: int = 0
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
         """Raise an error for invalid values."""
-        for name in ("epochs", "batch_size", "accumulate", "evaluate_every"):
-            if getattr(self, name) < 1:
-                raise VitlabError(f"invalid {name}={getattr(self, name)!r}; expected at least 1")
-        if self.steps_per_epoch < 0:
-            raise VitlabError(f"invalid steps_per_epoch={self.steps_per_epoch!r}; expected at least 0")
+        check_fields(self)
         if self.batch_size % self.accumulate:
             raise VitlabError(
                 f"batch_size={self.batch_size} cannot be divided equally into accumulate={self.accumulate} steps; "
@@ -244,35 +269,12 @@ def _replace(data: Any, path: list[str], value: Any, key: str) -> Any:
         if not dataclasses.is_dataclass(old):
             raise VitlabError(f"invalid setting {key!r}: {path[0]} is not a group; set {path[0]}=value")
         return dataclasses.replace(data, **{path[0]: _replace(old, path[1:], value, key)})
-    return dataclasses.replace(data, **{path[0]: _checked(value, old, get_type_hints(type(data))[path[0]], key)})
-
-
-def _checked(value: Any, old: Any, hint: Any, key: str) -> Any:
-    """Returns the value, converted if needed; raises an error if it has the wrong type."""
-    choices = get_args(hint) if str(hint).startswith("typing.Literal") else ()
-    if choices and value not in choices:
-        raise unknown(f"{key}", value, [repr(choice) for choice in choices])
     if dataclasses.is_dataclass(old):
-        names = ", ".join(item.name for item in dataclasses.fields(old))
-        raise VitlabError(f"invalid setting {key!r}: it is a group; set one of its settings: {names}")
-    if isinstance(old, float) and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if hint is float and type(value) is float:  # the old value may be an int: warmup_epochs=5
-        return value
-    if isinstance(old, tuple) and isinstance(value, (list, tuple)):
-        return _checked_tuple(value, get_args(hint), key)
-    if type(value) is not type(old):
-        raise VitlabError(f"invalid {key}={value!r}; expected {type(old).__name__}, for example {old!r}")
-    return value
-
-
-def _checked_tuple(values: Sequence[Any], kinds: tuple[Any, ...], key: str) -> tuple[Any, ...]:
-    any_length = kinds[-1] is Ellipsis
-    valid = all(type(value) is kinds[0] or (kinds[0] is float and type(value) is int) for value in values)
-    if not valid or not (any_length or len(values) == len(kinds)):
-        count = "any number" if any_length else len(kinds)
-        raise VitlabError(f"invalid {key}={tuple(values)!r}; expected {count} of {kinds[0].__name__}")
-    return tuple(kinds[0](value) for value in values)
+        inner = ", ".join(item.name for item in dataclasses.fields(old))
+        raise VitlabError(f"invalid setting {key!r}: it is a group; set one of its settings: {inner}")
+    annotation = next(each.annotation for each in settings_of(type(data)) if each.name == path[0])
+    check_value("", key, value, annotation)
+    return dataclasses.replace(data, **{path[0]: convert(value, annotation)})
 
 
 def stored_recipe(data: Mapping[str, Any]) -> Recipe:

@@ -1,54 +1,81 @@
-"""Validate settings given by the user against the signature of the function that receives them."""
+"""Validate settings against the signature of the function or class that receives them.
+
+An annotation is `bool`, `int`, `float`, `str`, `None`, a class, a `Literal`, a `Sequence`, `list` or `tuple` of these,
+a union, or one of them with bounds: `Annotated[int, Range(1, 5)]` (`core/bounds.py`). Annotations that are none of
+these, and parameters without one, are not checked.
+"""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
-from numbers import Integral, Real
+from collections.abc import Callable, Collection, Mapping
+from numbers import Real
 from typing import Any
 
+from vitlab.core.annotations import convert, fits, hint, shown, words
 from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.signatures import Setting, settings_of, takes_any
 
-#: Annotation -> predicate, and description for errors. A bool is an int in Python, but is not accepted as a number.
-_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "bool": (lambda value: isinstance(value, bool), "True or False"),
-    "int": (lambda value: isinstance(value, Integral) and not isinstance(value, bool), "an integer"),
-    "float": (lambda value: isinstance(value, Real) and not isinstance(value, bool), "a number"),
-    "str": (lambda value: isinstance(value, str), "text"),
-    "None": (lambda value: value is None, "None"),
-}
+__all__ = ["check_fields", "check_settings", "check_value"]
 
 
-def check_settings(name: str, function: Callable[..., Any], settings: Mapping[str, Any], skip: int = 2) -> None:
-    """Raise an error for unknown settings and for values of a wrong type.
-
-    Types are checked for parameters annotated with `bool`, `int`, `float`, `str`, `None` or a union of them; other
-    annotations are not checked.
+def check_settings(
+    name: str,
+    function: Callable[..., Any],
+    settings: Mapping[str, Any],
+    skip: int | Collection[str] = 2,
+    shared: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Raise an error if a setting is unknown, missing, of the wrong type or out of range.
 
     Args:
         name: the name of the function in errors.
-        function: the function that receives the settings.
+        function: the function or class that receives the settings.
         settings: values by name.
-        skip: number of leading parameters that are not settings.
+        skip: the number of leading parameters, or the names of parameters, that are not settings.
+        shared: annotations of settings that are taken besides those of the function.
+
+    Returns:
+        The settings; numbers of numpy as Python's, which torch expects.
 
     >>> def measure(model, batches, *, renormalise: bool = False): ...
     >>> check_settings("attention_distance", measure, {"renormalise": "False"})
     Traceback (most recent call last):
     ...
-    vitlab.core.errors.VitlabError: attention_distance: renormalise='False' is a str; expected True or False
+    vitlab.core.errors.VitlabError: attention_distance(renormalise='False'): expected True or False
     """
-    parameters = dict(list(inspect.signature(function).parameters.items())[skip:])
+    declared = {each.name: each for each in settings_of(function, skip)}
+    known = {**declared, **{key: Setting(key, annotation, None) for key, annotation in (shared or {}).items()}}
     for key, value in settings.items():
-        if key not in parameters:
-            raise unknown(f"setting of {name}", key, parameters)
-        kinds = _kinds(parameters[key].annotation)
-        if kinds and not any(_KINDS[kind][0](value) for kind in kinds):
-            expected = " or ".join(_KINDS[kind][1] for kind in kinds)
-            raise VitlabError(f"{name}: {key}={value!r} is a {type(value).__name__}; expected {expected}")
+        if key in known:
+            check_value(name, key, value, known[key].annotation)
+        elif not takes_any(function):
+            raise unknown(f"setting of {name}", key, known)
+    for setting in declared.values():
+        if setting.required and setting.name not in settings:
+            raise VitlabError(f"{name} requires {setting.name}; write {name}({setting.name}='…')")
+    return {
+        key: value.item() if isinstance(value, Real) and hasattr(value, "item") else value
+        for key, value in settings.items()
+    }
 
 
-def _kinds(annotation: Any) -> list[str]:
-    """Returns the types of an annotation; an empty list if one of them is not in `_KINDS`."""
-    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
-    kinds = [part.strip() for part in text.split("|")]
-    return kinds if all(kind in _KINDS for kind in kinds) else []
+def check_value(name: str, key: str, value: Any, annotation: Any) -> None:
+    """Raise an error if the value of one setting does not match its annotation.
+
+    Args:
+        name: what the setting belongs to; empty if the key says it.
+        key: the name of the setting.
+        value: what was given.
+        annotation: what is expected.
+    """
+    if not fits(value, annotation):
+        given = f"{name}({key}={shown(value)})" if name else f"{key}={shown(value)}"
+        raise VitlabError(f"{given}: expected {words(annotation)}{hint(value, annotation)}")
+
+
+def check_fields(data: Any) -> None:
+    """Check the fields of a frozen dataclass, and convert them to their types: integers to floats, lists to tuples."""
+    for setting in settings_of(type(data)):
+        value = getattr(data, setting.name)
+        check_value(type(data).__name__, setting.name, value, setting.annotation)
+        object.__setattr__(data, setting.name, convert(value, setting.annotation))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -94,6 +95,7 @@ def share_error(share: float, count: float) -> float:
     return (high - low) / 2 / 1.96
 
 
+@cache
 def student_quantile(probability: float, freedom: int) -> float:
     """Quantile of Student's t above the median, by bisection of its integrated density (scipy is not a dependency).
 

@@ -21,8 +21,8 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.npz import read_npz
 from vitlab.core.store import write_atomically
 
-#: The state of a step: read from the cache (kept), started (begun), or finished (done).
-State = Literal["kept", "begun", "done"]
+#: The state of a step: read from the cache (kept), started (begun), progress inside it (inside), or finished (done).
+State = Literal["kept", "begun", "inside", "done"]
 ReportProgress = Callable[[str, int | None, State], None]
 
 
@@ -85,6 +85,11 @@ def step(name: str, total: int, compute: Callable[[], Mapping[str, np.ndarray]])
 def report_done(name: str, total: int | None) -> None:
     """Report a finished step that is not cached, because its result cannot be used without the other steps."""
     _open.get().report(name, total, "done")
+
+
+def inside(what: str) -> None:
+    """Report progress inside the current step, for example the number of iterations; displayed, not counted."""
+    _open.get().report(what, None, "inside")
 
 
 def preparing(what: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 from torchvision import tv_tensors
 from torchvision.transforms import v2
 
+from vitlab.core.bounds import Choices
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.corruptions import blur, digital, noise, weather
 from vitlab.corruptions.parameters import ParameterSet, strength
@@ -33,6 +34,9 @@ CORRUPTIONS: tuple[str, ...] = tuple(name for names in GROUPS.values() for name 
 
 #: The four corruptions that the benchmark reserves for validation.
 EXTRA: tuple[str, ...] = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
+
+#: The name of a corruption, as a setting.
+CorruptionName = Annotated[str, Choices(CORRUPTIONS + EXTRA)]
 
 #: Corruptions that use no random numbers.
 DETERMINISTIC = frozenset(

@@ -19,24 +19,25 @@ from typing import Annotated, Any, Literal
 
 from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 
+from vitlab.core.bounds import Length, Range, Seed
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_call
-from vitlab.core.extensions import extensions, resolve
+from vitlab.core.extensions import extensions, resolve_all
+from vitlab.core.settings import check_settings
+from vitlab.core.signatures import Setting, settings_of
 from vitlab.data import cifar, coco, folders, imagenet
 from vitlab.data.images import Channels, DataSet
 from vitlab.data.scene_layout import Cues
 from vitlab.data.scene_set import MOST, SceneLabels, cost, open_scenes
-from vitlab.data.scenes import LARGEST, MOST_OBJECTS, SMALLEST
-from vitlab.data.settings import Between, check_settings
+from vitlab.data.scenes import MOST_OBJECTS, Side
 from vitlab.data.subsets import narrow
 
 #: Subfolders of the root that are searched for ImageNet-1K, in this order.
 _IMAGENET_FOLDERS = ("imagenet", "ImageNet", "imagenet-1k", "ILSVRC2012", "ILSVRC/Data/CLS-LOC", "imagenet-val-1000")
 
-_Side = Annotated[int, Between(SMALLEST, LARGEST)]
-_Count = Annotated[int, Between(1, MOST, cost=cost)]
-_Severity = Annotated[int, Between(1, 5)]
-_Holdout = Annotated[float, Between(0, 1, open_low=True, open_high=True)]
+_Count = Annotated[int, Range(1, MOST, cost=cost)]
+_Severity = Annotated[int, Range(1, 5)]
+_Holdout = Annotated[float, Range(0, 1, open_low=True, open_high=True)]
 
 Size = int | tuple[int, int]
 
@@ -82,7 +83,7 @@ def read_expression(expression: str) -> tuple[str, dict[str, Any]]:
         if Path(name).is_dir():
             raise VitlabError(f"no data set {name!r}; to open the folder of that name write ./{name}")
         raise unknown("data set", name, known)
-    check_settings(name, settings, known[name], _NARROWING)
+    check_settings(name, known[name], settings, 1, _NARROWING)
     return name, settings
 
 
@@ -127,6 +128,16 @@ def data_sets() -> dict[str, str]:
     return {name: (inspect.getdoc(opener) or "").partition("\n")[0] for name, opener in _openers().items()}
 
 
+def data_settings() -> dict[str, list[Setting]]:
+    """Returns the settings of each data set."""
+    shared = [Setting(key, annotation, None) for key, annotation in _NARROWING.items()]
+    found = {name: settings_of(opener, 1) for name, opener in _openers().items()}
+    return {
+        name: [*own, *(each for each in shared if each.name not in {setting.name for setting in own})]
+        for name, own in found.items()
+    }
+
+
 @dataclass(frozen=True)
 class Location:
     """Where data sets are searched, and the size of generated images."""
@@ -156,9 +167,9 @@ def _scenes(
     location: Location,
     train: _Count = 10_000,
     test: _Count = 2_000,
-    size: _Side | tuple[_Side, _Side] | None = None,
-    seed: int = 0,
-    objects: Annotated[int, Between(1, MOST_OBJECTS)] = 4,
+    size: Side | tuple[Side, Side] | None = None,
+    seed: Seed = 0,
+    objects: Annotated[int, Range(1, MOST_OBJECTS)] = 4,
     cues: Cues = "free",
     labels: SceneLabels = "class",
 ) -> DataSet:
@@ -203,7 +214,7 @@ def _folder(
     location: Location,
     path: str,
     holdout: _Holdout | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     mean: Channels = IMAGENET_DEFAULT_MEAN,
     std: Channels = IMAGENET_DEFAULT_STD,
 ) -> DataSet:
@@ -223,9 +234,9 @@ def coco_folder(location: Location, path: str | None) -> Path:
 
 #: Settings of every data set, for `narrow`.
 _NARROWING: dict[str, Any] = {
-    "classes": Annotated[int, Between(1, 10**6)] | list[str],
-    "fraction": Annotated[float, Between(0, 1, open_low=True)],
-    "seed": int,
+    "classes": Annotated[int, Range(1, 10**6)] | Annotated[list[str], Length(1, 10**6, distinct=True)],
+    "fraction": Annotated[float, Range(0, 1, open_low=True)],
+    "seed": Seed,
 }
 
 _OPENERS: dict[str, Callable[..., DataSet]] = {
@@ -242,8 +253,12 @@ _OPENERS: dict[str, Callable[..., DataSet]] = {
 
 def _openers() -> dict[str, Callable[..., DataSet]]:
     """The functions that open data sets, by name; those of extensions are imported."""
-    added = extensions("data", dict.fromkeys(_OPENERS, ""))
-    return {**_OPENERS, **{name: resolve(each.reference) for name, each in added.items()}}
+    from vitlab.data.question_catalogue import question_sets
+    from vitlab.data.segmentation_sets import pair_sets
+
+    added = extensions("data", {**_OPENERS, **pair_sets(), **question_sets()})
+    found = resolve_all(each.reference for each in added.values())
+    return {**_OPENERS, **{name: found[each.reference] for name, each in added.items() if each.reference in found}}
 
 
 _TREES = {

@@ -1,4 +1,4 @@
-"""The order of the images in an epoch.
+"""The order of the images in an epoch, and test images at even distances.
 
 Shape legend: n images, M positions of an epoch.
 """
@@ -11,7 +11,7 @@ from torch import Tensor
 from vitlab.core.errors import VitlabError
 from vitlab.data.seeding import seeded_generator
 
-__all__ = ["epoch_order"]
+__all__ = ["epoch_order", "evenly"]
 
 _ROUND = 256
 
@@ -51,3 +51,13 @@ def epoch_order(count: int, epoch: int, seed: int, repeats: int = 1, rank: int =
     length = count // _ROUND * _ROUND if repeats > 1 and count >= _ROUND else count
     copies = permutation[: -(-length // repeats)].repeat_interleave(repeats)[:length]
     return copies[rank : length // world * world : world]
+
+
+def evenly(count: int, wanted: int) -> Tensor:
+    """Returns the indices of `wanted` of `count` images at even distances; of all if 0, or if there are not as many.
+
+    >>> evenly(10, 4).tolist(), evenly(3, 0).tolist(), evenly(3, 8).tolist()
+    ([0, 2, 5, 7], [0, 1, 2], [0, 1, 2])
+    """
+    number = min(wanted, count) or count
+    return torch.arange(number) * count // number

@@ -11,19 +11,22 @@ from typing import Annotated, Any
 
 import torch
 
+from vitlab.core.bounds import Choices, Length, Range, Seed
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_call
+from vitlab.core.machine_memory import check_memory
+from vitlab.core.settings import check_settings
+from vitlab.core.signatures import Setting, settings_of
 from vitlab.data.question_set import PAD, QuestionData, QuestionSet
 from vitlab.data.scene_layout import Cues
 from vitlab.data.scene_questions import ANSWERS, KINDS, WORDS, questions
-from vitlab.data.scene_set import TEST_SCENES
-from vitlab.data.scenes import LARGEST, MEAN, MOST_OBJECTS, SMALLEST, STD, VERSION, draw_scenes
-from vitlab.data.settings import Between, check_settings
+from vitlab.data.scene_set import TEST_SCENES, cost
+from vitlab.data.scenes import MEAN, MOST_OBJECTS, STD, VERSION, Side, draw_scenes
 from vitlab.data.vqav2 import open_vqav2
 
-__all__ = ["check_questions", "open_questions", "question_sets"]
+__all__ = ["check_questions", "open_questions", "question_sets", "question_settings"]
 
-_Count = Annotated[int, Between(1, 1_000_000)]
+_Count = Annotated[int, Range(1, 250_000, cost=cost)]
 _CLASS_TOKEN = len(WORDS)  # the token ids of scenes: padding, the words, the class token
 
 
@@ -62,7 +65,7 @@ def check_questions(expression: str) -> tuple[str, dict[str, Any]]:
     name, settings = parse_call(expression)
     if name not in _OPENERS:
         raise unknown("question set", name, _OPENERS)
-    check_settings(name, settings, _OPENERS[name], {})
+    check_settings(name, _OPENERS[name], settings, 1)
     return name, settings
 
 
@@ -75,22 +78,25 @@ def question_sets() -> dict[str, str]:
     return {name: (inspect.getdoc(opener) or "").partition("\n")[0] for name, opener in _OPENERS.items()}
 
 
+def question_settings() -> dict[str, list[Setting]]:
+    """Returns the settings of each question set."""
+    return {name: settings_of(opener, 1) for name, opener in _OPENERS.items()}
+
+
 def _scene_questions(
     location: _Location,
     train: _Count = 8000,
     test: _Count = 500,
-    questions: Annotated[int, Between(1, 1000)] = 8,
-    size: Annotated[int, Between(SMALLEST, LARGEST)] | None = None,
-    seed: int = 0,
-    objects: Annotated[int, Between(1, MOST_OBJECTS)] = 2,
+    questions: Annotated[int, Range(1, 1000)] = 8,
+    size: Side | None = None,
+    seed: Seed = 0,
+    objects: Annotated[int, Range(1, MOST_OBJECTS)] = 2,
     cues: Cues = "free",
-    kinds: list[str] | None = None,
+    kinds: Annotated[list[Annotated[str, Choices(KINDS)]], Length(distinct=True)] | None = None,
 ) -> QuestionData:
     """Questions of seven kinds about generated scenes, 29 answers; nothing to download."""
     frame = location.size if size is None else (size, size)
-    for kind in kinds or ():
-        if kind not in KINDS:
-            raise unknown("kind of question", kind, KINDS)
+    check_memory("scene_questions", (train + test) * 3 * frame[0] * frame[1], advice="use fewer or smaller scenes")
     wanted = torch.tensor([kinds is None or kind in kinds for kind in KINDS])
 
     def split(count: int, start: int) -> QuestionSet:
@@ -123,8 +129,8 @@ def _vqav2(
     location: _Location,
     path: str = "vqav2",
     tokenizer: str = "bert-base-uncased",
-    answers: Annotated[int, Between(0, 1_000_000)] = 3129,
-    at_least: _Count = 1,
+    answers: Annotated[int, Range(0, 1_000_000)] = 3129,
+    at_least: Annotated[int, Range(1, 1_000_000)] = 1,
 ) -> QuestionData:
     """VQAv2, questions about COCO images with ten human answers each."""
     folder = location.path(path)

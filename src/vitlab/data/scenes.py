@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import get_args
+from typing import Annotated, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vitlab.core.bounds import Range
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.corruptions.threads import run_in_threads
 from vitlab.data.scene_layout import COLOURS, SHAPES, TEXTURES, Cues, Objects, lay_out, take
@@ -56,6 +57,7 @@ VERSION = 1
 
 MOST_OBJECTS = 8
 SMALLEST, LARGEST = 8, 8192  # sides of an image, in pixels
+Side = Annotated[int, Range(SMALLEST, LARGEST)]
 _CHUNK = 1 << 17  # pixels drawn at once: temporaries fit the CPU cache, memory is bounded
 
 

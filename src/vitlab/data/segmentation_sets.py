@@ -10,28 +10,29 @@ from typing import Annotated, Any, Literal
 
 from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 
+from vitlab.core.bounds import Length, Range, Seed
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_call
+from vitlab.core.settings import check_settings
+from vitlab.core.signatures import Setting, settings_of
 from vitlab.data import acdc
 from vitlab.data.folders import wrong_layout
 from vitlab.data.scene_layout import SHAPES, TEXTURES, Cues
-from vitlab.data.scene_set import TEST_SCENES
+from vitlab.data.scene_set import MOST, TEST_SCENES, cost
 from vitlab.data.scenes import CLASSES as SCENE_CLASSES
-from vitlab.data.scenes import LARGEST, MEAN, MOST_OBJECTS, SMALLEST, STD
+from vitlab.data.scenes import MEAN, MOST_OBJECTS, STD, Side
 from vitlab.data.seeding import host_random
 from vitlab.data.segmentation_files import matched, renamed
 from vitlab.data.segmentation_pairs import IGNORE, PairData, PairFiles, ScenePairs
-from vitlab.data.settings import Between, check_settings
 
-__all__ = ["CITYSCAPES_IDS", "check_pairs", "open_pairs", "pair_sets"]
+__all__ = ["CITYSCAPES_IDS", "check_pairs", "open_pairs", "pair_sets", "pair_settings"]
 
 #: Label id of each of Cityscapes' 19 training classes; the ids of ACDC's test server are the same.
 CITYSCAPES_IDS = (7, 8, 11, 12, 13, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 31, 32, 33)
 
 _CITYSCAPES_ENDS = ("_leftImg8bit.png", "_gtFine_labelIds.png")
 
-_Side = Annotated[int, Between(SMALLEST, LARGEST)]
-_Count = Annotated[int, Between(1, 10_000_000)]
+_Count = Annotated[int, Range(1, MOST, cost=cost)]
 _Size = int | tuple[int, int]
 
 
@@ -62,11 +63,16 @@ def pair_sets() -> dict[str, str]:
     return {name: (inspect.getdoc(opener) or "").partition("\n")[0] for name, opener in _OPENERS.items()}
 
 
+def pair_settings() -> dict[str, list[Setting]]:
+    """Returns the settings of each data set with label maps."""
+    return {name: settings_of(opener, 1) for name, opener in _OPENERS.items()}
+
+
 def _parse(expression: str) -> tuple[str, dict[str, Any]]:
     name, settings = parse_call(expression)
     if name not in _OPENERS:
         raise unknown("data set with label maps", name, _OPENERS)
-    check_settings(name, settings, _OPENERS[name], {})
+    check_settings(name, _OPENERS[name], settings, 1)
     return name, settings
 
 
@@ -105,9 +111,9 @@ def _scenes(
     location: _Location,
     train: _Count = 10_000,
     test: _Count = 2_000,
-    size: _Side | tuple[_Side, _Side] | None = None,
-    seed: int = 0,
-    objects: Annotated[int, Between(1, MOST_OBJECTS)] = 4,
+    size: Side | tuple[Side, Side] | None = None,
+    seed: Seed = 0,
+    objects: Annotated[int, Range(1, MOST_OBJECTS)] = 4,
     cues: Cues = "free",
     labels: Literal["class", "shape", "texture"] = "class",
 ) -> PairData:
@@ -170,12 +176,12 @@ def _pairs(
     location: _Location,
     images: str,
     labels: str,
-    classes: Annotated[int, Between(2, 255)] | list[str],
+    classes: Annotated[int, Range(2, 255)] | Annotated[list[str], Length(2, 255)],
     test_images: str = "",
     test_labels: str = "",
-    holdout: Annotated[float, Between(0, 1, open_low=True, open_high=True)] = 0.2,
-    ignore: Annotated[int, Between(0, 255)] = IGNORE,
-    seed: int = 0,
+    holdout: Annotated[float, Range(0, 1, open_low=True, open_high=True)] = 0.2,
+    ignore: Annotated[int, Range(0, 255)] = IGNORE,
+    seed: Seed = 0,
 ) -> PairData:
     """Any folder of images with a folder of label maps of the same names; without test folders a share is held out."""
     names = [str(label) for label in range(classes)] if isinstance(classes, int) else classes

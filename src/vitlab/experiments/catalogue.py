@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from vitlab.core import plugins
+from vitlab.core import descriptions, plugins
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.experiment import SCALES, Claim, Job, Published, Results, Scale
 from vitlab.core.extensions import resolve
@@ -58,8 +58,13 @@ class Experiment:
 
     @property
     def file(self) -> Path:
-        """The path of its file below `src`."""
+        """The path of its file below `src`, for an experiment of vitlab."""
         return Path("src", *self.path.split(".")).with_suffix(".py")
+
+    @property
+    def origin(self) -> str:
+        """The origin of an experiment of an extension; empty for one of vitlab."""
+        return descriptions.origin("experiments", self.name)
 
     def plan(self, scale: Scale) -> list[Job]:
         """The jobs of a scale, each once."""

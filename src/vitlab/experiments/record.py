@@ -1,6 +1,9 @@
-"""The record of an experiment at a scale: verdicts, failures and small numbers, as JSON. Imports no torch.
+"""The record of an experiment at a scale: verdicts, failures and numbers, as JSON. Imports no torch.
 
 OUT/verdicts/SCALE/NAME.json
+
+The numbers are those that the verdicts follow from (`record_numbers.py`), so that a record can be judged again without
+its measurements (`judged_again`).
 """
 
 from __future__ import annotations
@@ -12,22 +15,18 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from vitlab.core.errors import VitlabError
 from vitlab.core.experiment import Results, Scale, not_run
 from vitlab.core.provenance import provenance
 from vitlab.core.store import write_atomically
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.catalogue import Experiment
+from vitlab.experiments.record_numbers import entries_of, results_of
 
-__all__ = ["judge", "read_records", "verdict_of", "write_record"]
+__all__ = ["judge", "judged_again", "read_records", "record_of", "verdict_of", "write_record"]
 
 #: Why statistical claims are not judged at the smallest scale.
 SMOKE = "smoke scale proves nothing about a claim"
-
-#: Values with more elements are not part of a record.
-_MOST = 64
 
 
 def judge(experiment: Experiment, results: Results, scale: Scale) -> list[Verdict]:
@@ -38,40 +37,55 @@ def judge(experiment: Experiment, results: Results, scale: Scale) -> list[Verdic
     return [not_run(claim, SMOKE) if smoke and not claim.deterministic else verdict for claim, verdict in pairs]
 
 
-def write_record(
-    path: Path,
+def record_of(
     experiment: Experiment,
     scale: Scale,
     verdicts: Sequence[Verdict],
     results: Results,
     failures: Mapping[str, str],
-) -> Path:
-    """Write the record of an experiment.
+    differences: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Returns the record of an experiment.
 
     Args:
-        path: the file to write.
         experiment: the experiment.
         scale: its scale.
         verdicts: one per claim.
         results: the measurements.
         failures: reasons of failed jobs by their titles.
+        differences: what differs from the paper, or from the plan, a sentence each.
     """
-    claims = zip(experiment.claims, verdicts, strict=True)
-    record = {
+    return {
         "experiment": experiment.name,
         "title": experiment.title,
         "scale": scale,
         "provenance": {name: provenance()[name] for name in ("vitlab", "python", "versions", "time")},
-        "verdicts": [{"name": claim.name, **asdict(verdict)} for claim, verdict in claims],
+        "differences": list(differences),
+        "verdicts": _entries(experiment, verdicts),
         "failures": dict(failures),
-        "numbers": [
-            {"arm": job.arm, "procedure": job.procedure, "seed": job.seed, "data": job.data, **_small(found.values)}
-            for job, found in results.entries
-        ],
+        "numbers": entries_of(results),
     }
+
+
+def judged_again(experiment: Experiment, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the record with the verdicts that its numbers give today; all else is unchanged."""
+    verdicts = judge(experiment, results_of(record["numbers"]), record["scale"])
+    return {**record, "title": experiment.title, "verdicts": _entries(experiment, verdicts)}
+
+
+def _entries(experiment: Experiment, verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+    claims = zip(experiment.claims, verdicts, strict=True)
+    return [{"name": claim.name, **_finite(asdict(verdict))} for claim, verdict in claims]
+
+
+def write_record(path: Path, record: Mapping[str, Any]) -> Path:
+    """Write a record, with one line for each of its measurements."""
+    head = json.dumps({**record, "numbers": []}, indent=1, ensure_ascii=False)
+    lines = ",\n".join(f"  {json.dumps(entry, ensure_ascii=False)}" for entry in record["numbers"])
+    text = head.removesuffix("[]\n}") + (f"[\n{lines}\n ]\n}}\n" if lines else "[]\n}\n")
     path.parent.mkdir(parents=True, exist_ok=True)
     with write_atomically(path) as file:
-        file.write(json.dumps(_finite(record), indent=1, ensure_ascii=False).encode())
+        file.write(text.encode())
     return path
 
 
@@ -96,23 +110,6 @@ def verdict_of(entry: Mapping[str, Any]) -> Verdict:
         return found
     ends = (-math.inf if low is None else float(low), math.inf if high is None else float(high))
     return replace(found, interval=ends)
-
-
-def _small(values: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """The values of a measurement with few elements, rounded to six digits."""
-    return {
-        "values": {
-            name: _rounded(np.asarray(value).tolist())
-            for name, value in values.items()
-            if np.size(value) <= _MOST and np.asarray(value).dtype.kind in "biufU"
-        }
-    }
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_rounded(each) for each in value]
-    return float(f"{value:.6g}") if isinstance(value, float) and math.isfinite(value) else value
 
 
 def _finite(value: Any) -> Any:

@@ -13,8 +13,9 @@ from vitlab.core.measurement import Measurement
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.catalogue import Experiment
 from vitlab.experiments.engines import Engine, serial
+from vitlab.experiments.pictures import write_picture
 from vitlab.experiments.plan import Plan
-from vitlab.experiments.record import judge, write_record
+from vitlab.experiments.record import judge, record_of, write_record
 from vitlab.experiments.runner import Task
 from vitlab.experiments.work import Training, Work, work_of
 from vitlab.progress import Bar
@@ -110,8 +111,12 @@ def _judged(plan: Plan, experiment: Experiment, reasons: dict[str, str]) -> Repr
     except Exception as error:  # a mistake in one experiment must not end the others
         failures["check"] = f"{type(error).__name__}: {' '.join(str(error).split())}"
         verdicts = [not_run(claim, "check failed") for claim in experiment.claims]
-    folder = plan.out / "verdicts" / plan.scale
-    write_record(folder / f"{experiment.name}.json", experiment, plan.scale, verdicts, results, failures)
+    record = record_of(experiment, plan.scale, verdicts, results, failures)
+    path = write_record(plan.out / "verdicts" / plan.scale / f"{experiment.name}.json", record)
+    try:
+        write_picture(path, experiment, record)
+    except Exception as error:  # a mistake in one picture must not end the others
+        failures["picture"] = f"{type(error).__name__}: {' '.join(str(error).split())}"
     page = experiment_page(
         plan.out / "report" / plan.scale / f"{experiment.name}.html",
         experiment.title,

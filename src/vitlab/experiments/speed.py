@@ -8,20 +8,26 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from statistics import median
+from typing import Annotated
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from vitlab.core.errors import VitlabError
+from vitlab.core.bounds import Range
 from vitlab.core.measurement import Measurement
 
 __all__ = ["speed"]
 
 
 def speed(
-    model: nn.Module, size: tuple[int, int], *, batch_size: int = 32, steps: int = 5, compiled: bool = False
+    model: nn.Module,
+    size: tuple[int, int],
+    *,
+    batch_size: Annotated[int, Range(1, 65_536)] = 32,
+    steps: Annotated[int, Range(1, 100_000)] = 5,
+    compiled: bool = False,
 ) -> Measurement:
     """Returns `images_per_second`: the batch size divided by the median time of a step, after two warm-up steps.
 
@@ -32,8 +38,6 @@ def speed(
         steps: number of measured steps.
         compiled: whether the model is compiled.
     """
-    if batch_size < 1 or steps < 1:
-        raise VitlabError(f"invalid batch_size={batch_size}, steps={steps}; expected at least 1")
     device = next(model.parameters()).device
     images = torch.randn(batch_size, 3, *size, device=device)
     forward: Callable[..., torch.Tensor] = torch.compile(model) if compiled else model.train()

@@ -13,15 +13,16 @@ from vitlab.core.errors import VitlabError
 from vitlab.data.decoding import open_rgb
 from vitlab.data.images import ImageSet
 
-MAX_BYTES = 10 * 1024 * 1024
-MAX_PIXELS = 20_000_000
+MAX_BYTES = 50 * 1024 * 1024
+MAX_PIXELS = 120_000_000  # larger than the photos of phones; 360 MB while a PNG is decoded
 MAX_UPLOADS = 32
+MAX_SIDE = 4096  # of a stored image; larger ones are scaled down
 _MIN_SIDE, _MAX_RATIO = 8, 8  # an image of 1 × 20,000,000 would need gigabytes after its shorter side is resized
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 
 
 def read_upload(data: bytes) -> Image.Image:
-    """Decode an uploaded image as upright RGB; of an animation the first frame.
+    """Decode an uploaded image as upright RGB, scaled down to at most `MAX_SIDE` per side; of an animation one frame.
 
     The size in the header is checked before pixels are decoded.
     """
@@ -34,7 +35,9 @@ def read_upload(data: bytes) -> Image.Image:
                 width, height = picture.size
                 _check_size(width, height)
                 picture.verify()
-            return open_rgb(io.BytesIO(data), _FORMATS)
+            image = open_rgb(io.BytesIO(data), _FORMATS, enough=MAX_SIDE)
+            image.thumbnail((MAX_SIDE, MAX_SIDE), Image.Resampling.LANCZOS)
+            return image
     except VitlabError:
         raise
     except Image.DecompressionBombError:
@@ -70,8 +73,8 @@ class ImageCollection:
     _count: int = 0
 
     def names(self) -> list[str]:
-        """The names of the images of the data set, in order."""
-        return [str(i) for i in range(len(self.images))]
+        """The names of all images: the uploads, the latest first, then the images of the data set in order."""
+        return [*reversed(self._uploads), *(str(i) for i in range(len(self.images)))]
 
     def picture(self, name: str) -> Image.Image:
         """The image of that name."""
@@ -81,10 +84,15 @@ class ImageCollection:
 
     def label(self, name: str) -> str | None:
         """The name of its class; None if unknown."""
+        label = self.label_index(name)
+        return None if label is None else self.name_of(label)
+
+    def label_index(self, name: str) -> int | None:
+        """The label of an image of the data set; None if unknown."""
         if name in self._uploads:
             return None
         label = self.images[self._index(name)][1]
-        return self.name_of(label) if label >= 0 else None
+        return label if label >= 0 else None
 
     def key(self, name: str) -> int:
         """The index of the image, which seeds the random corruptions."""

@@ -1,6 +1,6 @@
 """The HTTP application of the explorer: for this machine only, writes no files, and returns errors as one line of JSON.
 
-All work with models runs in one thread, because recording belongs to the thread that started it.
+All work with models runs in one thread: hooks on a model must not be seen by another request.
 """
 
 from __future__ import annotations
@@ -10,18 +10,22 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from vitlab.core.errors import VitlabError
 from vitlab.corruptions.apply import EXTRA, GROUPS
+from vitlab.explore import views
+from vitlab.explore.causal import causal_layer
+from vitlab.explore.conditions import OCCLUSION
 from vitlab.explore.images import MAX_BYTES, ImageCollection
-from vitlab.explore.views import OCCLUSION, Condition, Query, ShownModel
+from vitlab.explore.relevance import relevance
+from vitlab.explore.requests import CausalRequest, RelevanceRequest, RowsRequest, ViewRequest
+from vitlab.explore.shown_model import ShownModel
 
 T = TypeVar("T")
 
@@ -34,13 +38,19 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-#: All static files: address, package and path, media type.
+_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
+_PAGE = (
+    "explorer.css", "explorer.js", "ablations.js", "address.js", "causal.js", "controls.js", "overlay.js",
+    "pictures.js", "png.js", "server.js", "sidebar.js",
+)  # fmt: skip
+_SHARED = (
+    "attention_view.css", "attention_drawing.js", "attention_predictions.js", "attention_panel.js", "attention_view.js",
+)  # fmt: skip
+#: All static files: address, then package and path.
 _FILES = {
-    "/": ("vitlab.explore", "page/index.html", "text/html"),
-    "/explorer.js": ("vitlab.explore", "page/explorer.js", "text/javascript"),
-    "/explorer.css": ("vitlab.explore", "page/explorer.css", "text/css"),
-    "/attention_view.js": ("vitlab.reporting", "templates/attention_view.js", "text/javascript"),
-    "/attention_view.css": ("vitlab.reporting", "templates/attention_view.css", "text/css"),
+    "/": ("vitlab.explore", "page/index.html"),
+    **{f"/{name}": ("vitlab.explore", f"page/{name}") for name in _PAGE},
+    **{f"/{name}": ("vitlab.reporting", f"templates/{name}") for name in _SHARED},
 }
 
 
@@ -59,35 +69,12 @@ class ExplorerState:
         return self.models[index]
 
 
-class ViewRequest(BaseModel):
-    """A request of the page: a model, an image, a corruption and hidden patches."""
-
-    model: int
-    image: Annotated[str, Field(max_length=20)]
-    corruption: Annotated[str, Field(max_length=40)] = ""
-    severity: Annotated[int, Field(ge=0, le=5)] = 0
-    hidden: Annotated[list[int], Field(max_length=10_000)] = []
-
-    def condition(self) -> Condition:
-        """The condition; it does not depend on the order of the hidden patches."""
-        named = self.corruption if self.severity else ""
-        return Condition(self.image, named, self.severity if named else 0, tuple(sorted(set(self.hidden))))
-
-
-class RowsRequest(ViewRequest):
-    """A request with the query token."""
-
-    y: Annotated[float, Field(ge=0, le=1)] = 0.5
-    x: Annotated[float, Field(ge=0, le=1)] = 0.5
-    prefix: Annotated[int, Field(ge=0, le=1000)] | None = None
-
-
 def build(state: ExplorerState, thread: ThreadPoolExecutor) -> FastAPI:
     """The application.
 
     Args:
         state: models and images.
-        thread: an executor with one worker, which loaded the models.
+        thread: an executor with one worker.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.middleware("http")(_guard)
@@ -95,8 +82,8 @@ def build(state: ExplorerState, thread: ThreadPoolExecutor) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _internal_error)
-    for address, (package, path, kind) in _FILES.items():
-        app.add_api_route(address, _file(package, path, kind), methods=["GET"])
+    for address, (package, path) in _FILES.items():
+        app.add_api_route(address, _file(package, path), methods=["GET"])
 
     async def work(job: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(thread, job)
@@ -117,12 +104,22 @@ def build(state: ExplorerState, thread: ThreadPoolExecutor) -> FastAPI:
     @app.post("/api/view")
     async def view(request: ViewRequest) -> dict[str, Any]:
         model = state.model(request.model)
-        return await work(lambda: model.view(state.images, request.condition(), state.grid))
+        return await work(lambda: views.view(model, request.condition()))
 
     @app.post("/api/rows")
     async def rows(request: RowsRequest) -> list[dict[str, Any]]:
-        model, query = state.model(request.model), Query(request.y, request.x, request.prefix)
-        return await work(lambda: model.rows(state.images, request.condition(), state.grid, query))
+        model = state.model(request.model)
+        return await work(lambda: views.rows(model, request.condition(), request.query()))
+
+    @app.post("/api/relevance")
+    async def overlay(request: RelevanceRequest) -> dict[str, Any]:
+        model = state.model(request.model)
+        return await work(lambda: relevance(model, request.condition(), request.method, request.target))
+
+    @app.post("/api/causal")
+    async def causal(request: CausalRequest) -> dict[str, Any]:
+        model = state.model(request.model)
+        return await work(lambda: causal_layer(model, request.condition(), request.layer))
 
     return app
 
@@ -131,10 +128,12 @@ def _start(state: ExplorerState) -> dict[str, Any]:
     pictures = [{"name": name, "label": state.images.label(name)} for name in state.images.names()]
     return {
         "models": [model.name for model in state.models],
+        "layers": [len(model.anatomy.blocks) for model in state.models],
         "pictures": pictures,
         "corruptions": {**GROUPS, "extra": EXTRA},
         "grid": state.grid,
         "occlusion": OCCLUSION,
+        "max_bytes": MAX_BYTES,
     }
 
 
@@ -152,8 +151,9 @@ async def _body(request: Request) -> bytes:
     return bytes(data)
 
 
-def _file(package: str, path: str, kind: str) -> Callable[[], Awaitable[Response]]:
+def _file(package: str, path: str) -> Callable[[], Awaitable[Response]]:
     async def send() -> Response:
+        kind = _TYPES[path.rpartition(".")[2]]
         return Response((files(package) / path).read_bytes(), media_type=kind)
 
     return send

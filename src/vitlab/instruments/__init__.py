@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from vitlab.adapters.failures import model_errors_in_one_line
 from vitlab.core import plugins
 from vitlab.core.batches import recorded, require_labels
 from vitlab.core.errors import VitlabError
@@ -34,7 +35,8 @@ def measure(
     """Measure a model with an instrument.
 
     Args:
-        instrument: name of the instrument, for example `"attention_entropy"`, or an object with `CARD` and `measure`.
+        instrument: name of the instrument, for example `"attention_entropy"`, an object with `CARD` and `measure`, or a
+            function of model, batches and settings that returns a Measurement.
         model: a torch module; its state is restored afterwards.
         batches: `Batches`, or any iterable of (images, targets) or of image tensors.
         name: display name of the model in reports. Default: its class, its parts and a short hash of its weights.
@@ -46,7 +48,7 @@ def measure(
         A Measurement: plain data. `provenance["model"]` identifies the measured model.
     """
     instrument, module = plugins.procedure("instrument", instrument, plugins.instruments())
-    check_settings(instrument, module.measure, settings)
+    settings = check_settings(instrument, module.measure, settings)
     if not isinstance(batches, Iterable) or hasattr(batches, "shape"):
         raise VitlabError(
             f"invalid batches of type {type(batches).__name__}; expected an iterable of (images, targets); "
@@ -56,7 +58,8 @@ def measure(
     require_labels(batches, instrument, module.CARD)
     identity = identify(model, display_name(name, subject))
     warn_untrained(identity, module.CARD)
-    return signed(module.measure(model, batches, **settings), identity, recorded(batches))
+    with model_errors_in_one_line():
+        return signed(module.measure(model, batches, **settings), identity, recorded(batches))
 
 
 def measure_together(
@@ -87,7 +90,8 @@ def measure_together(
     for instrument, module in modules.items():
         require_labels(batches, instrument, module.CARD)
         warn_untrained(identity, module.CARD)
-    results = observe(model, batches, [module.Accumulator() for module in modules.values()])
+    with model_errors_in_one_line():
+        results = observe(model, batches, [module.Accumulator() for module in modules.values()])
     return {
         instrument: signed(result, identity, recorded(batches))
         for instrument, result in zip(modules, results, strict=True)

@@ -10,14 +10,14 @@ Shape legend: B batch, T windows, H heads, N query tokens, M key tokens.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from vitlab.core.anatomy import Anatomy, Block, TokenLayout
-from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.bounds import Weight
 from vitlab.core.measurement import Card, Measurement
 from vitlab.instruments.shared.one_pass import Result, observe, table
 from vitlab.instruments.shared.per_image_sums import RowSumObserver, flatten_per_image, split_windows
@@ -96,12 +96,6 @@ class Accumulator(RowSumObserver):
     kind = "attention_diversity"
 
     def __init__(self, tau: float = 0.0, form: Form = "paper", heads: Heads = "each") -> None:
-        if tau < 0:
-            raise VitlabError(f"{self.kind}: invalid tau={tau}; expected at least 0, in multiples of uniform attention")
-        if form not in get_args(Form):
-            raise unknown(f"form of {self.kind}", form, get_args(Form))
-        if heads not in get_args(Heads):
-            raise unknown(f"heads of {self.kind}", heads, get_args(Heads))
         self.settings = {"tau": tau, "form": form, "heads": heads}
         self._tau, self._form, self._heads = tau, form, heads
         self._near: dict[tuple[TokenLayout, TokenLayout], Tensor | None] = {}
@@ -166,7 +160,7 @@ class Accumulator(RowSumObserver):
 
 
 def measure(
-    model: nn.Module, batches: Iterable[Any], *, tau: float = 0.0, form: Form = "paper", heads: Heads = "each"
+    model: nn.Module, batches: Iterable[Any], *, tau: Weight = 0.0, form: Form = "paper", heads: Heads = "each"
 ) -> Measurement:
     """Similarity of heads and of rows, and the mass near the diagonal, by layer and head.
 

@@ -6,13 +6,14 @@ Shape legend: I selected images, T windows, H heads, N query tokens, M key token
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from vitlab.core.anatomy import Anatomy, Block, TokenLayout
+from vitlab.core.bounds import Length, Range, Weight
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Card, Measurement
 from vitlab.instruments.shared.one_pass import Observer, Result, attention_blocks, observe
@@ -30,7 +31,8 @@ CARD = Card(
     needs=("attention",),
 )
 
-Heads = Sequence[int] | Literal["mean"] | None
+Indices = Annotated[Sequence[int], Length(1, 100_000)]
+Heads = Indices | Literal["mean"] | None
 
 
 def emphasise(rows: Tensor, threshold: float = 0.0, minmax: bool = False) -> Tensor:
@@ -155,11 +157,11 @@ def measure(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    images: Sequence[int] = (0,),
-    layers: Sequence[str | int] = (-1,),
+    images: Annotated[Sequence[Annotated[int, Range(0, 10**9)]], Length(1, 1000)] = (0,),
+    layers: Annotated[Sequence[str | int], Length(1, 1000)] = (-1,),
     heads: Heads = None,
-    queries: Sequence[int] | None = None,
-    threshold: float = 0.0,
+    queries: Indices | None = None,
+    threshold: Weight = 0.0,
     minmax: bool = False,
 ) -> Measurement:
     """Attention maps of selected images, layers, heads and query tokens.
@@ -180,10 +182,6 @@ def measure(
         with 0 outside a query's window; `key_grid` (layer, side) and `key_prefix` (layer), for drawing a row as an
         image.
     """
-    if threshold < 0:
-        raise VitlabError(
-            f"attention_maps: invalid threshold={threshold}; expected a multiple of uniform attention, at least 0"
-        )
     collector = _MapCollector(list(images), layers, heads, queries, threshold=threshold, minmax=minmax)
     collector.settings = {
         "heads": heads if heads is None or heads == "mean" else list(heads),
@@ -195,8 +193,6 @@ def measure(
 
 def _gather(batches: Iterable[Any], indices: list[int]) -> Tensor:
     """The selected images as one batch; batches after the last of them are not read."""
-    if not indices or min(indices) < 0:
-        raise VitlabError(f"attention_maps: invalid images={indices}; expected indices in the data, 0 or more")
     selected: dict[int, Tensor] = {}
     start = 0
     for item in batches:

@@ -10,15 +10,16 @@ Shape legend: n images, B batch, N tokens, h w grid.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, get_args
+from functools import partial
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from vitlab.core.anatomy import Anatomy, Block
-from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.bounds import ImageCount, Share
 from vitlab.core.measurement import Card, Measurement
-from vitlab.instruments.shared.token_relevance import measure_relevance, rollout
+from vitlab.instruments.shared.token_relevance import StoredImages, measure_relevance, rollout
 from vitlab.recording.tape import record
 
 CARD = Card(
@@ -44,14 +45,38 @@ def fuse(maps: Tensor, fusion: Fusion = "mean") -> Tensor:
     return fused / fused.sum(-1, keepdim=True).clamp_min(torch.finfo(fused.dtype).tiny)
 
 
+def relevance(
+    model: nn.Module,
+    anatomy: Anatomy,
+    blocks: Sequence[Block],
+    pixels: Tensor,
+    *,
+    fusion: Fusion = "mean",
+    residual: float = 0.5,
+) -> list[Tensor]:
+    """Returns R_1 … R_L (B, N, N) of images.
+
+    Args:
+        model: a plain vision transformer in evaluation mode, without wrappers; the caller disables gradients.
+        anatomy: the description of the model at the size of the images.
+        blocks: its blocks; see `square_blocks`.
+        pixels: (B, C, h, w)
+        fusion: how the heads are combined.
+        residual: r, the weight of the skip connection, from 0 to 1.
+    """
+    with record(model, "attention", reduce=lambda call: fuse(call.map(), fusion), anatomy=anatomy) as tape:
+        model(pixels)
+    return rollout([tape[block.name][0] for block in blocks], residual)
+
+
 def measure(
     model: nn.Module,
     batches: Iterable[Any],
     *,
     fusion: Fusion = "mean",
-    residual: float = 0.5,
-    images: int | None = None,
-    stored: int = 8,
+    residual: Share = 0.5,
+    images: ImageCount | None = None,
+    stored: StoredImages = 8,
 ) -> Measurement:
     """Relevance of the tokens of the image grid for the class token, and its entropy after each layer.
 
@@ -68,15 +93,7 @@ def measure(
         token: in the mean row); `entropy` (layer) in nats, of that row of R_l, averaged over images, with
         `entropy_error`; `prefix_share` (), the mean share of the prefix tokens in the last layer.
     """
-    if fusion not in get_args(Fusion):
-        raise unknown(f"fusion of {_NAME}", fusion, get_args(Fusion))
-    if not 0 <= residual <= 1:
-        raise VitlabError(f"invalid residual={residual} for {_NAME}; expected a number from 0 to 1")
-
-    def relevance(inner: nn.Module, anatomy: Anatomy, blocks: Sequence[Block], pixels: Tensor) -> list[Tensor]:
-        with record(inner, "attention", reduce=lambda call: fuse(call.map(), fusion), anatomy=anatomy) as tape:
-            inner(pixels)
-        return rollout([tape[block.name][0] for block in blocks], residual)
 
     settings = {"fusion": fusion, "residual": residual, "images": images, "stored": stored}
-    return measure_relevance(_NAME, model, batches, relevance, images, stored, settings)
+    by_rollout = partial(relevance, fusion=fusion, residual=residual)
+    return measure_relevance(_NAME, model, batches, by_rollout, images, stored, settings)

@@ -7,17 +7,18 @@ Shape legend: B batch, T windows, H heads, N query tokens, M key tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from torch import Tensor, nn
 
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.batches import Batches
-from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.bounds import ChannelDeviations, ChannelMeans, Range, Seed, Severity, Weight
 from vitlab.core.measurement import Card, Measurement
+from vitlab.corruptions import CorruptionName
 from vitlab.instruments.shared.corrupted_pairs import clean_and_corrupted, corruption_function, normalisation
 from vitlab.instruments.shared.one_pass import Result, observe, table
 from vitlab.instruments.shared.per_image_sums import PerImageObserver, split_windows
@@ -68,10 +69,6 @@ class _SimilarityObserver(PerImageObserver):
     attention = "calls"
 
     def __init__(self, unit: Unit, bins: int) -> None:
-        if unit not in get_args(Unit):
-            raise unknown("unit of attention_stability", unit, get_args(Unit))
-        if bins < 1:
-            raise VitlabError(f"{self.kind}: invalid bins={bins}; expected at least 1")
         self._unit, self._bins = unit, bins
 
     def call(self, block: Block, call: AttentionCall) -> None:
@@ -114,14 +111,14 @@ def measure(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    corruption: str | Callable[[Tensor], Tensor] = "gaussian_noise",
-    severity: int = 3,
-    sigma: float | None = None,
-    seed: int = 0,
+    corruption: CorruptionName | Callable[[Tensor], Tensor] = "gaussian_noise",
+    severity: Severity = 3,
+    sigma: Weight | None = None,
+    seed: Seed = 0,
     unit: Unit = "map",
-    bins: int = 50,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
+    bins: Annotated[int, Range(1, 10_000)] = 50,
+    mean: ChannelMeans | None = None,
+    std: ChannelDeviations | None = None,
 ) -> Measurement:
     """Distribution of the cosine similarity between attention on clean and corrupted images, by layer and head.
 

@@ -5,18 +5,21 @@ Shape legend: I images, H heads, Q query tokens, P prefix tokens, L layers, R ra
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vitlab.core.bounds import Range
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
 from vitlab.data.class_names import output_names
+from vitlab.data.thumbnails import input_thumbnails
 from vitlab.instruments.shared.image_trace import ImageTrace, LayerTrace, image_tracer
 from vitlab.instruments.shared.predictions import device_of
 from vitlab.recording.attention_call import entropy
@@ -63,6 +66,19 @@ def top(logits: Tensor, classes: Sequence[str], count: int) -> list[dict[str, An
     ]
 
 
+def information(logits: Tensor) -> float:
+    """1 − H / log K of the predicted distribution: 0 if it is uniform, 1 if one class has all probability.
+
+    Args:
+        logits: (K,)
+
+    >>> information(torch.zeros(4)), information(torch.tensor([100.0, 0.0]))
+    (0.0, 1.0)
+    """
+    entropy_of_classes = torch.special.entr(logits.cpu().double().softmax(-1)).sum()
+    return max(0.0, 1 - float(entropy_of_classes) / max(math.log(len(logits)), 1e-12))
+
+
 def coarsen(maps: Tensor, grid: tuple[int, int], side: int) -> tuple[Tensor, tuple[int, int]]:
     """Reduce maps to at most `side` rows and columns by sum pooling.
 
@@ -82,8 +98,18 @@ def coarsen(maps: Tensor, grid: tuple[int, int], side: int) -> tuple[Tensor, tup
     return (pooled * share).reshape(*maps.shape[:-1], -1), small
 
 
+def _rows(lattice: int) -> str:
+    return f"{lattice:,} x {lattice:,} cells are {lattice**2:,} attention maps for each layer, head and image"
+
+
 def measure(
-    model: nn.Module, batches: Iterable[Any], *, images: int = 2, lattice: int = 7, side: int = 16, picture: int = 112
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    images: Annotated[int, Range(1, 1000)] = 2,
+    lattice: Annotated[int, Range(1, 64, cost=_rows)] = 7,
+    side: Annotated[int, Range(1, 1024)] = 16,
+    picture: Annotated[int, Range(1, 4096)] = 112,
 ) -> Measurement:
     """Attention of the first images from a lattice of patches and from every prefix token.
 
@@ -98,21 +124,18 @@ def measure(
     Returns:
         `pictures` (image, row, column, channel) uint8; `label` (image), empty if unknown; `class` and `probability`
         (image, rank); `lens class` and `lens probability` (image, layer, lens rank), empty and NaN where the logit lens
-        does not apply to a layer; `grid` (layer, side) of the maps, and `bound` (layer) of the entropy; `kind`,
-        `why` and `why no lens` (layer), text. For every layer with maps, by its name: `maps of` (image, head, query,
-        key) uint8, `peak of` and `entropy of` (image, head, query), `prefix of` (image, head, query, prefix). Queries
-        are the prefix tokens, then the lattice row by row.
+        does not apply to a layer; `lens information` (image, layer), see `information`; `grid` (layer, side) of the
+        maps, and `bound` (layer) of the entropy; `kind`, `why` and `why no lens` (layer), text. For every layer with
+        maps, by its name: `maps of` (image, head, query, key) uint8, `peak of` and `entropy of` (image, head, query),
+        `prefix of` (image, head, query, prefix). Queries are the prefix tokens, then the lattice row by row.
     """
-    for name, value in {"images": images, "lattice": lattice, "side": side, "picture": picture}.items():
-        if value < 1:
-            raise VitlabError(f"attention_view: invalid {name}={value}; expected at least 1")
     selected, labels = _first_images(batches, images)
     selected = selected.to(device_of(model))
     size = (int(selected.shape[-2]), int(selected.shape[-1]))
     with image_tracer(model, size) as trace_image:
         traces = [trace_image(image[None]) for image in selected]
     classes = output_names(len(traces[0].logits), getattr(batches, "classes", ()))
-    values = {"pictures": _pictures(selected, batches, picture), **_predictions(traces, classes)}
+    values = {"pictures": input_thumbnails(selected, batches, picture), **_predictions(traces, classes)}
     values["label"] = np.array([classes[i] if 0 <= i < len(classes) else "" for i in labels])
     dims = {name: _DIMS[name] for name in values}
     for index, layer in enumerate(traces[0].layers):
@@ -137,6 +160,7 @@ _DIMS: dict[str, tuple[str, ...]] = {
     "probability": ("image", "rank"),
     "lens class": ("image", "layer", "lens rank"),
     "lens probability": ("image", "layer", "lens rank"),
+    "lens information": ("image", "layer"),
     "grid": ("layer", "side"),
     "bound": ("layer",),
     "kind": ("layer",),
@@ -163,21 +187,6 @@ def _first_images(batches: Iterable[Any], count: int) -> tuple[Tensor, list[int]
     raise VitlabError(f"attention_view: invalid images={count}; the batches have {len(images)} images (B, C, h, w)")
 
 
-def _pictures(images: Tensor, batches: Any, side: int) -> np.ndarray:
-    """(I, h, w, 3) uint8, downscaled for a report."""
-    if hasattr(batches, "mean") and hasattr(batches, "std"):
-        mean, std = (torch.tensor(each, device=images.device).view(-1, 1, 1) for each in (batches.mean, batches.std))
-        pixels = images * std + mean
-    else:
-        low, high = images.amin((1, 2, 3), keepdim=True), images.amax((1, 2, 3), keepdim=True)
-        pixels = (images - low) / (high - low).clamp_min(1e-12)
-    scale = min(1.0, side / max(images.shape[-2:]))
-    small = (max(1, round(images.shape[-2] * scale)), max(1, round(images.shape[-1] * scale)))
-    pixels = F.interpolate(pixels[:, :3].float(), small, mode="area").clamp(0, 1).mul(255).round()
-    pictures: np.ndarray = pixels.expand(-1, 3, -1, -1).permute(0, 2, 3, 1).to(torch.uint8).cpu().numpy()
-    return pictures
-
-
 def _predictions(traces: Sequence[ImageTrace], classes: Sequence[str]) -> dict[str, np.ndarray]:
     """Predictions of the model and of the logit lens, and properties of the layers."""
     layers, ranks = traces[0].layers, min(_RANKS, len(traces[0].logits))
@@ -188,6 +197,7 @@ def _predictions(traces: Sequence[ImageTrace], classes: Sequence[str]) -> dict[s
         "probability": np.array([[entry["probability"] for entry in row] for row in predictions]),
         "lens class": np.array([[[entry["name"] for entry in row] for row in image] for image in lens]),
         "lens probability": np.array([[[entry["probability"] for entry in row] for row in image] for image in lens]),
+        "lens information": np.array([[_lens_information(layer) for layer in trace.layers] for trace in traces]),
         "grid": np.zeros((len(layers), 2), dtype=np.int64),
         "bound": np.array([layer.bound for layer in layers]),
         "kind": np.array([layer.kind for layer in layers]),
@@ -200,6 +210,10 @@ def _lens_predictions(layer: LayerTrace, classes: Sequence[str], count: int) -> 
     if layer.logits is None:
         return [{"name": "", "probability": float("nan")}] * count
     return top(layer.logits, classes, count)
+
+
+def _lens_information(layer: LayerTrace) -> float:
+    return float("nan") if layer.logits is None else information(layer.logits)
 
 
 def _maps(layers: Sequence[LayerTrace], lattice: int, side: int) -> tuple[dict[str, np.ndarray], tuple[int, int]]:

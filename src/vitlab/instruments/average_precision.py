@@ -6,13 +6,14 @@ The definition is in `shared/average_precision.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from torch import nn
 
 from vitlab.assemblies.mask_rcnn import MaskRCNN
 from vitlab.core.batches import Batches
+from vitlab.core.bounds import Range
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
@@ -34,7 +35,7 @@ CARD = Card(
 _KINDS: tuple[Kind, Kind] = ("box", "mask")
 
 
-def measure(model: nn.Module, batches: Iterable[Any], *, examples: int = 6) -> Measurement:
+def measure(model: nn.Module, batches: Iterable[Any], *, examples: Annotated[int, Range(0, 1000)] = 6) -> Measurement:
     """Measure the average precision of a detector.
 
     Args:

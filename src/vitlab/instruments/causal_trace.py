@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -27,11 +27,13 @@ from vitlab.adapters import describe
 from vitlab.adapters.wrappers import unwrap
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.batches import reiterable
+from vitlab.core.bounds import ChannelDeviations, ChannelMeans, Range, Seed, Severity, Weight
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
 from vitlab.core.statistics import standard_error
 from vitlab.core.step_cache import step
+from vitlab.corruptions import CorruptionName
 from vitlab.eval_mode import eval_mode
 from vitlab.instruments.shared.corrupted_pairs import clean_and_corrupted, corruption_function, normalisation
 from vitlab.instruments.shared.predictions import device_of, predict
@@ -62,18 +64,22 @@ def divide(grid: tuple[int, int], count: int) -> list[list[list[int]]]:
     return [[[int(y * width + x) for y in own for x in across] for across in columns] for own in rows]
 
 
+def _forwards(cells: int) -> str:
+    return f"{cells:,} x {cells:,} cells are {cells**2:,} forwards for each layer"
+
+
 def measure(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    corruption: str | Callable[[Tensor], Tensor] = "gaussian_noise",
-    severity: int = 3,
-    sigma: float | None = None,
-    seed: int = 0,
-    cells: int = 7,
-    images: int = 16,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
+    corruption: CorruptionName | Callable[[Tensor], Tensor] = "gaussian_noise",
+    severity: Severity = 3,
+    sigma: Weight | None = None,
+    seed: Seed = 0,
+    cells: Annotated[int, Range(1, 64, cost=_forwards)] = 7,
+    images: Annotated[int, Range(2, 10**6)] = 16,
+    mean: ChannelMeans | None = None,
+    std: ChannelDeviations | None = None,
 ) -> Measurement:
     """Effect of patching clean activations into a forward on the corrupted image, by layer, token cell and head.
 
@@ -95,8 +101,6 @@ def measure(
         head; `attention` and `mlp` (layer), of the output of a branch. NaN where a layer has no such place.
         `total_effect`, `clean_probability` and `corrupted_probability` ().
     """
-    if cells < 1 or images < 2:
-        raise VitlabError(f"invalid cells={cells}, images={images} for {_NAME}; expected at least 1 and at least 2")
     inner, device = unwrap(model), device_of(model)
     shift, scale = normalisation(inner, batches, mean, std, _NAME)
     corrupt = corruption_function(corruption, severity, sigma, seed, _NAME)
@@ -113,7 +117,7 @@ def measure(
         layers = [block for block in anatomy.blocks if block.seam("block.out") is not None]
         if not layers:
             raise VitlabError(f"{_NAME}: no block of family {anatomy.family!r} has an output that can be patched")
-        with_heads = _have_heads(inner, anatomy, layers, first.chunk(2)[0])
+        with_heads = blocks_with_heads(inner, anatomy, layers, first.chunk(2)[0])
         effects = []
         for block in layers:
             trace = partial(_trace, inner, anatomy, block, iterate, cells, block.name in with_heads)
@@ -150,7 +154,7 @@ def _limited(pairs: Iterable[Tensor], images: int) -> Iterator[Tensor]:
             return
 
 
-def _have_heads(model: nn.Module, anatomy: Anatomy, layers: Sequence[Block], clean: Tensor) -> set[str]:
+def blocks_with_heads(model: nn.Module, anatomy: Anatomy, layers: Sequence[Block], clean: Tensor) -> set[str]:
     """Returns the names of the blocks whose head outputs can be read."""
     found = set()
     for block in layers:
@@ -172,13 +176,27 @@ def _trace(
     with_heads: bool,
 ) -> dict[str, np.ndarray]:
     """Returns the probability of the clean prediction of each image, clean, corrupted and for each patch of a layer."""
-    parts = [_of_batch(model, anatomy, block, pair, count, with_heads) for pair in iterate()]
+    parts = [patched_probabilities(model, anatomy, block, pair, count, with_heads) for pair in iterate()]
     return {key: torch.cat([part[key] for part in parts]).double().cpu().numpy() for key in parts[0]}
 
 
-def _of_batch(
+def patched_probabilities(
     model: nn.Module, anatomy: Anatomy, block: Block, pair: Tensor, count: int, with_heads: bool
 ) -> dict[str, Tensor]:
+    """Returns the probability of the clean prediction of each image: clean, corrupted, and for each patch of a layer.
+
+    Args:
+        model: a classifier in evaluation mode, without wrappers; the caller disables gradients.
+        anatomy: the description of the model at the size of the images.
+        block: a block with the seam `block.out`.
+        pair: (2 B, C, h, w), clean images, then their corrupted versions.
+        count: cells per side of the token grid.
+        with_heads: whether the outputs of the heads are patched too.
+
+    Returns:
+        `clean` and `corrupted` (B,); `tokens` (B, R, C); `prefix` (B, P), `heads` (B, H), `attention` and `mlp` (B,)
+        where the block has them.
+    """
     clean, corrupted = pair.chunk(2)
     seam = block.seam("block.out")
     assert seam is not None

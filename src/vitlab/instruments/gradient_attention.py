@@ -11,17 +11,19 @@ Shape legend: B batch, H heads, N tokens.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
 from vitlab.core.anatomy import Anatomy, Block
+from vitlab.core.bounds import ImageCount, Range
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.instruments.shared.explicit_attention import explicit_attention
 from vitlab.instruments.shared.predictions import predict
-from vitlab.instruments.shared.token_relevance import measure_relevance, propagated
+from vitlab.instruments.shared.token_relevance import StoredImages, measure_relevance, propagated
 
 CARD = Card(
     title="Relevance of image tokens for the predicted class by gradient-weighted attention",
@@ -44,13 +46,39 @@ def weighted(maps: Tensor, gradients: Tensor) -> Tensor:
     return (maps * gradients).clamp_min(0).mean(1)
 
 
+def relevance(
+    model: nn.Module, anatomy: Anatomy, blocks: Sequence[Block], pixels: Tensor, *, target: int | None = None
+) -> list[Tensor]:
+    """Returns R_1 … R_L (B, N, N) of images.
+
+    Args:
+        model: a classifier that is a plain vision transformer, in evaluation mode, without wrappers.
+        anatomy: the description of the model at the size of the images.
+        blocks: its blocks; see `square_blocks`.
+        pixels: (B, C, h, w)
+        target: index of the class whose logit is differentiated; None for the predicted class of each image.
+    """
+    with torch.enable_grad(), explicit_attention(model, blocks) as maps:
+        logits = predict(model, pixels.detach().clone().requires_grad_(), _NAME)
+        if target is not None and not 0 <= target < logits.shape[1]:
+            raise VitlabError(f"invalid target={target} for {_NAME}; expected 0 to {logits.shape[1] - 1}")
+        chosen = logits.argmax(1) if target is None else torch.full_like(logits[:, 0], target, dtype=torch.int64)
+        missing = [block.name for block in blocks if block.name not in maps]
+        if missing:
+            raise VitlabError(f"{_NAME}: no attention map was computed in {', '.join(missing)}")
+        score = logits.gather(1, chosen[:, None]).sum()
+        gradients = torch.autograd.grad(score, [maps[block.name] for block in blocks])
+    pairs = zip(blocks, gradients, strict=True)
+    return propagated([weighted(maps[block.name].detach(), gradient) for block, gradient in pairs])
+
+
 def measure(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    target: int | None = None,
-    images: int | None = None,
-    stored: int = 8,
+    target: Annotated[int, Range(0, 10**9)] | None = None,
+    images: ImageCount | None = None,
+    stored: StoredImages = 8,
 ) -> Measurement:
     """Relevance of the tokens of the image grid for the score of a class, and its entropy after each layer.
 
@@ -66,20 +94,6 @@ def measure(
         token: in the mean row); `entropy` (layer) in nats, of that row of R_l, averaged over images, with
         `entropy_error`; `prefix_share` (), the mean share of the prefix tokens in the last layer.
     """
-
-    def relevance(inner: nn.Module, anatomy: Anatomy, blocks: Sequence[Block], pixels: Tensor) -> list[Tensor]:
-        with torch.enable_grad(), explicit_attention(inner, blocks) as maps:
-            logits = predict(inner, pixels.detach().clone().requires_grad_(), _NAME)
-            if target is not None and not 0 <= target < logits.shape[1]:
-                raise VitlabError(f"invalid target={target} for {_NAME}; expected 0 to {logits.shape[1] - 1}")
-            chosen = logits.argmax(1) if target is None else torch.full_like(logits[:, 0], target, dtype=torch.int64)
-            missing = [block.name for block in blocks if block.name not in maps]
-            if missing:
-                raise VitlabError(f"{_NAME}: no attention map was computed in {', '.join(missing)}")
-            score = logits.gather(1, chosen[:, None]).sum()
-            gradients = torch.autograd.grad(score, [maps[block.name] for block in blocks])
-        pairs = zip(blocks, gradients, strict=True)
-        return propagated([weighted(maps[block.name].detach(), gradient) for block, gradient in pairs])
-
     settings = {"target": target, "images": images, "stored": stored}
-    return measure_relevance(_NAME, model, batches, relevance, images, stored, settings)
+    of_class = partial(relevance, target=target)
+    return measure_relevance(_NAME, model, batches, of_class, images, stored, settings)

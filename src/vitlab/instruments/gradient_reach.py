@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from vitlab.adapters import describe
 from vitlab.core.anatomy import SEAMS, Anatomy, Block
+from vitlab.core.bounds import Choices, Length
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
@@ -78,12 +79,15 @@ class BroadcastTerm(nn.Module):
         return 0.5 * x + 0.5 * (mean.detach() if self.term == "constant" else mean)
 
 
+_SeamName = Annotated[str, Choices(SEAMS)]
+
+
 def measure(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    seams: Sequence[str] = ("mlp.in", "mlp.mid", "mlp.out"),
-    blocks: str | Sequence[int | str] = "all",
+    seams: Annotated[Sequence[_SeamName], Length(distinct=True)] = ("mlp.in", "mlp.mid", "mlp.out"),
+    blocks: str | Annotated[Sequence[int | str], Length(1, 10_000)] = "all",
 ) -> Measurement:
     """Gradient norms of every weight of every block with the broadcast term kept, detached and removed.
 

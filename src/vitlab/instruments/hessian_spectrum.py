@@ -14,19 +14,21 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from vitlab.core.bounds import Range, Seed, Weight
 from vitlab.core.errors import VitlabError
+from vitlab.core.machine_memory import check_memory
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.pooling import derive
 from vitlab.core.provenance import provenance
 from vitlab.core.statistics import student_quantile
-from vitlab.core.step_cache import step
+from vitlab.core.step_cache import inside, step
 from vitlab.instruments.shared.curvature import Product, largest_eigenvalues
 from vitlab.instruments.shared.loss_surface import (
     L2,
@@ -126,21 +128,25 @@ def hessian_products(loss: Loss, weights: Tensor, images: Tensor, targets: Tenso
     return losses.detach(), product
 
 
+def _products(limit: int) -> str:
+    return f"{limit:,} products are as many forwards and {2 * limit:,} backwards for each mini-batch"
+
+
 def measure(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    count: int = 5,
-    batch_size: int = 16,
-    mini_batches: int | None = None,
+    count: Annotated[int, Range(1, 1000)] = 5,
+    batch_size: Annotated[int, Range(1, 65_536)] = 16,
+    mini_batches: Annotated[int, Range(1, 10**6)] | None = None,
     l2: L2 = "squared",
-    weight_decay: float = 0.05,
+    weight_decay: Weight = 0.05,
     training: bool = False,
-    tolerance: float = 1e-6,
-    limit: int = 200,
-    basis: int = 40,
-    together: int | None = None,
-    seed: int = 0,
+    tolerance: Annotated[float, Range(0, 1)] = 1e-6,
+    limit: Annotated[int, Range(1, 100_000, cost=_products)] = 200,
+    basis: Annotated[int, Range(2, 10_000)] = 40,
+    together: Annotated[int, Range(1, 1024)] | None = None,
+    seed: Seed = 0,
 ) -> Measurement:
     """The largest eigenvalues of the Hessian of NLL + l2 for each mini-batch.
 
@@ -173,11 +179,12 @@ def measure(
     weights = weights_of(model)
     flat = _flatten(model, weights)
     together = together or (4 if flat.is_cuda else 1)
-    if count > len(flat) or min(count, batch_size, together, mini_batches or 1) < 1:
-        raise VitlabError(
-            f"hessian_spectrum: invalid count={count}, batch_size={batch_size}, mini_batches={mini_batches} or "
-            f"together={together}; expected at least 1, and count at most {len(flat)}, the number of weights"
-        )
+    if count > len(flat):
+        raise VitlabError(f"hessian_spectrum(count={count}): expected at most {len(flat)}, the number of weights")
+    stored = together * min(max(basis, 2 * count + 2), len(flat), limit)
+    there = float(torch.cuda.mem_get_info(flat.device)[1]) if flat.is_cuda else None
+    vectors = f"hessian_spectrum with {stored:,} vectors of {len(flat):,} weights"
+    check_memory(vectors, flat.element_size() * stored * len(flat), there, "use a smaller basis, count or together")
     solver = {"tolerance": tolerance, "limit": limit, "basis": basis}
     groups: list[Mapping[str, np.ndarray]] = []
     with seeded_mode(model, training=training, seed=seed), _exact_kernels():
@@ -188,7 +195,7 @@ def measure(
             name, total = f"mini-batches {low} to {low + len(group) - 1}", math.ceil(len(pairs) / together)
             starts = torch.stack([_start(flat, seed + low + i) for i in range(len(group))])
             torch.manual_seed(seed + low)  # dropout must not depend on earlier groups, which may be cached
-            groups.append(step(name, total, partial(_solve, loss, flat, group, starts, count, **solver)))
+            groups.append(step(name, total, partial(_solve, name, loss, flat, group, starts, count, **solver)))
     values = _pool(groups)
     data = getattr(batches, "fingerprint", "")
     return Measurement(
@@ -247,7 +254,7 @@ def _start(flat: Tensor, seed: int) -> Tensor:
 
 
 def _solve(
-    loss: Loss, flat: Tensor, group: list[Pair], starts: Tensor, count: int, **settings: Any
+    name: str, loss: Loss, flat: Tensor, group: list[Pair], starts: Tensor, count: int, **settings: Any
 ) -> dict[str, np.ndarray]:
     """Loss and eigenvalues of each mini-batch of a group; one by one if batching with `vmap` fails."""
     images, targets = (torch.stack(part) for part in zip(*group, strict=True))
@@ -257,10 +264,18 @@ def _solve(
         if len(group) == 1:
             raise
         each = zip(group, starts, strict=True)
-        return _concatenate([_solve(loss, flat, [pair], start[None], count, **settings) for pair, start in each])
+        return _concatenate([_solve(name, loss, flat, [pair], start[None], count, **settings) for pair, start in each])
     if not bool(losses.isfinite().all()):
         raise VitlabError("the loss of a mini-batch is not finite; check the images and the weights for NaN")
-    result = largest_eigenvalues(product, starts, count, generator=torch.Generator().manual_seed(0), **settings)
+    made = 0
+
+    def counted(vectors: Tensor) -> Tensor:
+        nonlocal made
+        made += 1
+        inside(f"{name}, product {made}")
+        return product(vectors)
+
+    result = largest_eigenvalues(counted, starts, count, generator=torch.Generator().manual_seed(0), **settings)
     return {
         "eigenvalues": result.values.numpy(),
         "residuals": result.residuals.numpy(),

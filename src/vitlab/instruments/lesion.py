@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from vitlab.adapters import describe
 from vitlab.adapters.wrappers import unwrap
 from vitlab.core.batches import reiterable
+from vitlab.core.bounds import ImageCount
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
@@ -52,7 +53,7 @@ def paired_change(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:
 
 
 def measure(
-    model: nn.Module, batches: Iterable[Any], *, conv: Conv = "kernel", images: int | None = None
+    model: nn.Module, batches: Iterable[Any], *, conv: Conv = "kernel", images: ImageCount | None = None
 ) -> Measurement:
     """Change of accuracy and NLL when each unit is removed, one at a time.
 

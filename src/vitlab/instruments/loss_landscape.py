@@ -13,14 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from vitlab.core.batches import reiterable
-from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.bounds import Length, Positive, Range, Seed, Weight
+from vitlab.core.errors import unknown
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
 from vitlab.core.step_cache import step
@@ -99,18 +100,22 @@ def random_direction(
     return direction
 
 
+def _evaluations(points: int) -> str:
+    return f"{points:,} points along each direction are {points**2:,} forwards for each batch"
+
+
 def measure(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    points: int = 21,
-    reach: float = 1.0,
+    points: Annotated[int, Range(2, 1001, cost=_evaluations)] = 21,
+    reach: Positive = 1.0,
     normalisation: Normalisation = "released",
     vectors: bool = False,
-    still: Sequence[str] = ("pos_embed", "relative_position"),
+    still: Annotated[Sequence[str], Length(0, 1000)] = ("pos_embed", "relative_position"),
     l2: L2 = "norms",
-    weight_decay: float = 0.05,
-    seed: int = 0,
+    weight_decay: Weight = 0.05,
+    seed: Seed = 0,
 ) -> Measurement:
     """The loss on a grid around the model's weights; the model itself is not modified.
 
@@ -133,8 +138,6 @@ def measure(
     Returns:
         `nll`, `l2` and `total` = nll + l2, each (first, second): the steps α and β along the two directions.
     """
-    if points < 2 or not reach > 0:
-        raise VitlabError(f"loss_landscape: invalid points={points}, reach={reach}; expected points >= 2 and reach > 0")
     weights = weights_of(model)
     generator = torch.Generator().manual_seed(seed)
     pair = [random_direction(weights, generator, normalisation, vectors=vectors, still=still) for _ in range(2)]

@@ -6,13 +6,14 @@ Shape legend: B batch, A answers, n examples, h w pixels.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from vitlab.core.batches import Batches
+from vitlab.core.bounds import Range
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
@@ -56,7 +57,7 @@ def examples_of(accuracy: Sequence[float], count: int) -> list[int]:
     return sorted(right[: count - from_wrong] + wrong[:from_wrong])
 
 
-def measure(model: nn.Module, batches: Iterable[Any], *, examples: int = 8) -> Measurement:
+def measure(model: nn.Module, batches: Iterable[Any], *, examples: Annotated[int, Range(1, 1000)] = 8) -> Measurement:
     """Answer questions about images.
 
     Args:

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
+from vitlab.core.bounds import Length
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.pooling import derive
@@ -132,7 +133,11 @@ class _GramRecorder:
 
 
 def measure(
-    model: nn.Module, batches: Iterable[Any], *, other: nn.Module | None = None, at: str | Sequence[str] = "block.out"
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    other: nn.Module | None = None,
+    at: str | Annotated[Sequence[str], Length(1, 100)] = "block.out",
 ) -> Measurement:
     """Mini-batch CKA between the layers of a model, or between the layers of two models.
 

@@ -8,14 +8,14 @@ Shape legend: B batch, H heads, N tokens of a row, n rows of a chunk, M key toke
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from vitlab.core.anatomy import Anatomy, Block
-from vitlab.core.errors import VitlabError
+from vitlab.core.bounds import Range
 from vitlab.core.measurement import Card, Measurement
 from vitlab.instruments.shared.one_pass import Result, observe, table
 from vitlab.instruments.shared.per_image_sums import RowSumObserver
@@ -105,8 +105,6 @@ class Accumulator(RowSumObserver):
     kind = "softmax_gradient"
 
     def __init__(self, bins: int = 20) -> None:
-        if bins < 1:
-            raise VitlabError(f"{self.kind}: invalid bins={bins}; expected at least 1")
         self.settings = {"bins": bins}
         self._bins = bins
         self._scale: dict[str, float] = {}
@@ -167,7 +165,7 @@ class Accumulator(RowSumObserver):
         return np.where(counts > 0, norms / np.maximum(counts, 1), np.nan)
 
 
-def measure(model: nn.Module, batches: Iterable[Any], *, bins: int = 20) -> Measurement:
+def measure(model: nn.Module, batches: Iterable[Any], *, bins: Annotated[int, Range(1, 10_000)] = 20) -> Measurement:
     """Nuclear norm of the softmax Jacobian of every attention row, compared with its entropy and with closed forms.
 
     Norms are for λ = 1, so that layers and models of different width are comparable. Multiply by `scale` for the

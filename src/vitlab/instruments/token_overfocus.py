@@ -7,19 +7,19 @@ Shape legend: B batch, T windows, H heads, N query tokens, M key tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from vitlab.core.anatomy import Anatomy, Block
-from vitlab.core.errors import VitlabError
+from vitlab.core.bounds import Length, PositiveShare
 from vitlab.core.measurement import Card, Measurement
 from vitlab.instruments.shared.one_pass import Result, observe, table
 from vitlab.instruments.shared.per_image_sums import RowSumObserver, flatten_per_image
-from vitlab.recording.attention_call import Rows
+from vitlab.recording.attention_call import AttentionCall, Rows
 
 CARD = Card(
     title="Share of attention that the most attended tokens receive, by layer and head",
@@ -75,14 +75,20 @@ class Accumulator(RowSumObserver):
     kind = "token_overfocus"
 
     def __init__(self, shares: Sequence[float] = (0.05, 0.1)) -> None:
-        if not shares or not all(0 < share <= 1 for share in shares):
-            raise VitlabError(f"{self.kind}: invalid shares={tuple(shares)}; expected fractions of the tokens, as 0.05")
         self.settings = {"shares": list(shares)}
         self._shares = tuple(shares)
 
     def sums(self, block: Block, rows: Rows) -> tuple[Tensor, ...]:
         """-> (B·T, H, M)."""
         return (rows.received,)
+
+    def wanted(self, block: Block, call: AttentionCall) -> Mapping[str, Tensor | None]:
+        """The sum over rows."""
+        return {"received": None}
+
+    def totals(self, block: Block, statistics: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        """-> (B·T, H, M)."""
+        return (statistics["received"],)
 
     def values(self, block: Block, *sums: Tensor) -> Tensor:
         """-> (B, H + 1, k): columns of all windows concatenated; the last row is for the map averaged over heads."""
@@ -112,7 +118,12 @@ class Accumulator(RowSumObserver):
         )
 
 
-def measure(model: nn.Module, batches: Iterable[Any], *, shares: Sequence[float] = (0.05, 0.1)) -> Measurement:
+def measure(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    shares: Annotated[Sequence[PositiveShare], Length(1, 100, distinct=True)] = (0.05, 0.1),
+) -> Measurement:
     """Inequality of the attention received by tokens, by layer and head.
 
     All rows and columns are used, prefix tokens included; the columns of all windows of an image are compared.

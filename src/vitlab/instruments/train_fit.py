@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from vitlab.core.bounds import ImageCount
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
@@ -55,7 +56,7 @@ def summarise(scores: Scores, name: str, confidence: float = 0.95) -> dict[str, 
 
 
 def measure(
-    model: nn.Module, batches: Iterable[Any], *, test: Iterable[Any] | None = None, images: int | None = None
+    model: nn.Module, batches: Iterable[Any], *, test: Iterable[Any] | None = None, images: ImageCount | None = None
 ) -> Measurement:
     """NLL on the training set against error on the test set, both in evaluation mode.
 

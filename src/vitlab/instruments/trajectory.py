@@ -108,7 +108,11 @@ def measure(
 
 def run_snapshots(folder: Path) -> list[Path]:
     """The snapshots of a run folder (or of its folder `snapshots`), sorted by epoch, starting with epoch 0."""
-    if not folder.is_dir():
+    try:
+        exists = folder.is_dir()
+    except OSError:  # the name is too long
+        exists = False
+    if not exists:
         raise VitlabError(f"invalid snapshots={str(folder)!r}; expected an existing run folder, or a list of snapshots")
     inner = folder / "snapshots" if (folder / "snapshots").is_dir() else folder
     paths = sorted(inner.glob("epoch-*.safetensors"), key=lambda path: (len(path.stem), path.stem))

@@ -10,13 +10,14 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor
 
+from vitlab.core.bounds import Positive
 from vitlab.core.errors import VitlabError, unknown
 
 __all__ = ["distillation"]
 
 
 def distillation(
-    student: Tensor, teacher: Tensor, *, kind: Literal["hard", "soft"] = "hard", temperature: float = 3.0
+    student: Tensor, teacher: Tensor, *, kind: Literal["hard", "soft"] = "hard", temperature: Positive = 3.0
 ) -> Tensor:
     """Distillation loss between a student's and a teacher's logits.
 

@@ -8,12 +8,13 @@ Shape legend: B batch, N tokens, D channels.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from vitlab.core.anatomy import TokenLayout
+from vitlab.core.bounds import Range
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.modules.identity_init import blend, initial_weight
 from vitlab.modules.token_kinds import IMAGE, PADDING, TEXT, TokenKinds, subset_mean
@@ -21,7 +22,8 @@ from vitlab.modules.token_kinds import IMAGE, PADDING, TEXT, TokenKinds, subset_
 __all__ = ["ContextBroadcast", "GatedContextBroadcast", "HybridContextBroadcast", "ScaledContextBroadcast"]
 
 
-Subset = str | tuple[int, int] | None
+_Position = Annotated[int, Range(0, 10**6)]
+Subset = Literal["image", "text", "each"] | tuple[_Position, _Position] | None
 
 #: Subsets of the tokens of a model of text and images.
 SUBSETS = ("image", "text", "each")
@@ -93,7 +95,7 @@ class ScaledContextBroadcast(nn.Module):
         self,
         dim: int,
         *,
-        init: float = 0.0,
+        init: Annotated[float, Range(-(10**6), 10**6)] = 0.0,
         tokens: Subset = None,
         identity_init: bool = False,
         kinds: TokenKinds | None = None,

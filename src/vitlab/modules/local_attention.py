@@ -7,11 +7,14 @@ Shape legend: B batch, H heads, N tokens, P prefix tokens, D channels, d channel
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitlab.core.anatomy import TokenLayout
+from vitlab.core.bounds import Range
 from vitlab.core.errors import VitlabError
 from vitlab.modules.qkv import PackedAttention
 
@@ -50,7 +53,12 @@ class LocalAttention(PackedAttention):
     outside: Tensor | None
 
     def __init__(
-        self, attention: nn.Module, layout: TokenLayout, *, kernel: int = 3, identity_init: bool = False
+        self,
+        attention: nn.Module,
+        layout: TokenLayout,
+        *,
+        kernel: Annotated[int, Range(1, 1023)] = 3,
+        identity_init: bool = False,
     ) -> None:
         super().__init__(attention)
         if layout.order != "BND" or layout.windows > 1 or layout.permutation is not None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vitlab.core.bounds import PositiveShare
 from vitlab.core.errors import VitlabError
 from vitlab.modules.token_kinds import PADDING, TokenKinds, subset_mean
 
@@ -44,7 +45,7 @@ class SqueezeExcite(nn.Module):
     default_seam: ClassVar[str] = "mlp.out"
 
     def __init__(
-        self, dim: int, *, ratio: float = 0.25, identity_init: bool = False, kinds: TokenKinds | None = None
+        self, dim: int, *, ratio: PositiveShare = 0.25, identity_init: bool = False, kinds: TokenKinds | None = None
     ) -> None:
         super().__init__()
         self.kinds = kinds

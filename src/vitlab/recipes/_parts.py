@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
+from vitlab.core.bounds import Choices, Range
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import ModelExpression, PartCall, parse_part
 
@@ -35,6 +36,15 @@ POSITIONS: dict[str, tuple[str | None, ...]] = {
     "attention": ("attn.out",),
     "both": ("mlp.out", "attn.out"),
 }
+
+#: Settings that several recipes have.
+PartName = Annotated[str, Choices(("", *PARTS))]
+Position = Annotated[str, Choices(tuple(POSITIONS))]
+Heads = Annotated[int, Range(1, 1024)]
+OwnHeads = Annotated[int, Range(0, 1024)]
+Epochs = Annotated[int, Range(1, 90_000)]
+Width = Annotated[int, Range(1, 8192)]
+Scenes = Annotated[int, Range(4, 10**6)]
 
 
 def parts(name: str, position: str = "", blocks: str = "") -> tuple[PartCall, ...]:

@@ -9,12 +9,22 @@ position of SE and the exact form of the uniform heads are our choices too, docu
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
+from vitlab.core.bounds import Choices
 from vitlab.core.expressions import PartCall
 from vitlab.core.recipe import Recipe
-from vitlab.recipes._parts import choose, model, parts
-from vitlab.recipes.deit_imagenet import DISTILLATION, SIZES, TEACHER, deit_distilled, deit_imagenet, deit_recipe
+from vitlab.recipes._parts import OwnHeads, PartName, Position, choose, model, parts
+from vitlab.recipes.deit_imagenet import (
+    DISTILLATION,
+    SIZES,
+    TEACHER,
+    Distillation,
+    Size,
+    deit_distilled,
+    deit_imagenet,
+    deit_recipe,
+)
 
 __all__ = [
     "context_broadcasting",
@@ -36,9 +46,12 @@ ARCHITECTURES: dict[str, tuple[str, str, float, int]] = {
 
 EXTRA_BLOCKS = {"": "", "attention": "_extra_attention", "mlp": "_extra_mlp"}
 
+Architecture = Annotated[str, Choices(tuple(ARCHITECTURES))]
+ExtraBlock = Annotated[str, Choices(tuple(EXTRA_BLOCKS))]
+
 
 def context_broadcasting(
-    size: str = "tiny", part: str = "cb", position: str = "", blocks: str = "", heads: int = 0
+    size: Size = "tiny", part: PartName = "cb", position: Position = "", blocks: str = "", heads: OwnHeads = 0
 ) -> Recipe:
     """ViT-Ti, S or B with CB or one of the alternatives on ImageNet-1K, with the training settings of the paper.
 
@@ -66,7 +79,7 @@ def context_broadcasting(
     return _with_changes(size, "", calls, {"num_heads": heads}) if calls else deit_imagenet(size, heads=heads)
 
 
-def context_broadcasting_distilled(size: str = "tiny", part: str = "cb", kind: str = "hard") -> Recipe:
+def context_broadcasting_distilled(size: Size = "tiny", part: PartName = "cb", kind: Distillation = "hard") -> Recipe:
     """Distilled ViT-Ti, S or B with CB or CB_S on ImageNet-1K.
 
     Source: CB, Table S12 (supplement Table S1); the teacher is DeiT's. The paper does not say whether labels are hard
@@ -88,7 +101,7 @@ def context_broadcasting_distilled(size: str = "tiny", part: str = "cb", kind: s
 
 
 def context_broadcasting_architectures(
-    architecture: str = "pit_base", part: str = "cb", repeated: bool = True
+    architecture: Architecture = "pit_base", part: PartName = "cb", repeated: bool = True
 ) -> Recipe:
     """PiT-B, Mixer-S/16, PVT-S, PVTv2-B1, Swin-Ti or LocalViT-Ti with CB and DeiT's training settings.
 
@@ -111,7 +124,7 @@ def context_broadcasting_architectures(
     return deit_recipe(text, repeated=repeated, epochs=epochs)
 
 
-def extra_block(extra: str = "attention", repeated: bool = True) -> Recipe:
+def extra_block(extra: ExtraBlock = "attention", repeated: bool = True) -> Recipe:
     """The ViT of eight layers with one extra block, attention or MLP, of nearly equal size.
 
     Source: CB, Fig. 3; 300 epochs on ImageNet-1K. The width is not published: that of ViT-S is our choice.
@@ -128,7 +141,7 @@ def extra_block(extra: str = "attention", repeated: bool = True) -> Recipe:
     return deit_recipe(model("vitlab", name, {"drop_path_rate": 0.1}), repeated=repeated)
 
 
-def context_broadcasting_cifar100(part: str = "cb", repeated: bool = False) -> Recipe:
+def context_broadcasting_cifar100(part: PartName = "cb", repeated: bool = False) -> Recipe:
     """ViT-S on CIFAR-100 from scratch, with DeiT's training settings.
 
     Source: CB, Table S15 (supplement Table S4). Resolution, patches and epochs are not published: 32×32, 4×4 and 300

@@ -8,9 +8,11 @@ that is updated every step instead of every epoch.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Annotated
 
+from vitlab.core.bounds import Choices
 from vitlab.core.recipe import Augment, Objective, Optimizer, Recipe
-from vitlab.recipes._parts import choose, model, parts
+from vitlab.recipes._parts import OwnHeads, PartName, choose, model, parts
 
 __all__ = ["deit_distilled", "deit_imagenet"]
 
@@ -22,11 +24,14 @@ DISTILLATION = {
     "soft": Objective(distillation="soft", distillation_weight=0.1, temperature=3.0),
 }
 
+Size = Annotated[str, Choices(tuple(SIZES))]
+Distillation = Annotated[str, Choices(tuple(DISTILLATION))]
+
 #: With its published weights: a teacher with random weights would only add noise to the labels.
 TEACHER = "timm/regnety_160.deit_in1k(pretrained=True)"
 
 
-def deit_imagenet(size: str = "tiny", part: str = "", repeated: bool = True, heads: int = 0) -> Recipe:
+def deit_imagenet(size: Size = "tiny", part: PartName = "", repeated: bool = True, heads: OwnHeads = 0) -> Recipe:
     """DeiT-Ti, S or B on ImageNet-1K, 300 epochs.
 
     `part` changes nothing else in the recipe; `context_broadcasting` also makes the other changes of the paper.
@@ -52,7 +57,9 @@ def deit_imagenet(size: str = "tiny", part: str = "", repeated: bool = True, hea
     return deit_recipe(model("timm", name, settings, *parts(part)), repeated=repeated)
 
 
-def deit_distilled(size: str = "tiny", kind: str = "hard", part: str = "", repeated: bool = True) -> Recipe:
+def deit_distilled(
+    size: Size = "tiny", kind: Distillation = "hard", part: PartName = "", repeated: bool = True
+) -> Recipe:
     """DeiT with a distillation token and a RegNetY-16GF as the teacher.
 
     Source: DeiT, Sec. 4: hard labels, or soft ones with λ = 0.1 and τ = 3; CB, Table S12.

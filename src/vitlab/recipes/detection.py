@@ -6,9 +6,9 @@ from typing import Any
 
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import ModelExpression
-from vitlab.core.recipe import Augment, Detection, Optimizer, Recipe
-from vitlab.recipes._parts import choose, model, parts
-from vitlab.recipes.deit_imagenet import SIZES
+from vitlab.core.recipe import Augment, BatchSize, Detection, Optimizer, Recipe
+from vitlab.recipes._parts import Epochs, PartName, Scenes, choose, model, parts
+from vitlab.recipes.deit_imagenet import SIZES, Size
 
 __all__ = ["coco_mask_rcnn", "quick_detection"]
 
@@ -17,7 +17,11 @@ DROP_PATH = {"tiny": 0.05, "small": 0.05, "base": 0.1}
 
 
 def coco_mask_rcnn(
-    size: str = "tiny", part: str = "", blocks: str = "not-tapped", weights: str = "", batch_size: int = 16
+    size: Size = "tiny",
+    part: PartName = "",
+    blocks: str = "not-tapped",
+    weights: str = "",
+    batch_size: BatchSize = 16,
 ) -> Recipe:
     """Mask R-CNN with a feature pyramid over a pretrained ViT on COCO, 12 epochs (1× schedule).
 
@@ -77,7 +81,7 @@ def coco_mask_rcnn(
     )
 
 
-def quick_detection(part: str = "", images: int = 800, epochs: int = 3) -> Recipe:
+def quick_detection(part: PartName = "", images: Scenes = 800, epochs: Epochs = 3) -> Recipe:
     """Mask R-CNN over a ViT of 1.2 M parameters on small scenes; the five classes are the shapes.
 
     Source: vitlab's own; up to three objects per scene, 96×96 pixels, patches of 8×8, no download.

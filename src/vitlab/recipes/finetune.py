@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from vitlab.core.bounds import Positive, PositiveShare, Range, Rate, Seed, Weight
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import ModelExpression, parse_model
-from vitlab.core.recipe import Augment, Objective, Optimizer, Recipe, stored_recipe
+from vitlab.core.recipe import Augment, BatchSize, Objective, Optimizer, Recipe, stored_recipe
 from vitlab.core.store import read_about
-from vitlab.recipes._parts import identity_parts, parts
+from vitlab.recipes._parts import Epochs, PartName, identity_parts, parts
 
 __all__ = ["finetune", "quick_finetune"]
 
@@ -24,15 +25,15 @@ def finetune(
     part: str = "",
     blocks: str = "",
     identity: bool = True,
-    diversification: float = 0.0,
-    epochs: int = 20,
-    size: int = 0,
-    batch_size: int = 256,
-    lr: float = 5e-4,
-    layer_decay: float = 0.75,
-    drop_path: float = 0.0,
+    diversification: Weight = 0.0,
+    epochs: Epochs = 20,
+    size: Annotated[int, Range(0, 8192)] = 0,
+    batch_size: BatchSize = 256,
+    lr: Positive = 5e-4,
+    layer_decay: PositiveShare = 0.75,
+    drop_path: Rate = 0.0,
     strong: bool = True,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> Recipe:
     """Fine-tune trained weights on any data set: new head, layer-wise learning rates, optional part, any resolution.
 
@@ -102,7 +103,11 @@ def finetune(
 
 
 def quick_finetune(
-    model: str = "file/runs/quick", part: str = "", diversification: float = 0.0, epochs: int = 6, seed: int = 0
+    model: str = "file/runs/quick",
+    part: PartName = "",
+    diversification: Weight = 0.0,
+    epochs: Epochs = 6,
+    seed: Seed = 0,
 ) -> Recipe:
     """Fine-tune the model of a `quick` run on other scenes, with a new head for ten classes.
 

@@ -12,12 +12,13 @@ weights are saved too, as in the released code, for `trajectory`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
+from vitlab.core.bounds import Choices, Length, PositiveShare, Range
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import PartCall
 from vitlab.core.recipe import Augment, Objective, Optimizer, Recipe
-from vitlab.recipes._parts import choose, model
+from vitlab.recipes._parts import Epochs, Heads, choose, model
 
 __all__ = [
     "how_vits_work_alternet",
@@ -75,13 +76,17 @@ IMAGENET_AUGMENTS = {
     "weak": Augment(crop="resized"),
 }
 
+CifarNetwork = Annotated[str, Choices(tuple(CIFAR_MODELS))]
+CifarName = Annotated[str, Choices(tuple(CLASSES))]
+Augmentation = Annotated[str, Choices(tuple(CIFAR_AUGMENTS))]
+
 
 def how_vits_work_cifar(
-    network: str = "vit_tiny",
-    data: str = "cifar100",
-    augmentation: str = "strong",
-    fraction: float = 1.0,
-    epochs: int = 300,
+    network: CifarNetwork = "vit_tiny",
+    data: CifarName = "cifar100",
+    augmentation: Augmentation = "strong",
+    fraction: PositiveShare = 1.0,
+    epochs: Epochs = 300,
 ) -> Recipe:
     """Models of HDVW on CIFAR-10 or CIFAR-100, with settings for the fraction of data, epochs and augmentation.
 
@@ -113,15 +118,15 @@ def how_vits_work_cifar(
 
 
 def how_vits_work_vit(
-    patch_size: int = 2,
-    pool: str = "token",
-    depth: int = 12,
-    heads: int = 3,
-    head_dim: int = 64,
-    data: str = "cifar100",
-    augmentation: str = "strong",
-    fraction: float = 1.0,
-    epochs: int = 300,
+    patch_size: Annotated[int, Range(1, 32)] = 2,
+    pool: Annotated[str, Choices(tuple(POOLS))] = "token",
+    depth: Annotated[int, Range(1, 1000)] = 12,
+    heads: Heads = 3,
+    head_dim: Annotated[int, Range(1, 1024)] = 64,
+    data: CifarName = "cifar100",
+    augmentation: Augmentation = "strong",
+    fraction: PositiveShare = 1.0,
+    epochs: Epochs = 300,
 ) -> Recipe:
     """Variants of HDVW's ViT-Ti on CIFAR: patch sizes, GAP against the class token, heads and their channels.
 
@@ -150,7 +155,10 @@ def how_vits_work_vit(
 
 
 def how_vits_work_alternet(
-    plan: Sequence[int] = (0, 1, 1, 2), base: str = "preact", data: str = "cifar100", augmentation: str = "strong"
+    plan: Annotated[Sequence[Annotated[int, Range(0, 3)]], Length(4, 4)] = (0, 1, 1, 2),
+    base: Annotated[str, Choices(("preact", "resnet", "resnext"))] = "preact",
+    data: CifarName = "cifar100",
+    augmentation: Augmentation = "strong",
 ) -> Recipe:
     """AlterNet-50 on CIFAR with any number of MSAs at the end of its stages.
 
@@ -172,7 +180,10 @@ def how_vits_work_alternet(
 
 
 def how_vits_work_smoothing(
-    network: str = "resnet50", stages: str = "all", data: str = "cifar100", augmentation: str = "strong"
+    network: Annotated[str, Choices(tuple(SMOOTHED))] = "resnet50",
+    stages: str = "all",
+    data: CifarName = "cifar100",
+    augmentation: Augmentation = "strong",
 ) -> Recipe:
     """A CNN on CIFAR with a 2×2 box blur at the end of its stages; `how_vits_work_cifar` has the plain network.
 
@@ -197,7 +208,11 @@ def how_vits_work_smoothing(
     return _cifar(name, settings, data, augmentation, 1.0, 300, blur)
 
 
-def how_vits_work_imagenet(network: str = "vit_tiny", augmentation: str = "strong", epochs: int = 300) -> Recipe:
+def how_vits_work_imagenet(
+    network: Annotated[str, Choices(tuple(IMAGENET_MODELS))] = "vit_tiny",
+    augmentation: Augmentation = "strong",
+    epochs: Epochs = 300,
+) -> Recipe:
     """The models that HDVW trains on ImageNet-1K itself: ResNet, ViT and AlterNet.
 
     Source: HDVW, App. A and Figs. C.1b and E.1; batch 128, erasing 0.25, RandAugment mstd 0.5, no clipping. PiT and

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from vitlab.core.bounds import Weight
 from vitlab.core.recipe import Augment, Objective, Optimizer, Recipe
-from vitlab.recipes._parts import model, parts
+from vitlab.recipes._parts import Epochs, Heads, PartName, Position, Scenes, model, parts
 
 __all__ = ["quick"]
 
 
 def quick(
-    part: str = "",
-    diversification: float = 0.0,
-    images: int = 1536,
-    epochs: int = 8,
-    position: str = "",
+    part: PartName = "",
+    diversification: Weight = 0.0,
+    images: Scenes = 1536,
+    epochs: Epochs = 8,
+    position: Position = "",
     blocks: str = "",
-    heads: int = 4,
+    heads: Heads = 4,
 ) -> Recipe:
     """A ViT of 0.3 M parameters on small scenes, with and without ADL.
 

@@ -15,8 +15,9 @@ run with ADL.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from vitlab.core.bounds import Choices, Range, Weight
 from vitlab.core.expressions import PartCall
 from vitlab.core.recipe import Recipe
 from vitlab.recipes._parts import choose, model
@@ -52,13 +53,13 @@ FORMS: dict[str, Literal["paper", "released"]] = {"paper": "paper", "released": 
 
 
 def robust_token_attention(
-    base: str = "fan",
-    pooling: str = "tap",
-    branches: int = 4,
-    allocation: str = "all",
-    diversification: float = 1.0,
-    tau: float = 2.0,
-    form: str = "released",
+    base: Annotated[str, Choices(tuple(MODELS))] = "fan",
+    pooling: Annotated[str, Choices(tuple(POOLINGS))] = "tap",
+    branches: Annotated[int, Range(1, 64)] = 4,
+    allocation: Annotated[str, Choices(tuple(ALLOCATIONS))] = "all",
+    diversification: Weight = 1.0,
+    tau: Weight = 2.0,
+    form: Annotated[str, Choices(tuple(FORMS))] = "released",
 ) -> Recipe:
     """FAN-B-Hybrid, RVT-B, DeiT-B or Swin-B with TAP, ADL, both or neither on ImageNet-1K.
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from vitlab.core.bounds import Choices, Range, Seed, Weight
 from vitlab.core.expressions import ModelExpression
 from vitlab.core.recipe import Augment, Objective, Optimizer, Recipe, Segmentation
-from vitlab.recipes._parts import choose, identity_parts, model, parts
+from vitlab.recipes._parts import Epochs, PartName, Scenes, Width, choose, identity_parts, model, parts
 
 __all__ = ["ade20k_upernet", "camvid_upernet", "cityscapes_segformer", "quick_segmentation"]
 
@@ -24,7 +27,11 @@ def assembled(
 
 
 def ade20k_upernet(
-    size: str = "ti", part: str = "", iterations: int = 160_000, backbone: str = "", width: int = 512
+    size: Annotated[str, Choices(tuple(_VIT))] = "ti",
+    part: PartName = "",
+    iterations: Annotated[int, Range(1, 10**8)] = 160_000,
+    backbone: str = "",
+    width: Width = 512,
 ) -> Recipe:
     """UperNet with a ViT on ADE20K, with and without CB.
 
@@ -64,7 +71,7 @@ def ade20k_upernet(
     )
 
 
-def cityscapes_segformer(part: str = "", diversification: float = 0.0, backbone: str = "") -> Recipe:
+def cityscapes_segformer(part: PartName = "", diversification: Weight = 0.0, backbone: str = "") -> Recipe:
     """SegFormer's decoder with FAN-B-Hybrid on Cityscapes, with TAP and ADL.
 
     Source: TAPADL Section 4.3 and its released code: 1024×1024 crops, 160,000 iterations, AdamW with 6e-5 and ten times
@@ -108,11 +115,11 @@ def cityscapes_segformer(part: str = "", diversification: float = 0.0, backbone:
 def camvid_upernet(
     part: str = "",
     identity: bool = True,
-    diversification: float = 0.0,
+    diversification: Weight = 0.0,
     weights: str = "",
-    epochs: int = 60,
-    width: int = 256,
-    seed: int = 0,
+    epochs: Epochs = 60,
+    width: Width = 256,
+    seed: Seed = 0,
 ) -> Recipe:
     """UperNet with DeiT-Ti on CamVid, fine-tuned on whole images of 360×480.
 
@@ -151,7 +158,9 @@ def camvid_upernet(
     )
 
 
-def quick_segmentation(part: str = "", diversification: float = 0.0, images: int = 1024, epochs: int = 6) -> Recipe:
+def quick_segmentation(
+    part: PartName = "", diversification: Weight = 0.0, images: Scenes = 1024, epochs: Epochs = 6
+) -> Recipe:
     """UperNet of 0.5 M parameters with a small ViT on the masks of scenes, to check the installation.
 
     Source: vitlab's own; up to two objects per scene, background and five shapes, 64×64 pixels, patches of 4×4.

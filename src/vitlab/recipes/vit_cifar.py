@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from vitlab.core.bounds import Seed
 from vitlab.core.expressions import PartCall
 from vitlab.core.recipe import Augment, Optimizer, Recipe
-from vitlab.recipes._parts import model, parts
+from vitlab.recipes._parts import Epochs, Heads, PartName, Position, model, parts
 
 __all__ = ["vit_small_cifar100", "vit_small_cifar100_cb", "vit_tiny_cifar100", "vit_tiny_cifar100_cb"]
 
 
 def vit_tiny_cifar100(
-    heads: int = 3, part: str = "", epochs: int = 100, seed: int = 0, position: str = "", blocks: str = ""
+    heads: Heads = 3,
+    part: PartName = "",
+    epochs: Epochs = 100,
+    seed: Seed = 0,
+    position: Position = "",
+    blocks: str = "",
 ) -> Recipe:
     """ViT-Ti with patches of 4×4 on CIFAR-100, 100 epochs.
 
@@ -34,7 +40,7 @@ def vit_tiny_cifar100(
     return _recipe("vit_tiny_patch16_224", heads, parts(part, position, blocks), epochs, seed)
 
 
-def vit_tiny_cifar100_cb(heads: int = 3, epochs: int = 100, seed: int = 0) -> Recipe:
+def vit_tiny_cifar100_cb(heads: Heads = 3, epochs: Epochs = 100, seed: Seed = 0) -> Recipe:
     """ViT-Ti with CB on the upper half of its blocks on CIFAR-100; otherwise `vit_tiny_cifar100`.
 
     Source: vitlab's own.
@@ -50,7 +56,12 @@ def vit_tiny_cifar100_cb(heads: int = 3, epochs: int = 100, seed: int = 0) -> Re
 
 
 def vit_small_cifar100(
-    heads: int = 6, part: str = "", epochs: int = 100, seed: int = 0, position: str = "", blocks: str = ""
+    heads: Heads = 6,
+    part: PartName = "",
+    epochs: Epochs = 100,
+    seed: Seed = 0,
+    position: Position = "",
+    blocks: str = "",
 ) -> Recipe:
     """ViT-S with patches of 4×4 on CIFAR-100; otherwise `vit_tiny_cifar100`.
 
@@ -66,7 +77,7 @@ def vit_small_cifar100(
     return _recipe("vit_small_patch16_224", heads, parts(part, position, blocks), epochs, seed)
 
 
-def vit_small_cifar100_cb(heads: int = 6, epochs: int = 100, seed: int = 0) -> Recipe:
+def vit_small_cifar100_cb(heads: Heads = 6, epochs: Epochs = 100, seed: Seed = 0) -> Recipe:
     """ViT-S with CB on the upper half of its blocks on CIFAR-100; otherwise `vit_small_cifar100`.
 
     Source: vitlab's own.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
+from vitlab.core.bounds import Choices, Seed
 from vitlab.core.expressions import PartCall
 from vitlab.core.recipe import Augment, Optimizer, Recipe
-from vitlab.recipes._parts import choose, model, parts
+from vitlab.recipes._parts import Epochs, Scenes, choose, model, parts
 
 __all__ = ["quick_vqa", "vqa_vilt"]
 
@@ -16,8 +17,13 @@ TOKENS: dict[str, str | None] = {"image": "image", "text": "text", "both": None,
 
 _ON_SUBSETS = ("cb", "cb_s")
 
+VqaPart = Annotated[str, Choices(("", *_ON_SUBSETS))]
+Tokens = Annotated[str, Choices(tuple(TOKENS))]
 
-def vqa_vilt(part: str = "", tokens: str = "both", weights: str = "", path: str = "vqav2", seed: int = 0) -> Recipe:
+
+def vqa_vilt(
+    part: VqaPart = "", tokens: Tokens = "both", weights: str = "", path: str = "vqav2", seed: Seed = 0
+) -> Recipe:
     """ViLT-B/32 fine-tuned on VQAv2, plain or with CB_S on image tokens, text tokens or both.
 
     Source: CB, Table 10: ViLT's own fine-tuning with CB_S. Of ViLT (Kim et al. 2021): AdamW with learning rate 1e-4,
@@ -65,7 +71,9 @@ def vqa_vilt(part: str = "", tokens: str = "both", weights: str = "", path: str 
     )
 
 
-def quick_vqa(part: str = "", tokens: str = "both", scenes: int = 12000, epochs: int = 2, seed: int = 0) -> Recipe:
+def quick_vqa(
+    part: VqaPart = "", tokens: Tokens = "both", scenes: Scenes = 12000, epochs: Epochs = 2, seed: Seed = 0
+) -> Recipe:
     """A ViLT of 0.2 M parameters that answers questions about colours, textures and numbers in small scenes.
 
     Source: vitlab's own; scenes of two objects, 24×24 pixels, patches of 4×4, no download. Of the seven kinds of

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from vitlab.adapters.failures import model_errors_in_one_line
 from vitlab.core import plugins
 from vitlab.core.batches import recorded, require_labels
 from vitlab.core.errors import VitlabError
@@ -37,7 +38,8 @@ def stress(
     """Run a stress test on a model.
 
     Args:
-        stress_test: the name of the test, for example `"corruptions"`, or an object with `CARD` and `measure`.
+        stress_test: the name of the test, for example `"corruptions"`, an object with `CARD` and `measure`, or a
+            function of model, batches and settings that returns a Measurement.
         model: a classifier; its state is restored on exit.
         batches: `Batches`, or an iterable of (images, targets), for which the mean and std of the normalisation are
             those that the model declares. Tests that generate their images (`shape_texture`) also accept None. Tests on
@@ -54,13 +56,14 @@ def stress(
     stress_test, test = plugins.procedure("stress test", stress_test, plugins.stress_tests())
     if preprocessing is not None and "preprocessing" in inspect.signature(test.measure).parameters:
         settings["preprocessing"], preprocessing = preprocessing, None
-    check_settings(stress_test, test.measure, settings)
+    settings = check_settings(stress_test, test.measure, settings)
     _check_input(stress_test, test.CARD, batches)
     batches = described(model, batches, preprocessing)
     require_labels(batches, stress_test, test.CARD)
     identity = identify(model, display_name(name, subject))
     warn_untrained(identity, test.CARD)
-    return signed(test.measure(model, batches, **settings), identity, recorded(batches))
+    with model_errors_in_one_line():
+        return signed(test.measure(model, batches, **settings), identity, recorded(batches))
 
 
 def _check_input(name: str, card: Card, given: Any) -> None:

@@ -8,13 +8,13 @@ Shape legend: B batch, C channels, h w pixels, K classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.bounds import Choices, ImageCount, Length, Positive, Range, Seed
 from vitlab.core.measurement import Card, Measurement
 from vitlab.corruptions.randomness import Randomness
 from vitlab.stress_tests.shared.pixel_evaluation import (
@@ -22,6 +22,7 @@ from vitlab.stress_tests.shared.pixel_evaluation import (
     PixelBatch,
     accuracies,
     evaluate_perturbations,
+    numbers,
     result,
 )
 
@@ -37,7 +38,9 @@ CARD = Card(
 
 Norm = Literal["linf", "l2"]
 Classify = Callable[[Tensor], Tensor]
-ATTACKS, NORMS = ("fgsm", "pgd"), ("linf", "l2")
+ATTACKS = ("fgsm", "pgd")
+Attack = Annotated[str, Choices(ATTACKS)]
+Radius = Annotated[float, Range(0, 1000)]
 
 
 def input_gradient(classify: Classify, pixels: Tensor, labels: Tensor) -> Tensor:
@@ -124,18 +127,22 @@ def random_start(random: Randomness, shape: Sequence[int], epsilon: float, norm:
     return direction * radius
 
 
+def _passes(steps: int) -> str:
+    return f"{steps:,} steps are as many forwards and backwards for each batch and epsilon"
+
+
 def measure(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    attacks: str | Sequence[str] = ATTACKS,
+    attacks: Attack | Annotated[Sequence[Attack], Length(1, 2, distinct=True)] = ATTACKS,
     norm: Norm = "linf",
-    epsilons: float | Sequence[float] = (1.0,),
-    steps: int = 10,
-    step: float | None = None,
+    epsilons: Radius | Annotated[Sequence[Radius], Length(1, 100, distinct=True)] = (1.0,),
+    steps: Annotated[int, Range(1, 10_000, cost=_passes)] = 10,
+    step: Positive | None = None,
     random: bool = True,
-    seed: int = 0,
-    images: int | None = None,
+    seed: Seed = 0,
+    images: ImageCount | None = None,
 ) -> Measurement:
     """Measure the accuracy under untargeted white-box attacks on the cross-entropy, bounded in pixel space.
 
@@ -154,7 +161,8 @@ def measure(
     Returns:
         `accuracy`, `standard_error`, `drop`, `drop_error` (attack, epsilon), `clean_accuracy`, `clean_error` ().
     """
-    names, radii = _checked(attacks, norm, epsilons, steps, step)
+    names = (attacks,) if isinstance(attacks, str) else tuple(attacks)
+    radii = tuple(map(float, numbers(epsilons)))
     common: dict[str, Any] = {"norm": norm, "steps": steps, "step": step, "random": random, "seed": seed}
     perturbations = [
         (f"{name} within {radius}/255", _perturbation(name, radius, **common)) for name in names for radius in radii
@@ -179,24 +187,6 @@ def _perturbation(
         return pgd(batch.classify, batch.pixels, batch.labels, epsilon, norm, steps=steps, step=length, start=start)
 
     return perturbation
-
-
-def _checked(
-    attacks: str | Sequence[str], norm: str, epsilons: float | Sequence[float], steps: int, step: float | None
-) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    names = (attacks,) if isinstance(attacks, str) else tuple(attacks)
-    radii = (float(epsilons),) if isinstance(epsilons, (int, float)) else tuple(float(radius) for radius in epsilons)
-    for name in names:
-        if name not in ATTACKS:
-            raise unknown("attack", name, ATTACKS)
-    if norm not in NORMS:
-        raise unknown("norm", norm, NORMS)
-    if not names or not radii or min(radii) < 0 or steps < 1 or (step is not None and step <= 0):
-        raise VitlabError(
-            f"invalid attacks={names}, epsilons={radii}, steps={steps}, step={step} for adversarial; "
-            "expected at least one attack, epsilons of 0 or more (in 1/255), steps of 1 or more and a positive step"
-        )
-    return names, radii
 
 
 def _length(x: Tensor) -> Tensor:

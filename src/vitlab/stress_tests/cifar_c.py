@@ -6,19 +6,21 @@ Shape legend: n images.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from torch import nn
 
+from vitlab.core.bounds import ImageCount, Length, Severity
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
-from vitlab.corruptions import CORRUPTIONS, EXTRA
+from vitlab.corruptions import CORRUPTIONS, EXTRA, CorruptionName
 from vitlab.data.cifar import CIFAR10, CIFAR100, open_corrupted
 from vitlab.data.folders import wrong_layout
 from vitlab.data.images import ImageSet
 from vitlab.data.robustness_sets import locate, spread
+from vitlab.preprocessing.resolution import Given
 from vitlab.stress_tests.shared.correctness import Correctness
 from vitlab.stress_tests.shared.corrupted_sets import (
     ERRORS,
@@ -30,12 +32,14 @@ from vitlab.stress_tests.shared.corrupted_sets import (
 )
 from vitlab.stress_tests.shared.file_evaluation import (
     STORED,
+    BatchSize,
     ClassifierSetup,
+    Processes,
     classifier_setup,
     classify_set,
     is_correct,
 )
-from vitlab.stress_tests.shared.mce_baselines import choose
+from vitlab.stress_tests.shared.mce_baselines import BaselineName, choose
 from vitlab.stress_tests.shared.pixel_evaluation import result
 
 CARD = Card(
@@ -59,13 +63,13 @@ def measure(
     model: nn.Module,
     root: str | Path,
     *,
-    names: str | Sequence[str] = CORRUPTIONS,
-    severities: int | Sequence[int] = SEVERITIES,
-    baseline: str | None = None,
-    images: int | None = None,
-    batch_size: int = 256,
-    processes: int = 0,
-    preprocessing: Mapping[str, Any] | None = None,
+    names: CorruptionName | Annotated[Sequence[CorruptionName], Length(distinct=True)] = CORRUPTIONS,
+    severities: Severity | Annotated[Sequence[Severity], Length(distinct=True)] = SEVERITIES,
+    baseline: BaselineName | None = None,
+    images: ImageCount | None = None,
+    batch_size: BatchSize = 256,
+    processes: Processes = 0,
+    preprocessing: Given = None,
 ) -> Measurement:
     """Measure the error by corruption and severity, mean accuracy and mCE; resumes at the next of the 75 sets.
 

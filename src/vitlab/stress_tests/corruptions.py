@@ -6,19 +6,18 @@ Shape legend: c corruptions, s severities, n images.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from torch import Tensor, nn
 
-from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.bounds import ImageCount, Length, Seed, Severity
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.pooling import derive
-from vitlab.corruptions import CORRUPTIONS, EXTRA
+from vitlab.corruptions import CORRUPTIONS, CorruptionName
 from vitlab.corruptions.apply import corrupt_pixels
 from vitlab.corruptions.parameters import ParameterSet, choose_set
-from vitlab.corruptions.validation import integer
-from vitlab.stress_tests.shared.mce_baselines import Baseline, choose, resolve
+from vitlab.stress_tests.shared.mce_baselines import Baseline, BaselineName, choose, resolve
 from vitlab.stress_tests.shared.pixel_evaluation import (
     ERRORS,
     POOLING,
@@ -28,6 +27,7 @@ from vitlab.stress_tests.shared.pixel_evaluation import (
     evaluate_perturbations,
     result,
 )
+from vitlab.stress_tests.shared.worst_images import with_worst_images
 
 CARD = Card(
     title="Error under the 15 corruptions of ImageNet-C",
@@ -75,12 +75,12 @@ def measure(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    names: str | Sequence[str] = CORRUPTIONS,
-    severities: int | Sequence[int] = (1, 2, 3, 4, 5),
-    seed: int = 0,
-    baseline: str | None = None,
+    names: CorruptionName | Annotated[Sequence[CorruptionName], Length(distinct=True)] = CORRUPTIONS,
+    severities: Severity | Annotated[Sequence[Severity], Length(distinct=True)] = (1, 2, 3, 4, 5),
+    seed: Seed = 0,
+    baseline: BaselineName | None = None,
     parameters: ParameterSet | None = None,
-    images: int | None = None,
+    images: ImageCount | None = None,
 ) -> Measurement:
     """Measure the error by corruption and severity, mean accuracy, mCE and relative mCE.
 
@@ -105,12 +105,13 @@ def measure(
         and severities, `mce`, `relative_mce`, which are NaN unless all 15 corruptions ran at all 5 severities,
         `clean_accuracy`, each with its `…_error` (). They are derived from `correct` (corruption, severity, image),
         `clean_correct` (image), and `baseline_error`, `relative_baseline_error`, `corruption_weight` (corruption).
+        For reports, thumbnails `example` (corruption, rank, row, column, channel) uint8 of the images that are wrong at
+        most severities, with `example_index` and `example_severity` (corruption, rank).
         Provenance has `partial`, which is True unless all 50,000 images ran under all 15 × 5 conditions. Settings
         contain the baseline and the strengths that were used.
     """
-    if baseline is not None:
-        choose(baseline)  # fail early for a wrong name
-    names, severities = _checked(names, severities)
+    names = (names,) if isinstance(names, str) else tuple(names)
+    severities = tuple(map(int, severities)) if isinstance(severities, Iterable) else (severities,)
     perturbations = [(f"{name} at {s}", _perturbation(name, s, seed, parameters)) for name in names for s in severities]
     outcome = evaluate_perturbations(model, batches, "corruptions", perturbations, images)
     correct = outcome.perturbed.reshape(len(names), len(severities), -1)
@@ -123,7 +124,10 @@ def measure(
     settings |= {"parameters": used, "images": images}
     about = {**outcome.about, "official_images": _FULL, "partial": not complete or outcome.about["images"] != _FULL}
     axes = {"corruption": names, "severity": severities}
-    return result("corruptions", model, values, axes, settings, about, _ERRORS, _POOLING)
+    found = result("corruptions", model, values, axes, settings, about, _ERRORS, _POOLING)
+    ordered = np.argsort(severities)
+    each = [[_perturbation(name, severities[place], seed, parameters) for place in ordered] for name in names]
+    return with_worst_images(found, outcome, correct[:, ordered], sorted(severities), each)
 
 
 def _constants(
@@ -147,18 +151,3 @@ def _perturbation(name: str, severity: int, seed: int, parameters: ParameterSet 
         return pixels.clamp(0, 1)
 
     return perturbation
-
-
-def _checked(names: str | Sequence[str], severities: int | Sequence[int]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    chosen = (names,) if isinstance(names, str) else tuple(names)
-    given = severities if isinstance(severities, Iterable) else (severities,)
-    levels = tuple(integer("severity", level, "integers from 1 to 5") for level in given)
-    for name in chosen:
-        if name not in CORRUPTIONS + EXTRA:
-            raise unknown("corruption", name, CORRUPTIONS + EXTRA)
-    invalid = [level for level in levels if level not in (1, 2, 3, 4, 5)]
-    if invalid or not chosen or not levels or len({*chosen}) < len(chosen) or len({*levels}) < len(levels):
-        raise VitlabError(
-            f"invalid names={chosen}, severities={levels}; expected each once, and severities from 1 to 5"
-        )
-    return chosen, levels

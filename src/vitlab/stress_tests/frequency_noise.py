@@ -14,20 +14,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.bounds import ImageCount, Length, Positive, Range, Seed, Weight
+from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.corruptions.randomness import Randomness
 from vitlab.stress_tests.shared.pixel_evaluation import (
     Perturbation,
     PixelBatch,
     accuracies,
-    distinct_numbers,
     evaluate_perturbations,
+    numbers,
     result,
 )
 
@@ -43,7 +44,9 @@ CARD = Card(
 Noise = Literal["gaussian", "sign"]
 Ring = Literal["square", "round"]
 Reading = Literal["half", "full"]
-_CHOICES = {"noise": ("gaussian", "sign"), "ring": ("square", "round"), "reading": ("half", "full")}
+#: In units of π; the diagonal has √2.
+Frequency = Annotated[float, Range(0, math.sqrt(2))]
+FREQUENCIES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
 def ring_mask(
@@ -90,15 +93,15 @@ def measure(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    frequencies: float | Sequence[float] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
-    strength: float = 0.15,
+    frequencies: Frequency | Annotated[Sequence[Frequency], Length(1, 1000, distinct=True)] = FREQUENCIES,
+    strength: Weight = 0.15,
     noise: Noise = "gaussian",
     ring: Ring = "square",
-    window: float = 0.1,
+    window: Positive = 0.1,
     reading: Reading = "half",
     clamp: bool = True,
-    seed: int = 0,
-    images: int | None = None,
+    seed: Seed = 0,
+    images: ImageCount | None = None,
 ) -> Measurement:
     """Measure the accuracy under band-limited noise, for each of several frequencies.
 
@@ -121,8 +124,7 @@ def measure(
     """
     settings: dict[str, Any] = {"strength": strength, "noise": noise, "ring": ring, "window": window}
     settings |= {"reading": reading, "clamp": clamp, "seed": seed}
-    frequencies = distinct_numbers("frequency_noise", "frequencies", frequencies)
-    _check(frequencies, settings)
+    frequencies = numbers(frequencies)
     perturbations = [(f"frequency {frequency} π", _perturbation(frequency, **settings)) for frequency in frequencies]
     outcome = evaluate_perturbations(model, batches, "frequency_noise", perturbations, images)
     axes = {"frequency": [round(float(frequency), 6) for frequency in frequencies]}
@@ -156,18 +158,3 @@ def _perturbation(
         return noisy.clamp(0, 1) if clamp else noisy
 
     return perturbation
-
-
-def _check(frequencies: Sequence[float], settings: dict[str, Any]) -> None:
-    for name, choices in _CHOICES.items():
-        if settings[name] not in choices:
-            raise unknown(name, settings[name], choices)
-    if not len(frequencies) or not all(0 <= frequency <= math.sqrt(2) for frequency in frequencies):
-        raise VitlabError(
-            f"invalid frequencies={tuple(frequencies)} for frequency_noise; expected numbers in units of π, 0 to √2"
-        )
-    if settings["strength"] < 0 or settings["window"] <= 0:
-        raise VitlabError(
-            f"invalid strength={settings['strength']}, window={settings['window']} for frequency_noise; "
-            "expected a strength of 0 or more and a positive window"
-        )

@@ -5,14 +5,15 @@ Shape legend: c corruptions, s severities, n images.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 from torch import nn
 
+from vitlab.core.bounds import ImageCount, Length, Severity
 from vitlab.core.measurement import Card, Measurement
-from vitlab.corruptions import CORRUPTIONS, EXTRA
+from vitlab.corruptions import CORRUPTIONS, EXTRA, CorruptionName
 from vitlab.data.folders import wrong_layout
 from vitlab.data.imagenet import wordnet_ids
 from vitlab.data.robustness_sets import (
@@ -24,6 +25,7 @@ from vitlab.data.robustness_sets import (
     spread,
     under_group,
 )
+from vitlab.preprocessing.resolution import Given
 from vitlab.stress_tests.shared.correctness import Correctness
 from vitlab.stress_tests.shared.corrupted_sets import (
     ERRORS,
@@ -33,8 +35,15 @@ from vitlab.stress_tests.shared.corrupted_sets import (
     select_conditions,
     summarise,
 )
-from vitlab.stress_tests.shared.file_evaluation import STORED, classifier_setup, classify_set, is_correct
-from vitlab.stress_tests.shared.mce_baselines import choose, resolve
+from vitlab.stress_tests.shared.file_evaluation import (
+    STORED,
+    BatchSize,
+    Processes,
+    classifier_setup,
+    classify_set,
+    is_correct,
+)
+from vitlab.stress_tests.shared.mce_baselines import BaselineName, choose, resolve
 from vitlab.stress_tests.shared.pixel_evaluation import result
 
 CARD = Card(
@@ -59,13 +68,13 @@ def measure(
     model: nn.Module,
     root: str | Path,
     *,
-    names: str | Sequence[str] = CORRUPTIONS,
-    severities: int | Sequence[int] = SEVERITIES,
-    baseline: str | None = None,
-    images: int | None = None,
-    batch_size: int = 64,
-    processes: int = -1,
-    preprocessing: Mapping[str, Any] | None = None,
+    names: CorruptionName | Annotated[Sequence[CorruptionName], Length(distinct=True)] = CORRUPTIONS,
+    severities: Severity | Annotated[Sequence[Severity], Length(distinct=True)] = SEVERITIES,
+    baseline: BaselineName | None = None,
+    images: ImageCount | None = None,
+    batch_size: BatchSize = 64,
+    processes: Processes = -1,
+    preprocessing: Given = None,
 ) -> Measurement:
     """Measure the error by corruption and severity, mean accuracy and mCE; resumes at the next of the 75 sets.
 

@@ -9,13 +9,14 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from vitlab import zoo
+from vitlab.core.bounds import Choices, ImageCount, Length, Range
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.step_cache import step
@@ -24,10 +25,13 @@ from vitlab.data.robustness_sets import has_class, labels_1000, locate, under_gr
 from vitlab.data.sequences import Sequences, open_sequences
 from vitlab.eval_mode import eval_mode
 from vitlab.identity import identify
+from vitlab.preprocessing.resolution import Given
 from vitlab.stress_tests.shared.correctness import Correctness
 from vitlab.stress_tests.shared.file_evaluation import (
     STORED,
+    BatchSize,
     ClassifierSetup,
+    Processes,
     classifier_setup,
     iterate,
     mean_over_sets,
@@ -49,6 +53,7 @@ PERTURBATIONS = (
     *("brightness", "translate", "rotate", "tilt", "scale"),
 )
 EXTRA = ("speckle_noise", "gaussian_blur", "spatter", "shear")
+_Name = Annotated[str, Choices(PERTURBATIONS + EXTRA)]
 
 TREE = """\
   ROOT/gaussian_noise/n01440764/<video>.mp4             10 perturbations, 1,000 folders each
@@ -82,13 +87,13 @@ def measure(
     model: nn.Module,
     root: str | Path,
     *,
-    names: str | Sequence[str] = PERTURBATIONS,
+    names: _Name | Annotated[Sequence[_Name], Length(distinct=True)] = PERTURBATIONS,
     reference: nn.Module | str | Mapping[str, float] | None = None,
-    difficulty: int = 1,
-    videos: int | None = None,
-    batch_size: int = 64,
-    processes: int = -1,
-    preprocessing: Mapping[str, Any] | None = None,
+    difficulty: Annotated[int, Range(1, 3)] = 1,
+    videos: ImageCount | None = None,
+    batch_size: BatchSize = 64,
+    processes: Processes = -1,
+    preprocessing: Given = None,
 ) -> Measurement:
     """Measure the flip probability by perturbation, and mFR relative to a reference; resumes at the next perturbation.
 
@@ -114,7 +119,7 @@ def measure(
         the reference as exact. Provenance lists broken videos, missing classes and missing perturbations; `partial`
         ignores the number of videos, which the benchmark does not state.
     """
-    requested = _checked(names, difficulty)
+    requested = (names,) if isinstance(names, str) else tuple(names)
     folders = partial(_folders, names=PERTURBATIONS + EXTRA, difficulty=difficulty)
     folder = locate(root, ("ImageNet-P", "imagenet-p", "ImageNet_P"), lambda path: bool(folders(path)), TREE)
     present = _folders(folder, requested, difficulty)
@@ -218,15 +223,3 @@ def _folders(root: Path, names: Sequence[str], difficulty: int) -> dict[str, Pat
         if path is not None and has_class(path, labels_1000()):
             folders[name] = path
     return folders
-
-
-def _checked(names: str | Sequence[str], difficulty: int) -> tuple[str, ...]:
-    requested = (names,) if isinstance(names, str) else tuple(names)
-    for name in requested:
-        if name not in PERTURBATIONS + EXTRA:
-            raise unknown("perturbation", name, PERTURBATIONS + EXTRA)
-    if not requested or len({*requested}) < len(requested) or difficulty not in (1, 2, 3):
-        raise VitlabError(
-            f"invalid names={requested}, difficulty={difficulty!r}; expected each name once, and difficulty 1, 2 or 3"
-        )
-    return requested

@@ -6,14 +6,14 @@ Shape legend: n images.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from timm.data.real_labels import RealLabelsImagenet
 from torch import nn
 
+from vitlab.core.bounds import ImageCount
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.data.robustness_sets import (
@@ -25,7 +25,10 @@ from vitlab.data.robustness_sets import (
     open_validation,
     spread,
 )
+from vitlab.preprocessing.resolution import Given
 from vitlab.stress_tests.shared.file_evaluation import (
+    BatchSize,
+    Processes,
     classifier_setup,
     classify_set,
     file_provenance,
@@ -75,10 +78,10 @@ def measure(
     model: nn.Module,
     root: str | Path,
     *,
-    images: int | None = None,
-    batch_size: int = 64,
-    processes: int = -1,
-    preprocessing: Mapping[str, Any] | None = None,
+    images: ImageCount | None = None,
+    batch_size: BatchSize = 64,
+    processes: Processes = -1,
+    preprocessing: Given = None,
 ) -> Measurement:
     """Measure the accuracy with the ReaL and with the original labels, with the argmax over all 1000 classes.
 

@@ -5,14 +5,15 @@ Shape legend: see `class_folders`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
+from vitlab.core.bounds import ImageCount
 from vitlab.core.measurement import Card, Measurement
+from vitlab.preprocessing.resolution import Given
 from vitlab.stress_tests.shared.class_folders import measure_class_folders
+from vitlab.stress_tests.shared.file_evaluation import BatchSize, Processes
 from vitlab.stress_tests.shared.imagenet_sets import IMAGENET_SKETCH
 
 CARD = Card(
@@ -31,10 +32,10 @@ def measure(
     model: nn.Module,
     root: str | Path,
     *,
-    images: int | None = None,
-    batch_size: int = 64,
-    processes: int = -1,
-    preprocessing: Mapping[str, Any] | None = None,
+    images: ImageCount | None = None,
+    batch_size: BatchSize = 64,
+    processes: Processes = -1,
+    preprocessing: Given = None,
 ) -> Measurement:
     """Measure the accuracy on drawings, with the argmax over all 1000 classes.
 

@@ -6,24 +6,24 @@ Shape legend: B batch, C channels, h w pixels, p q cells along the sides.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from vitlab.adapters import describe
 from vitlab.adapters.wrappers import unwrap
-from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.bounds import ImageCount, Length, Range, Seed, Share
+from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.corruptions.randomness import Randomness
-from vitlab.corruptions.validation import integer
 from vitlab.stress_tests.shared.pixel_evaluation import (
     Perturbation,
     PixelBatch,
     accuracies,
-    distinct_numbers,
     evaluate_perturbations,
     normalisation,
+    numbers,
     result,
 )
 
@@ -39,6 +39,13 @@ CARD = Card(
 Fill = Literal["zero", "black"]
 
 _GRID = (14, 14)
+
+
+def _memory(cells: int) -> str:
+    return f"a grid of {cells:,} x {cells:,} needs about {16 * cells**2 / 1e9:,.1f} GB for each image of a batch"
+
+
+Cells = Annotated[int, Range(1, 1024, cost=_memory)]
 
 
 def centre_mask(size: tuple[int, int], share: float) -> Tensor:
@@ -82,12 +89,12 @@ def measure(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    centres: float | Sequence[float] = (0.5,),
-    ratios: float | Sequence[float] = (0.1, 0.3, 0.5, 0.7, 0.9),
-    grid: int | tuple[int, int] | None = None,
+    centres: Share | Annotated[Sequence[Share], Length(0, 1000, distinct=True)] = (0.5,),
+    ratios: Share | Annotated[Sequence[Share], Length(0, 1000, distinct=True)] = (0.1, 0.3, 0.5, 0.7, 0.9),
+    grid: Cells | tuple[Cells, Cells] | None = None,
     fill: Fill = "zero",
-    seed: int = 0,
-    images: int | None = None,
+    seed: Seed = 0,
+    images: ImageCount | None = None,
 ) -> Measurement:
     """Measure the accuracy with the centre masked, and with random patches dropped.
 
@@ -107,14 +114,10 @@ def measure(
         `accuracy`, `standard_error`, `drop`, `drop_error` (mask), `clean_accuracy`, `clean_error` (). Masks are named
         `centre 0.5` or `patches 0.3`. Settings contain the grid that was used.
     """
-    if fill not in ("zero", "black"):
-        raise unknown("fill", fill, ("zero", "black"))
-    centres, ratios = distinct_numbers("occlusion", "centres", centres), distinct_numbers("occlusion", "ratios", ratios)
+    centres, ratios = numbers(centres), numbers(ratios)
     shares, cells = (*centres, *ratios), _cells(model, grid)
-    if not shares or min(cells) < 1 or not all(0 <= share <= 1 for share in shares):
-        raise VitlabError(
-            f"invalid centres={centres}, ratios={ratios}, grid={grid} for occlusion; expected fractions from 0 to 1"
-        )
+    if not shares:
+        raise VitlabError("invalid centres=() and ratios=() for occlusion; expected at least one fraction")
     mean, _ = normalisation(unwrap(model), batches, "occlusion")
     colour = torch.tensor(mean if fill == "zero" else [0.0]).view(-1, 1, 1)
     perturbations = [(f"centre {share}", _centre(share, colour)) for share in centres]
@@ -129,8 +132,8 @@ def measure(
 def _cells(model: nn.Module, grid: Any) -> tuple[int, int]:
     """Returns rows and columns of the patches: `grid`, else those of the model's first block."""
     if grid is not None:
-        rows, columns = grid if isinstance(grid, (tuple, list)) and len(grid) == 2 else (grid, grid)
-        return integer("grid", rows, "an integer, or (rows, columns)"), integer("grid", columns)
+        rows, columns = grid if isinstance(grid, (tuple, list)) else (grid, grid)
+        return int(rows), int(columns)
     try:
         first = describe(unwrap(model)).blocks[0]
     except VitlabError:  # unknown family

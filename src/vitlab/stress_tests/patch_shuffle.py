@@ -6,21 +6,21 @@ Shape legend: B batch, C channels, h w pixels, g cells along each side.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
+from vitlab.core.bounds import ImageCount, Length, Range, Seed
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.corruptions.randomness import Randomness
-from vitlab.corruptions.validation import integer
 from vitlab.stress_tests.shared.pixel_evaluation import (
     Perturbation,
     PixelBatch,
     accuracies,
-    distinct_numbers,
     evaluate_perturbations,
+    numbers,
     result,
 )
 
@@ -32,6 +32,9 @@ CARD = Card(
     passes="several",
     higher_is_better=True,
 )
+
+#: Patches along each side.
+Grid = Annotated[int, Range(1, 1024)]
 
 
 def shuffle(images: Tensor, order: Tensor) -> Tensor:
@@ -59,9 +62,9 @@ def measure(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    grids: int | Sequence[int] = (2, 4, 8),
-    seed: int = 0,
-    images: int | None = None,
+    grids: Grid | Annotated[Sequence[Grid], Length(1, 100, distinct=True)] = (2, 4, 8),
+    seed: Seed = 0,
+    images: ImageCount | None = None,
 ) -> Measurement:
     """Measure the accuracy with g × g patches of each image in random order.
 
@@ -75,9 +78,7 @@ def measure(
     Returns:
         `accuracy`, `standard_error`, `drop`, `drop_error` (grid), `clean_accuracy`, `clean_error` ().
     """
-    grids = tuple(integer("grids", grid) for grid in distinct_numbers("patch_shuffle", "grids", grids))
-    if not grids or min(grids) < 1:
-        raise VitlabError(f"invalid grids={grids} for patch_shuffle; expected one or more integers of 1 or more")
+    grids = numbers(grids)
     perturbations = [(f"{grid} x {grid} patches", _perturbation(grid, seed)) for grid in grids]
     outcome = evaluate_perturbations(model, batches, "patch_shuffle", perturbations, images)
     settings = {"grids": grids, "seed": seed, "images": images}

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 from torch import nn
 
 from vitlab.adapters.wrappers import unwrap
+from vitlab.core.bounds import ImageCount, Length, Range, Seed, Severity
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.pixel_counts import COUNTS, count_pixels
@@ -82,14 +83,14 @@ def measure(
     batches: Iterable[Any],
     *,
     suite: Suite = "context_broadcasting",
-    severities: Sequence[int] | None = None,
-    runs: int | None = None,
-    seed: int = 0,
-    ignore: int | None = 255,
-    classes: Sequence[str] | None = None,
-    photons: int = 255,
-    images: int | None = None,
-    pictures: int = 4,
+    severities: Severity | Annotated[Sequence[Severity], Length(distinct=True)] | None = None,
+    runs: Annotated[int, Range(1, 1000)] | None = None,
+    seed: Seed = 0,
+    ignore: Annotated[int, Range(-(2**31), 2**31 - 1)] | None = 255,
+    classes: Annotated[Sequence[str], Length(1, 100_000)] | None = None,
+    photons: Annotated[int, Range(1, 10_000)] = 255,
+    images: ImageCount | None = None,
+    pictures: Annotated[int, Range(0, 1000)] = 4,
 ) -> Measurement:
     """Measure mIoU and pixel accuracy, clean and under each condition, with 95 % intervals over random runs.
 
@@ -152,7 +153,7 @@ def measure(
     return _finish(model, list(sets.values()), *outcome, settings)
 
 
-def _conditions(suite: Suite, severities: Sequence[int] | None, photons: int) -> list[Condition]:
+def _conditions(suite: Suite, severities: int | Sequence[int] | None, photons: int) -> list[Condition]:
     if suite == "cityscapes_c":
         return cityscapes_c(severities)
     return context_broadcasting(photons) if suite == "context_broadcasting" else []

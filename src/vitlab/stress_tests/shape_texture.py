@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -16,10 +16,12 @@ from torch import Tensor, nn
 from vitlab.adapters import describe
 from vitlab.adapters.wrappers import unwrap
 from vitlab.core.batches import Batches
+from vitlab.core.bounds import Range, Seed
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
-from vitlab.data.scenes import CLASSES, MEAN, SHAPES, STD, TEXTURES, draw_scenes
+from vitlab.data.scene_set import cost
+from vitlab.data.scenes import CLASSES, MEAN, SHAPES, STD, TEXTURES, Side, draw_scenes
 from vitlab.eval_mode import eval_mode
 from vitlab.preprocessing import normalisation_of
 from vitlab.stress_tests.shared.pixel_evaluation import classifier, mean_and_error, normalisation, result
@@ -59,11 +61,11 @@ def measure(
     model: nn.Module,
     batches: Iterable[Any] | None = None,
     *,
-    count: int = 500,
-    size: int | tuple[int, int] | None = None,
-    seed: int = 0,
-    start: int = 0,
-    batch_size: int = 50,
+    count: Annotated[int, Range(2, 100_000, cost=cost)] = 500,
+    size: Side | tuple[Side, Side] | None = None,
+    seed: Seed = 0,
+    start: Annotated[int, Range(0, 2**62)] = 0,
+    batch_size: Annotated[int, Range(1, 65_536)] = 50,
 ) -> Measurement:
     """Measure the share of decisions by shape and by texture, on scenes where texture i is never on shape i.
 
@@ -82,11 +84,6 @@ def measure(
         `shape_bias`, shape / (shape + texture), the bias of Geirhos et al., and its binomial `shape_bias_error`, NaN
         if no decision is by one cue alone; `shape_accuracy`, `texture_accuracy` ().
     """
-    if count < 2 or batch_size < 1:
-        raise VitlabError(
-            f"invalid count={count}, batch_size={batch_size} for shape_texture; "
-            "expected count of 2 or more and batch_size of 1 or more"
-        )
     inner = unwrap(model)
     device = next((parameter.device for parameter in inner.parameters()), torch.device("cpu"))
     mean, std = _normalisation(inner, batches)

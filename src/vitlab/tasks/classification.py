@@ -24,6 +24,7 @@ from vitlab.core.recipe import Objective, Recipe
 from vitlab.core.store import Run
 from vitlab.data.catalogue import open_data
 from vitlab.data.images import DataSet, ImageArray, in_memory
+from vitlab.data.order import evenly
 from vitlab.data.patch_augment import augment_patches
 from vitlab.data.resident import Resident
 from vitlab.data.seeding import seeded_generator
@@ -67,6 +68,8 @@ def run(
     """
     with process_group(device) as world, ExitStack() as stack:
         data = open_data(recipe.data, root=root, image_size=recipe.image_size)
+        if recipe.evaluate_images:
+            data = replace(data, test=data.test.subset(evenly(len(data.test), recipe.evaluate_images)))
         recipe = replace(recipe, model=with_classes(recipe.model, len(data.classes)))
         model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
         how = preprocessing_for(recipe, model, data)
@@ -221,12 +224,11 @@ def make_loss(
                 distilled, target, kind=settings.distillation or "hard", temperature=settings.temperature
             )
             value = torch.lerp(value, distillation_loss, settings.distillation_weight)
-        maps: list[Tensor] = []
-        if tape is not None:
-            maps = [tape[block.name] for block in tape.anatomy.blocks if _diversified(block)]
-        if maps and settings.diversification:
+        calls = tape.self_attention() if tape is not None else []
+        if calls and settings.diversification:
             form = settings.diversification_form
-            value = value + settings.diversification * attention_diversification(maps, tau=settings.tau, form=form)
+            value = value + settings.diversification * attention_diversification(calls, tau=settings.tau, form=form)
+        maps = [call.map() for call in calls] if any(each.needs_attention for each in added) else []
         for each in added:
             value = value + each(own, labels, maps)
         if patched:  # RVT adds the gradients of the patched batch; ADL uses the clean batch only
@@ -244,10 +246,6 @@ def outputs(output: Any) -> tuple[Tensor, Tensor]:
         return output[0], output[1]
     logits = getattr(output, "logits", output)
     return logits, logits
-
-
-def _diversified(block: Any) -> bool:
-    return block.mixer.queries is not None and block.mixer.kind != "class attention"
 
 
 def _teacher(recipe: Recipe, world: World) -> nn.Module | None:

@@ -25,6 +25,7 @@ from vitlab.data.detection_batches import STRIDE, targets_of
 from vitlab.data.detection_feed import DetectionFeed
 from vitlab.data.detection_sets import open_detection
 from vitlab.data.detection_stream import DetectionStream
+from vitlab.data.order import evenly
 from vitlab.eval_mode import eval_mode
 from vitlab.identity import is_random
 from vitlab.instruments.shared.average_precision import Detections, Kind, detect, precision_curves, summary
@@ -60,6 +61,8 @@ def run(
     check(recipe)
     with process_group(device) as world:
         data = open_detection(recipe.data, root=root, image_size=recipe.image_size)
+        if recipe.evaluate_images:
+            data = replace(data, test=data.test.subset(evenly(len(data.test), recipe.evaluate_images).tolist()))
         recipe = replace(recipe, model=with_settings(recipe, len(data.classes)))
         model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
         how = preprocessing_for(recipe, model, data)

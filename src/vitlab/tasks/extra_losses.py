@@ -10,12 +10,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from torch import Tensor
 
 from vitlab.core import plugins
-from vitlab.core.errors import VitlabError
+from vitlab.core.bounds import Range
 from vitlab.core.expressions import parse_call
 from vitlab.core.settings import check_settings
 
@@ -45,10 +45,9 @@ def extra_losses(texts: Sequence[str]) -> list[ExtraLoss]:
     losses = []
     for text in texts:
         name, settings = parse_call(text)
-        weight = settings.pop("weight", 1.0)
-        if not isinstance(weight, int | float):
-            raise VitlabError(f"invalid weight={weight!r} of the loss {name}; expected a number")
         function = plugins.loss(name)
-        check_settings(name, function, settings)
+        given = [*list(inspect.signature(function).parameters)[:2], "attention"]
+        check_settings(name, function, settings, given, {"weight": Annotated[float, Range(-(10**6), 10**6)]})
+        weight = settings.pop("weight", 1.0)
         losses.append(ExtraLoss(name, function, float(weight), settings))
     return losses

@@ -25,6 +25,7 @@ from vitlab.core.expressions import parse_model
 from vitlab.core.pixel_counts import count_pixels, mean_iou
 from vitlab.core.recipe import Objective, Recipe, Segmentation
 from vitlab.core.store import Run
+from vitlab.data.order import evenly
 from vitlab.data.segmentation_feed import PairFeed, PairStream
 from vitlab.data.segmentation_pairs import PairData
 from vitlab.data.segmentation_sets import open_pairs
@@ -59,6 +60,8 @@ def run(
     """
     with process_group(device) as world, ExitStack() as stack:
         data = open_pairs(recipe.data, root=root, image_size=recipe.image_size)
+        if recipe.evaluate_images:
+            data = replace(data, test=data.test.subset(evenly(len(data.test), recipe.evaluate_images).tolist()))
         recipe = replace(recipe, model=with_settings(recipe, len(data.classes)))
         model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
         if not isinstance(model, Segmenter):
@@ -167,10 +170,8 @@ def make_loss(
         if isinstance(output, Mapping) and "aux" in output:
             value = value + settings.auxiliary_weight * pixel_cross_entropy(output["aux"], labels, settings.ignore)
         if tape is not None:
-            blocks = [block for block in tape.anatomy.blocks if block.mixer.queries is not None]
-            maps = [tape[block.name] for block in blocks if block.mixer.kind != "class attention"]
-            form = objective.diversification_form
-            value = value + objective.diversification * attention_diversification(maps, tau=objective.tau, form=form)
+            calls, form = tape.self_attention(), objective.diversification_form
+            value = value + objective.diversification * attention_diversification(calls, tau=objective.tau, form=form)
         return value
 
     return loss

@@ -19,6 +19,7 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import parse_model
 from vitlab.core.recipe import Recipe
 from vitlab.core.store import Run
+from vitlab.data.order import evenly
 from vitlab.data.question_batches import QuestionBatch, QuestionBatches
 from vitlab.data.question_catalogue import open_questions
 from vitlab.data.question_set import QuestionData
@@ -61,6 +62,8 @@ def run(
     with process_group(device) as world:
         with waiting("reading questions", show=show and world.is_main):
             data = open_questions(recipe.data, root=root, image_size=recipe.image_size)
+        if recipe.evaluate_images:
+            data = replace(data, test=data.test.subset(evenly(len(data.test), recipe.evaluate_images)))
         recipe = replace(recipe, model=with_answers(recipe.model, data))
         model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
         feed = batches(recipe, data, world, model)

@@ -10,8 +10,14 @@ from vitlab.experiments.context_broadcasting import table_s15
 
 
 def example(claim: Claim, effects: Sequence[float]) -> Results:
-    return gains("Acc@1", "plain", "cb", effects)
+    prefix = "tiny " if claim.name.startswith("tiny") else ""
+    return gains("Acc@1", f"{prefix}plain", f"{prefix}cb", effects)
 
 
 def test_the_effect_of_the_table() -> None:
-    assert table_s15.CLAIMS[0].paper == 0.7
+    assert [claim.paper for claim in table_s15.CLAIMS] == [0.7, 0.7]
+
+
+def test_vit_tiny_is_trained_at_small_only() -> None:
+    assert {job.arm for job in table_s15.plan("small")} == {"plain", "cb", "tiny plain", "tiny cb"}
+    assert {job.arm for job in table_s15.plan("full")} == {"plain", "cb"}

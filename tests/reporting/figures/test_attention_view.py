@@ -14,7 +14,7 @@ import pytest
 from browser import browser_page, chromium, until  # noqa: F401 (fixtures)
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.figures.attention_view import draw
+from vitlab.reporting.figures.attention_view import SCRIPTS, draw
 
 HOSTILE = "</script><script>document.title='run'</script><img src=x onerror=\"document.title='run'\">"
 
@@ -30,6 +30,7 @@ def view(subject: str = "plain", lattice: int = 3, seed: int = 0) -> Measurement
         "probability": np.array([[0.75, 0.25], [0.5, 0.5]]),
         "lens class": np.array([[["dog"], [""], ["cat"]]] * 2),
         "lens probability": np.array([[[0.5], [np.nan], [0.75]]] * 2),
+        "lens information": np.array([[0.05, np.nan, 0.3]] * 2),
         "grid": np.array([[2, 4], [0, 0], [2, 4]]),
         "bound": np.log([9, 1, 9]),
         "kind": np.array(["attention", "conv", "class attention"]),
@@ -41,6 +42,7 @@ def view(subject: str = "plain", lattice: int = 3, seed: int = 0) -> Measurement
         "label": ("image",),
         **dict.fromkeys(("class", "probability"), ("image", "rank")),
         **dict.fromkeys(("lens class", "lens probability"), ("image", "layer", "lens rank")),
+        "lens information": ("image", "layer"),
         "grid": ("layer", "side"),
         **dict.fromkeys(("bound", "kind", "why", "why no lens"), ("layer",)),
     }
@@ -75,13 +77,14 @@ def test_the_fragment_holds_the_numbers() -> None:
     assert (layer["heads"], layer["grid"], layer["queries"]) == (2, [2, 4], 1)
     assert [image["label"] for image in shown["models"][0]["images"]] == ["cat", None]
     conv = shown["models"][0]["images"][0]["layers"][1]
+    assert layer["information"] == 0.05 and "information" not in conv
     assert conv["lens"] is None and conv["why"] == "a convolution mixes its tokens" and "stored" not in conv
 
 
 def test_hostile_strings_stay_data() -> None:
     fragment = render([view(HOSTILE)])
     assert HOSTILE not in fragment and data(fragment)["models"][0]["name"] == HOSTILE
-    assert len(re.findall("</script>", fragment)) == 2
+    assert len(re.findall("</script>", fragment)) == 1 + len(SCRIPTS)
 
 
 def test_views_with_other_lattices_are_refused() -> None:
@@ -97,6 +100,9 @@ def test_clicking_without_a_server(browser_page: Any, tmp_path: Path) -> None:  
     until(page, "document.querySelectorAll('.av-panel .av-map').length === 12")
     assert page.locator(".av-panel").count() == 3 and page.locator(".av-why").nth(1).text_content()
     assert page.locator(".av-notes").first.text_content() == "No prediction from layer 2: another shape."
+    faded = page.locator(".av-panel:first-child .av-lens").evaluate_all("all => all.map(e => e.className)")
+    assert faded[:3] == ["av-lens av-faded", "av-lens av-none", "av-lens av-settled"]
+    assert page.locator(".av-verdict").first.text_content() == "✓ right"
     found, picture = view(), page.locator(".av-picture").first
     titles = ".av-panel:first-child .av-entropy"
     here = page.locator(titles).first.get_attribute("title")

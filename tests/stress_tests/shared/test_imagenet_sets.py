@@ -7,7 +7,7 @@ from importlib import import_module
 import pytest
 
 from cases.published import fill
-from vitlab.core import plugins
+from vitlab.core import descriptions
 from vitlab.stress_tests.shared.imagenet_sets import IMAGENET_A, IMAGENET_R, IMAGENET_SKETCH, IMAGENET_V2
 
 TESTS = (IMAGENET_A, IMAGENET_R, IMAGENET_SKETCH, IMAGENET_V2)
@@ -16,7 +16,7 @@ TESTS = (IMAGENET_A, IMAGENET_R, IMAGENET_SKETCH, IMAGENET_V2)
 @pytest.mark.parametrize("test", TESTS, ids=lambda test: test.name)
 def test_the_definition_agrees_with_the_public_file(test) -> None:
     module = import_module(f"vitlab.stress_tests.{test.name}")
-    card = plugins.card(module.__name__)
+    card = descriptions.card(module.__name__)
     total = test.official_images * len(test.subsets)
     assert test.paper in card["paper"] and f"{total:,} " in card["cost"]
     assert test.tree == module.TREE and f"{test.official_images:,} images" in test.tree

@@ -9,7 +9,7 @@ import torch
 import vitlab
 from cases.attention import pictures
 from cases.stress import Linear, answers, normalised, pixels, scene_batches, scenes_model
-from vitlab.core import plugins
+from vitlab.core import descriptions, plugins
 from vitlab.core.batches import Batches
 from vitlab.core.step_cache import step_cache
 from vitlab.corruptions import corrupt
@@ -28,7 +28,7 @@ SMALL = {
 
 def test_every_stress_test_of_labelled_images_is_here() -> None:
     """Tests on files and on masks have separate test files."""
-    taken = {name: plugins.card(module)["inputs"] for name, module in plugins.stress_tests().items()}
+    taken = {name: descriptions.card(module)["inputs"] for name, module in plugins.stress_tests().items()}
     assert set(SMALL) == {name for name in taken if taken[name] not in ("files", "image and mask pairs")}
 
 

@@ -1,112 +1,84 @@
-// The live page: the controls on the left select the input, the view on the right requests data from the server.
-"use strict";
+// The live page: the sidebar selects the input and the ablations, the view requests data from the server.
+import { Ablations } from "./ablations.js";
+import { read, write } from "./address.js";
+import { CausalTrace } from "./causal.js";
+import { Controls } from "./controls.js";
+import { Overlay } from "./overlay.js";
+import { Pictures } from "./pictures.js";
+import { savePng } from "./png.js";
+import { ask } from "./server.js";
+import { openSidebar } from "./sidebar.js";
 
-(async () => {
-  const { View, make } = AttentionView;
-  const by = (id) => document.getElementById(id);
-  const state = { image: "", corruption: "", severity: 0 };
+const by = (id) => document.getElementById(id);
 
-  function fail(text) {
-    by("error").textContent = text;
-    by("error").hidden = !text;
-  }
+function fail(text) {
+  by("error").textContent = text;
+  by("error").hidden = !text;
+}
 
-  async function ask(address, body) {
-    const options = body === undefined ? {} : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
-    return answer(await fetch(address, options));
-  }
+function later(wait, act) {
+  let timer = 0;
+  return () => { clearTimeout(timer); timer = setTimeout(act, wait); };
+}
 
-  async function answer(response) {
-    const found = await response.json().catch(() => ({ error: `the server returned status ${response.status}` }));
-    if (!response.ok) throw new Error(found.error || `the server returned status ${response.status}`);
-    return found;
-  }
-
-  function later(wait, act) {
-    let timer = 0;
-    return () => { clearTimeout(timer); timer = setTimeout(act, wait); };
-  }
-
-  const start = await ask("api/start");
-  const condition = (which) => (which === 0 ? { image: state.image } : { ...state, hidden: [...view.hidden] });
-  const [rows, columns] = start.grid;
-  const source = {
+async function open() {
+  const start = await ask("api/start"), [rows, columns] = start.grid;
+  const page = { image: "0", get corruption() { return controls.corruption; }, get severity() { return controls.severity; } };
+  const condition = (model, which) => (which === 0 ? { model, image: page.image } : { model, image: page.image, corruption: page.corruption,
+    severity: page.severity, hidden: [...view.hidden], ablations: ablations.of(model) });
+  const view = new AttentionView(by("view"), {
     models: start.models,
     conditions: ["clean", "changed"],
     grid: start.grid,
-    view: (model, which) => ask("api/view", { model, ...condition(which) }),
-    rows: (model, which, query) => ask("api/rows", { model, ...condition(which),
+    view: (model, which) => ask("api/view", condition(model, which)),
+    rows: (model, which, query) => ask("api/rows", { ...condition(model, which),
       ...(query.prefix === undefined ? { y: (query.row + 0.5) / rows, x: (query.column + 0.5) / columns } : { prefix: query.prefix }) }),
-  };
-  const view = new View(by("view"), source);
-  view.onerror = fail;
+    relevance: (model, which, method, target) => ask("api/relevance", { ...condition(model, which), method, target }),
+  });
   const refresh = later(120, () => view.refresh(true));
-  view.onpaint = refresh;
+  const controls = new Controls(start, view, refresh);
+  const ablations = new Ablations(start.models, view);
+  const overlay = new Overlay(Math.max(...start.layers), view);
+  const pictures = new Pictures(start, choose, fail);
+  const causal = new CausalTrace(start, view, (model) => condition(model, 1));
+  Object.assign(page, { view, ablations, overlay });
 
-  // Images
   function choose(name) {
-    state.image = name;
-    for (const button of by("pictures").children) button.setAttribute("aria-pressed", String(button.value === name));
+    page.image = name;
+    pictures.mark(name);
     view.refresh(true);
   }
 
-  function picture({ name, label }, number) {
-    const text = label ? `Image ${number}: ${label}` : `Image ${number}`;
-    const image = make("img", { src: `api/pictures/${encodeURIComponent(name)}`, alt: "", loading: "lazy" });
-    return make("button", { type: "button", value: name, title: label || "uploaded", "aria-label": text, onclick: () => choose(name) }, image);
-  }
-
-  async function upload(file) {
-    try {
-      if (file.size > 10 * 1024 * 1024) throw new Error("the file is larger than 10 MB; choose a smaller one");
-      const added = await answer(await fetch("api/pictures", { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: file }));
-      by("pictures").prepend(picture(added, by("pictures").childElementCount + 1));
-      fail("");
-      choose(added.name);
-    } catch (error) {
-      fail(`${file.name}: ${error.message}`);
-    }
-  }
-
-  by("pictures").replaceChildren(...start.pictures.map((entry, i) => picture(entry, i + 1)));
-  by("upload").addEventListener("change", (event) => {
-    if (event.target.files.length) upload(event.target.files[0]);
-    event.target.value = "";
-  });
-  for (const kind of ["dragover", "drop", "dragleave"]) {
-    document.addEventListener(kind, (event) => {
-      event.preventDefault();
-      by("drop").classList.toggle("over", kind === "dragover");
-      if (kind === "drop" && event.dataTransfer.files.length) upload(event.dataTransfer.files[0]);
+  function apply({ state, ignored }) {
+    state.hidden.forEach((cell) => view.hidden.add(cell));
+    controls.set(state);
+    const lists = start.models.map((_, model) => state.ablations.filter((each) => each.model === model).map((each) => each.ablation));
+    ablations.set(lists);
+    overlay.set(state.overlay);
+    view.panels.forEach((panel, i) => {
+      if (state.panels && state.panels[i]) { panel.choose("model", state.panels[i][0]); panel.choose("condition", state.panels[i][1]); }
+      panel.query = state.queries[i] || state.queries[0] || panel.query;
+      panel.pinned = state.pins[i] || null;
     });
+    Object.assign(view, { common: state.options.includes("common"), difference: state.options.includes("difference"), locked: !state.options.includes("unlocked") });
+    view.drawOptions();
+    choose(state.image || "0");
+    return ignored.length ? `The address has invalid values, which are ignored: ${ignored.join(", ")}.` : "";
   }
 
-  // Corruption
-  const words = (name) => name.replaceAll("_", " ");
-  by("corruption").replaceChildren(...Object.entries(start.corruptions).map(([group, names]) =>
-    make("optgroup", { label: group }, ...names.map((name) => make("option", { value: name, text: words(name) })))));
-  function corrupt() {
-    state.corruption = by("corruption").value;
-    state.severity = Number(by("severity").value);
-    by("severity-value").textContent = state.severity ? `${state.severity} of 5` : "none";
-    by("severity").setAttribute("aria-valuetext", by("severity-value").textContent);
-    refresh();
-  }
-  by("corruption").addEventListener("change", corrupt);
-  by("severity").addEventListener("input", corrupt);
-  state.corruption = by("corruption").value;
+  const remember = later(100, () => history.replaceState(null, "", `#${write(page)}`));
+  view.onpaint = refresh;
+  view.onchange = () => {
+    overlay.offer(view.panels.flatMap((panel) => (panel.found ? panel.found.predictions.map(({ name }) => name) : [])));
+    causal.check();
+    remember();
+  };
+  let notice = "";
+  view.onerror = (text) => { fail(text || notice); notice = ""; };
+  notice = apply(read(location.hash, start, pictures.names));
+  window.addEventListener("hashchange", () => location.reload());
+  by("save").addEventListener("click", () => savePng(view, [view.status.textContent, controls.text, ...ablations.texts()].filter(Boolean).join("; ")));
+  openSidebar();
+}
 
-  // Occlusion
-  by("occlusion").textContent = start.occlusion;
-  by("paint").addEventListener("click", () => {
-    view.painting = !view.painting;
-    by("paint").setAttribute("aria-pressed", String(view.painting));
-    view.draw(false);
-  });
-  by("clear").addEventListener("click", () => {
-    view.hidden.clear();
-    view.refresh(true);
-  });
-
-  choose(start.pictures[0].name);
-})();
+open().catch((error) => fail(error.message));

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -65,19 +66,25 @@ def corruption_function(
         instrument: its name, for errors.
     """
     if sigma is not None:
-        if not sigma >= 0:
-            raise VitlabError(
-                f"{instrument}: invalid sigma={sigma}; expected a standard deviation in pixels, for example 0.18"
-            )
         level = sigma
         return lambda x, indices: gaussian_noise(x, Randomness.of(seed, "gaussian_noise", 0, indices, x.device), level)
     if isinstance(corruption, str):
         return lambda x, indices: corrupt_pixels(x, corruption, severity, seed=seed, indices=indices)
-    if not callable(corruption):
+    return partial(_by_function, corruption)
+
+
+def _by_function(corruption: Callable[[Tensor], Any], x: Tensor, indices: Sequence[int]) -> Tensor:
+    """Apply a function of the user; an error if it fails or returns no pixels."""
+    try:
+        changed = corruption(x)
+    except Exception as error:  # code of the user
+        reason = " ".join(str(error).split())[:200]
+        raise VitlabError(f"the corruption function failed ({type(error).__name__}: {reason})") from error
+    if not isinstance(changed, Tensor) or changed.shape != x.shape:
         raise VitlabError(
-            f"invalid corruption; expected a name or a function of pixels, not {type(corruption).__name__}"
+            f"the corruption function returned {type(changed).__name__}; expected pixels of shape {tuple(x.shape)}"
         )
-    return lambda x, indices: corruption(x)
+    return changed
 
 
 def _check_range(bounds: Sequence[Tensor]) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from vitlab.core.anatomy import Block, TokenLayout
+from vitlab.core.anatomy import Anatomy, Block, TokenLayout
 from vitlab.core.errors import VitlabError
 from vitlab.eval_mode import eval_mode
 from vitlab.instruments.shared.logit_lens import logit_lens
@@ -91,7 +91,9 @@ class ImageTrace:
 
 
 @contextmanager
-def image_tracer(model: nn.Module, size: tuple[int, int]) -> Iterator[Callable[[Tensor], ImageTrace]]:
+def image_tracer(
+    model: nn.Module, size: tuple[int, int] | None = None, anatomy: Anatomy | None = None
+) -> Iterator[Callable[[Tensor], ImageTrace]]:
     """Context manager that yields a function from one preprocessed image (1, C, h, w) to an `ImageTrace`.
 
     Each call runs one forward. The model's state is restored on exit. All calls must come from the thread that entered
@@ -99,11 +101,12 @@ def image_tracer(model: nn.Module, size: tuple[int, int]) -> Iterator[Callable[[
 
     Args:
         model: a classifier of any family.
-        size: (height, width) of the images.
+        size: (height, width) of the images; not with `anatomy`.
+        anatomy: result of `describe` for this model and the size of the images, if already computed; saves a forward.
     """
     with (
         eval_mode(model),
-        record(model, "attention", input_size=size) as tape,
+        record(model, "attention", input_size=size, anatomy=anatomy) as tape,
         logit_lens(model, tape.anatomy) as lens,
     ):
 

@@ -13,7 +13,7 @@ Shape legend: B batch, H heads, N tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from vitlab.adapters import describe
 from vitlab.adapters.wrappers import unwrap
 from vitlab.core.anatomy import Anatomy, Block, TokenLayout
+from vitlab.core.bounds import Range
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
 from vitlab.core.provenance import provenance
@@ -99,6 +100,10 @@ def square_blocks(anatomy: Anatomy, instrument: str) -> tuple[list[Block], Token
     return blocks, first
 
 
+#: A number of images whose relevance map is stored.
+StoredImages = Annotated[int, Range(1, 10_000)]
+
+
 def measure_relevance(
     name: str,
     model: nn.Module,
@@ -124,8 +129,6 @@ def measure_relevance(
         token: in the mean row); `entropy` (layer) in nats, of that row of R_l, averaged over images, with
         `entropy_error`; `prefix_share` (), the mean share of the prefix tokens in the last layer.
     """
-    if stored < 1:
-        raise VitlabError(f"invalid stored={stored} for {name}; expected at least 1")
     inner, device = unwrap(model), device_of(model)
     rows_of_images: list[np.ndarray] = []
     entropies: list[np.ndarray] = []

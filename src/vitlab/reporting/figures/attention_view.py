@@ -19,14 +19,23 @@ from vitlab.reporting.drawing import Fragment
 #: The reason shown for a layer with numbers that are not finite.
 NOT_FINITE = "its attention has values that are not finite"
 
+#: The scripts of the view, in the order in which they run.
+SCRIPTS = (
+    "attention_drawing.js",
+    "attention_predictions.js",
+    "attention_panel.js",
+    "attention_view.js",
+    "attention_stored.js",
+)
+
 _NUMBERS = count(1)  # a page may have several views
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Fragment]:
-    """One fragment with style, data and script; every string of the data is escaped.
+    """One fragment with style, data and scripts; every string of the data is escaped.
 
-    The script is `templates/attention_view.js`, unchanged, so that the content security policy of a page can allow it
-    by its hash. The fragment has about a megabyte for two images of a DeiT-Ti.
+    The scripts are files of `templates/`, unchanged, so that the content security policy of a page can allow them by
+    their hashes. The fragment has about a megabyte for two images of a DeiT-Ti.
 
     Args:
         measurements: of kind `attention_view`, one per model, with the same lattice; two are shown side by side.
@@ -42,15 +51,15 @@ def draw(measurements: Sequence[Measurement]) -> list[Fragment]:
         "grid": [lattice, lattice],
         "models": [_model(measurement, lattice) for measurement in measurements],
     }
-    style, script = (_template(f"attention_view.{kind}") for kind in ("css", "js"))
+    scripts = "".join(f"<script>{_template(name)}</script>\n" for name in SCRIPTS)
     unknown = [model["name"] for model in data["models"] if not all(each["predictions"] for each in model["images"])]
     note = f"<p>Predictions that are not finite are omitted: {escape(', '.join(unknown))}.</p>\n" if unknown else ""
     html = (
-        f"<style>{style}</style>\n"
+        f"<style>{_template('attention_view.css')}</style>\n"
         f"{note}"
         f'<div data-attention-view="{name}"></div>\n'
         f'<script type="application/json" id="{name}">{_escaped(data)}</script>\n'
-        f"<script>{script}</script>\n"
+        f"{scripts}"
     )
     return [Fragment(html)]
 
@@ -94,6 +103,9 @@ def _layer(measurement: Measurement, image: int, index: int, name: str, lattice:
         "lens": _ranked(values["lens class"][image, index], values["lens probability"][image, index]),
         "heads": 0,
     }
+    known = float(values["lens information"][image, index]) if "lens information" in values else float("nan")
+    if np.isfinite(known):
+        about["information"] = round(known, 4)
     if f"maps of {name}" not in values:
         return about
     if not _finite(measurement, name, image, index):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
 from vitlab.data.images import ImageFiles
 from vitlab.data.robustness_sets import has_class, locate, missing_classes, open_classes, spread
+from vitlab.preprocessing.resolution import Given
 from vitlab.stress_tests.shared.file_evaluation import (
     Predict,
     classifier_setup,
@@ -98,7 +99,7 @@ def measure_class_folders(
     images: int | None,
     batch_size: int,
     processes: int,
-    preprocessing: Mapping[str, Any] | None,
+    preprocessing: Given,
 ) -> Measurement:
     """Measure the accuracy of a model on each subset; each subset is one step of the step cache.
 

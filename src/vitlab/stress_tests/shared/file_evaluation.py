@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from vitlab.adapters.wrappers import unwrap
+from vitlab.core.bounds import Range
 from vitlab.core.errors import VitlabError
 from vitlab.core.provenance import provenance
 from vitlab.core.step_cache import step
@@ -63,6 +64,12 @@ class ClassifierSetup:
         return {**others, "batch_size": self.batch_size, "processes": self.processes}
 
 
+#: Images per forward pass.
+BatchSize = Annotated[int, Range(1, 65_536)]
+#: Worker processes; -1 for one per CPU core.
+Processes = Annotated[int, Range(-1, 256)]
+
+
 def classifier_setup(
     model: nn.Module,
     test_name: str,
@@ -88,11 +95,6 @@ def classifier_setup(
     if not isinstance(model, nn.Module):
         kind = type(model).__name__
         raise VitlabError(f"invalid model of type {kind} for {test_name}; expected a torch.nn.Module, see vitlab.load")
-    if batch_size < 1 or processes < -1:
-        raise VitlabError(
-            f"invalid batch_size={batch_size}, processes={processes} for {test_name}; "
-            "expected batch_size of 1 or more and processes of -1 or more"
-        )
     inner = unwrap(model)
     given = preprocessing
     if not isinstance(given, Preprocessing):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 
+from vitlab.core.bounds import Choices
 from vitlab.core.errors import unknown
 from vitlab.corruptions import CORRUPTIONS
 from vitlab.corruptions.parameters import ParameterSet
@@ -52,6 +54,10 @@ def resolve(name: str | None, classes: int, parameters: ParameterSet = "imagenet
     """
     own = {(1000, "imagenet"): "imagenet", (10, "cifar"): "cifar10", (100, "cifar"): "cifar100"}
     return name or own.get((classes, parameters), "none")
+
+
+#: The name of a baseline, as a setting.
+BaselineName = Annotated[str, Choices(("imagenet", "cifar10", "cifar100", "none"))]
 
 
 def choose(name: str) -> Baseline | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -59,6 +58,7 @@ class Outcome:
         classes: K.
         size: (h, w) of the images.
         about: the provenance.
+        pixels: yields the images as pixels, in the same order.
     """
 
     clean: np.ndarray
@@ -66,6 +66,7 @@ class Outcome:
     classes: int
     size: tuple[int, int]
     about: Mapping[str, Any]
+    pixels: Callable[[], Iterable[PixelBatch]] = tuple
 
 
 def evaluate_perturbations(
@@ -105,7 +106,7 @@ def evaluate_perturbations(
     correct = np.stack([each["correct"] for each in steps])
     about = provenance(device=str(device), images=correct.shape[1], data=getattr(batches, "fingerprint", ""))
     h, w = next(iter(read()))[0].shape[-2:]
-    return Outcome(correct[0], correct[1:], int(steps[0]["classes"]), (h, w), about)
+    return Outcome(correct[0], correct[1:], int(steps[0]["classes"]), (h, w), about, pixels)
 
 
 def mean_and_error(each: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -151,16 +152,14 @@ def accuracies(outcome: Outcome, perturbed: np.ndarray | None = None) -> dict[st
     return derive({"correct": perturbed > 0.5, "clean_correct": outcome.clean > 0.5}, POOLING)
 
 
-def distinct_numbers(test_name: str, setting: str, given: Any) -> tuple[Any, ...]:
-    """Returns one number or several distinct numbers as a tuple.
+def numbers(given: Any) -> tuple[Any, ...]:
+    """Returns one number or several as a tuple of Python numbers.
 
-    >>> distinct_numbers("occlusion", "ratios", 0.5), distinct_numbers("occlusion", "ratios", [0.5, 1])
-    ((0.5,), (0.5, 1))
+    >>> numbers(0.5), numbers([0.5, 1]), numbers(np.array([2, 4]))
+    ((0.5,), (0.5, 1), (2, 4))
     """
-    several = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
-    if not all(isinstance(each, Real) for each in several) or len({*several}) < len(several):
-        raise VitlabError(f"invalid {setting}={given!r} for {test_name}; expected a number or several distinct numbers")
-    return several
+    several = tuple(given) if isinstance(given, Iterable) else (given,)
+    return tuple(each.item() if hasattr(each, "item") else each for each in several)
 
 
 def result(

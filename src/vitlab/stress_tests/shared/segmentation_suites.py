@@ -82,7 +82,7 @@ def context_broadcasting(photons: float = 255) -> list[Condition]:
     return [shot, *noise, *(Condition("blur", "gaussian_blur", s, partial(blurred, s), False) for s in (1, 2))]
 
 
-def cityscapes_c(severities: Sequence[int] | None = None) -> list[Condition]:
+def cityscapes_c(severities: int | Sequence[int] | None = None) -> list[Condition]:
     """The 16 corruptions of Cityscapes-C (Michaelis et al. 2019; TAPADL, Sec. 4.2).
 
     Args:

@@ -1,0 +1,172 @@
+"""Generate docs/papers.md: all tables and figures of the papers at a glance, with the claims, numbers and verdicts.
+
+    python docs/generator/paper_overview.py
+
+The page is a file of the repository, so that it can be read there; a test compares it with what this module returns.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from docstrings import cell
+
+from vitlab.core import plugins
+from vitlab.core.experiment import SCALES, Claim
+from vitlab.core.verdicts import OUTCOMES, Verdict
+from vitlab.experiments.catalogue import Experiment, experiment
+from vitlab.experiments.record import read_records, verdict_of
+from vitlab.reporting.experiment_page import interval_in_words, number_in_words
+
+DOCS = Path(__file__).resolve().parents[1]
+RECORDS = DOCS / "results/data/reproduce"
+
+#: The records of an experiment by scale.
+Records = Mapping[str, Mapping[str, Any]]
+
+PAPERS = {
+    "cb": "CB: Scratching Visual Transformer's Back with Uniform Attention",
+    "hdvw": "HDVW: How Do Vision Transformers Work?",
+    "tapadl": "TAPADL: Robustifying Token Attention for Vision Transformers",
+}
+
+#: Figures without results, and statements of the text.
+OTHERS = {
+    "cb": "Figs. 1, 2 and 6 are diagrams: the motivation, types of spatial interactions, and the CB module in a block. "
+    "The supplement numbers Figs. S11 and S12 as S1 and S2, and Tables S12 to S17 as S1 to S6.",
+    "hdvw": "The last two rows are statements of the text. The authors have retracted the trajectories of Fig. 1b "
+    "([the instrument](instruments/trajectory.md)).",
+    "tapadl": "Fig. 2 is a diagram of TAP and of the architecture.",
+}
+
+START = """\
+A row has one claim of a table or figure: the first one with a result, statistical claims before counts; without
+results the first one with a published number. *Paper* and *ours* are effects, positive in the direction of the claim,
+ours with its 95 % interval; or counts. *All claims* counts the verdicts. The name links to the page with all claims and
+the jobs of each scale. The picture is drawn like the table or figure, from the stored result, with the paper's numbers
+beside ours. Nothing was run at the papers' own scale: at `small`, pretrained DeiT-Ti, or ViT-Ti trained on CIFAR-100,
+replaces the networks of the papers. The page of an experiment says what differs. The networks trained on CIFAR-100 are
+those of [the evidence](results/cifar100_evidence.md); `python -m evidence.records` with the folder of its runs judges
+the experiments that they belong to.
+
+- *holds*: the 95 % interval of our effect lies above 0, or a count agrees with the printed one.
+- *holds, smaller than published*: it lies above 0 and below the smallest relevant effect, by default half of the
+  published one.
+- *does not hold*: it lies below the smallest relevant effect, or a count differs.
+- *inconclusive*: neither; a single pair of runs has no interval.
+- *not run*: no result yet. Claims about training are never judged at `smoke`.
+
+Every row is one command: `vitlab reproduce NAME`, which runs at the scale `small` by default
+([options](command_line.md#reproduce)). It shows the plan and its cost first.
+
+[Claims measured outside of these experiments](measured_claims.md) has results on a pretrained DeiT-Ti and of
+benchmarks, and the parts and models of each paper. [The log](log.md) lists all findings by date."""
+
+
+def all_records() -> dict[str, Records]:
+    """Returns the records of each experiment, in the order of the scales."""
+    stored = read_records(RECORDS)
+    return {
+        name: {scale: stored[name, scale] for scale in SCALES if (name, scale) in stored}
+        for name in plugins.experiments()
+    }
+
+
+def overview(experiments: Sequence[Experiment], records: Mapping[str, Records]) -> str:
+    """Returns the page: a table for each paper, with a row for each experiment; those of extensions have pages only."""
+    experiments = [each for each in experiments if not each.origin]
+    shown = sum("_fig_" in each.name or "_table_" in each.name for each in experiments)
+    text = [f"# {shown} tables and figures at a glance", START]
+    for key, title in PAPERS.items():
+        rows = [_row(each, records[each.name]) for each in experiments if each.paper == key]
+        head = ("experiment", "claim", "paper", "ours", "verdict", "all claims", "picture", "command")
+        text += [f"## {title}", table(head, rows), OTHERS[key]]
+    return "\n\n".join(text) + "\n"
+
+
+def headline(found: Experiment, records: Records) -> Claim:
+    """Returns the claim of an experiment's row."""
+    judged = {entry["name"] for record in records.values() for entry in record["verdicts"] if _was_run(entry)}
+    statistical = [claim for claim in found.claims if not claim.deterministic]
+    candidates = [
+        *(claim for claim in statistical if claim.name in judged),
+        *(claim for claim in found.claims if claim.name in judged),
+        *(claim for claim in statistical if claim.paper is not None),
+        *found.claims,
+    ]
+    return candidates[0]
+
+
+def counts(record: Mapping[str, Any]) -> str:
+    """The number of claims of each outcome.
+
+    >>> counts({"verdicts": [{"outcome": "holds"}, {"outcome": "not run"}, {"outcome": "holds"}]})
+    '2 holds, 1 not run'
+    """
+    found = Counter(verdict["outcome"] for verdict in record["verdicts"])
+    return ", ".join(f"{found[outcome]} {outcome}" for outcome in OUTCOMES if found[outcome])
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown.
+
+    >>> print(table(("a", "b"), [("1", "2")]))
+    | a | b |
+    | --- | --- |
+    | 1 | 2 |
+    """
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def paper_number(claim: Claim) -> str:
+    """The published number of a claim, or what it is if there is none."""
+    if claim.paper is None:
+        return "yes or no" if claim.deterministic else "sign only"
+    return number_in_words(claim.paper)
+
+
+def our_number(verdict: Verdict) -> str:
+    """Our number with its interval; a dash if there is none, or if the claim is only true or false."""
+    if verdict.paper_value is None and verdict.interval is None:
+        return "–"
+    interval = interval_in_words(verdict.interval)
+    return number_in_words(verdict.our_value) + (f" ({interval})" if interval != "–" else "")
+
+
+def _row(found: Experiment, records: Records) -> tuple[str, ...]:
+    claim = headline(found, records)
+    entries = {
+        scale: verdict_of(entry)
+        for scale, record in records.items()
+        for entry in record["verdicts"]
+        if entry["name"] == claim.name
+    }
+    pictures = [scale for scale in records if (RECORDS / scale / f"{found.name}.svg").is_file()]
+    name = found.title.partition(":")[0]
+    return (
+        f"[{cell(name)}](papers/{found.name}.md)",
+        cell(claim.sentence),
+        paper_number(claim),
+        "; ".join(f"{scale}: {our_number(each)}" for scale, each in entries.items()) or "–",
+        "; ".join(f"*{each.outcome}*" for each in entries.values()) or "*not run*",
+        "; ".join(f"{scale}: {counts(record)}" for scale, record in records.items()) or f"{len(found.claims)} not run",
+        ", ".join(f"[{scale}](results/data/reproduce/{scale}/{found.name}.svg)" for scale in pictures) or "–",
+        f"`vitlab reproduce {found.name}`",
+    )
+
+
+def _was_run(entry: Mapping[str, Any]) -> bool:
+    return entry["outcome"] != "not run"
+
+
+def page() -> str:
+    """Returns docs/papers.md."""
+    return overview([experiment(name) for name in plugins.experiments()], all_records())
+
+
+if __name__ == "__main__":
+    (DOCS / "papers.md").write_text(page(), encoding="utf-8")

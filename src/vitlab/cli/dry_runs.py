@@ -1,0 +1,78 @@
+"""Tables of `--dry-run`: what a command would run, on which data, and for how long."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from vitlab import runner
+from vitlab.core.recipe import Recipe
+from vitlab.dry_run import planned_measurements, planned_training
+
+__all__ = ["duration", "show_measurements", "show_training"]
+
+
+def duration(seconds: float) -> str:
+    """Returns a time in the largest fitting unit.
+
+    >>> [duration(each) for each in (0.004, 7.6, 89, 5000, 200_000)]
+    ['4 ms', '7.6 s', '1.5 min', '1.4 h', '2.3 days']
+    """
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms"
+    for limit, unit, name in ((60, 1, "s"), (3600, 60, "min"), (86_400, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / unit:.1f} {name}"
+    return f"{seconds / 86_400:.1f} days"
+
+
+def show_measurements(
+    verb: str, models: Sequence[str], names: Sequence[str], out: Path, options: dict[str, Any], *, as_json: bool
+) -> None:
+    """Print the measurements that `measure` or `stress` would make."""
+    kind = runner.INSTRUMENTS if verb == "measure" else runner.STRESS_TESTS
+    defaults = {"augment": None, "seed": 0}
+    planned = list(planned_measurements(kind, models, names, out, **{**defaults, **options}))
+    if as_json:
+        typer.echo(json.dumps([asdict(each) for each in planned], indent=1, ensure_ascii=False))
+        return
+    table = Table(box=None, pad_edge=False)
+    for title in (verb, "model", "weights", "data", "images", "one forward", "cost"):
+        table.add_column(title, overflow="fold")
+    for each in planned:
+        images = "–" if each.images is None else f"{each.images:,}"
+        seconds = "–" if each.forward_seconds is None else f"{duration(each.forward_seconds)} on {each.device}"
+        cost = "stored already" if each.stored else each.cost
+        table.add_row(each.procedure, each.model, each.weights, each.data, images, seconds, cost)
+    Console().print(table)
+
+
+def show_training(recipe: Recipe, out: Path, *, root: Path | None, device: str | None, as_json: bool) -> None:
+    """Print what `train` would do."""
+    planned = planned_training(recipe, out, root=root, device=device)
+    if as_json:
+        typer.echo(json.dumps(asdict(planned), indent=1, ensure_ascii=False))
+        return
+    remaining = f"{planned.steps:,} steps in {planned.epochs} epochs of batches of {recipe.batch_size}"
+    if planned.finished_steps:
+        remaining += f", {planned.finished_steps:,} of them done"
+    rows = {
+        "model": planned.model,
+        "data": planned.data,
+        "work": remaining,
+        "evaluations": f"{planned.evaluations}, of {recipe.evaluate_images or 'all'} test images",
+        "speed": f"{planned.images_per_second:,.1f} images/s on {planned.device}, without compilation",
+        "time": f"{duration(planned.seconds)}, and the evaluations",
+        "folder": str(out),
+    }
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in rows.items():
+        table.add_row(name, value)
+    Console().print(table)

@@ -1,0 +1,101 @@
+"""The names that extensions import: parts, instruments, recipes, … of other packages and files.
+
+`docs/adding.md` has one example of each kind. The names are imported on first use: a file of recipes imports no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vitlab.adapters.blocks import transformer_block as transformer_block
+    from vitlab.adapters.blocks import with_stage_ends as with_stage_ends
+    from vitlab.core.anatomy import Block as Block
+    from vitlab.core.anatomy import Mixer as Mixer
+    from vitlab.core.anatomy import TokenLayout as TokenLayout
+    from vitlab.core.bounds import Choices as Choices
+    from vitlab.core.bounds import Length as Length
+    from vitlab.core.bounds import Range as Range
+    from vitlab.core.experiment import Claim as Claim
+    from vitlab.core.experiment import Job as Job
+    from vitlab.core.experiment import Published as Published
+    from vitlab.core.experiment import Results as Results
+    from vitlab.core.experiment import exact as exact
+    from vitlab.core.experiment import judged as judged
+    from vitlab.core.experiment import paired as paired
+    from vitlab.core.extensions import register as register
+    from vitlab.core.measurement import Card as Card
+    from vitlab.core.measurement import Measurement as Measurement
+    from vitlab.core.recipe import Augment as Augment
+    from vitlab.core.recipe import Objective as Objective
+    from vitlab.core.recipe import Optimizer as Optimizer
+    from vitlab.core.recipe import Recipe as Recipe
+    from vitlab.data.images import DataSet as DataSet
+    from vitlab.data.images import ImageArray as ImageArray
+    from vitlab.data.images import from_splits as from_splits
+    from vitlab.instruments.shared.one_pass import Observer as Observer
+    from vitlab.instruments.shared.one_pass import Result as Result
+    from vitlab.instruments.shared.one_pass import observe as observe
+    from vitlab.reporting.drawing import Figure as Figure
+    from vitlab.reporting.drawing import bars as bars
+    from vitlab.reporting.drawing import empty_plot as empty_plot
+
+#: The public names of each module.
+_NAMES = {
+    "vitlab.adapters.blocks": ("transformer_block", "with_stage_ends"),
+    "vitlab.core.anatomy": ("Block", "Mixer", "TokenLayout"),
+    "vitlab.core.bounds": ("Choices", "Length", "Range"),
+    "vitlab.core.experiment": ("Claim", "Job", "Published", "Results", "exact", "judged", "paired"),
+    "vitlab.core.extensions": ("register",),
+    "vitlab.core.measurement": ("Card", "Measurement"),
+    "vitlab.core.recipe": ("Augment", "Objective", "Optimizer", "Recipe"),
+    "vitlab.data.images": ("DataSet", "ImageArray", "from_splits"),
+    "vitlab.instruments.shared.one_pass": ("Observer", "Result", "observe"),
+    "vitlab.reporting.drawing": ("Figure", "bars", "empty_plot"),
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+
+__all__ = [
+    "Augment",
+    "Block",
+    "Card",
+    "Choices",
+    "Claim",
+    "DataSet",
+    "Figure",
+    "ImageArray",
+    "Job",
+    "Length",
+    "Measurement",
+    "Mixer",
+    "Objective",
+    "Observer",
+    "Optimizer",
+    "Published",
+    "Range",
+    "Recipe",
+    "Result",
+    "Results",
+    "TokenLayout",
+    "bars",
+    "empty_plot",
+    "exact",
+    "from_splits",
+    "judged",
+    "observe",
+    "paired",
+    "register",
+    "transformer_block",
+    "with_stage_ends",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'vitlab.extend' has no attribute {name!r}; it has: {', '.join(__all__)}")
+    return getattr(importlib.import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,1 @@
+"""Static pictures as SVG files: readable in light and dark, without scripts."""

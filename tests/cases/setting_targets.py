@@ -1,0 +1,225 @@
+"""Every setting of every instrument, stress test, part, data set, recipe and model, each with a tiny run."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import vitlab
+from cases import redraw
+from cases.published import Colours, fill
+from cases.setting_mutations import Target
+from cases.stress import scene_batches, scenes_model
+from vitlab.core import plugins
+from vitlab.core.batches import Batches
+from vitlab.core.recipe import change
+from vitlab.core.signatures import settings_of
+from vitlab.data import catalogue, question_catalogue, segmentation_sets
+from vitlab.data.detection_sets import open_detection
+from vitlab.data.question_inputs import question_parts
+from vitlab.data.scenes import MEAN, STD, draw_scenes
+from vitlab.detection_inputs import detection_parts
+from vitlab.models._settings import COMMON, architecture
+
+VILT = (
+    "vitlab/vilt(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,"
+    " max_position_embeddings=8, image_size=16, patch_size=8, vocab_size=36, num_labels=29)"
+)
+DETECTOR = (
+    "vitlab/mask_rcnn(backbone='timm/vit_tiny_patch16_224(img_size=64, patch_size=8, embed_dim=24, depth=4,"
+    " num_heads=3)', classes=5, width=16, head=32, anchor=16, proposals=10, size=(64, 64))"
+)
+BACKBONE = "timm/vit_tiny_patch16_224(img_size=64, patch_size=8, embed_dim=24, depth=4, num_heads=3)"
+TINY = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 2, "num_heads": 3}
+
+#: Settings that make the default run small.
+SMALL: dict[str, dict[str, Any]] = {
+    "corruptions": {"names": "fog", "severities": 1},
+    "cifar_c": {"names": "fog", "severities": 1},
+    "segmentation_corruptions": {"runs": 1},
+    "hessian_spectrum": {"batch_size": 2, "count": 2, "mini_batches": 1, "limit": 6},
+    "loss_landscape": {"points": 3},
+    "causal_trace": {"cells": 2, "images": 2},
+    "shape_texture": {"count": 4, "size": 32},
+    "adversarial": {"steps": 2},
+}
+
+
+def targets(folder: Path) -> list[Target]:
+    """Returns all settings; the files of published sets are written to the folder."""
+    made = (_procedures, _parts, _data_sets, _recipes, _models)
+    return [target for make in made for target in make(folder)]
+
+
+def _targets(
+    kind: str, name: str, function: Callable[..., Any], skip: int | Collection[str], run: Callable[..., Any]
+) -> Iterator[Target]:
+    """The settings of a function; `run` takes them by name."""
+    for setting in settings_of(function, skip):
+        yield Target(kind, name, setting.name, setting.default, partial(_with, run, setting.name))
+
+
+def _with(run: Callable[..., Any], key: str, value: Any) -> Any:
+    return run(**{key: value})
+
+
+# -- instruments and stress tests -----------------------------------------------------------------------------------
+
+
+def _procedures(folder: Path) -> Iterator[Target]:
+    _write_sets(folder)
+    for kind, known, use in (
+        ("instrument", plugins.instruments(), vitlab.measure),
+        ("stress test", plugins.stress_tests(), vitlab.stress),
+    ):
+        for name, reference in known.items():
+            _, module = plugins.procedure(kind, name, {name: reference})
+            yield from _targets(
+                kind, name, module.measure, 2, partial(_measured, use, name, module.CARD.inputs, folder)
+            )
+
+
+def _measured(use: Callable[..., Any], name: str, inputs: str, folder: Path, /, **settings: Any) -> Any:
+    model, batches = _subject(name, inputs, folder)
+    return use(name, model, batches, **{**SMALL.get(name, {}), **settings})
+
+
+def _subject(name: str, inputs: str, folder: Path) -> tuple[Any, Any]:
+    """A model and its inputs."""
+    if inputs == "files":
+        return _colours(10 if name == "cifar_c" else 1000), folder
+    return _tiny(inputs)
+
+
+@cache
+def _colours(classes: int) -> Any:
+    return Colours(classes, size=32) if classes == 10 else Colours()
+
+
+@cache
+def _tiny(inputs: str) -> tuple[Any, Any]:
+    if inputs == "questions":
+        model: Any = vitlab.load(VILT, seed=0).eval()
+        return model, question_parts(model, "scene_questions(train=2, test=4, questions=2)", same_length=False)[0]
+    if inputs == "images with objects":
+        model = redraw(vitlab.load(DETECTOR, seed=0)).eval()
+        return model, detection_parts(model, "scenes(train=1, test=2, labels='shape')", None, 1)[0]
+    if inputs == "image and mask pairs":
+        scenes = draw_scenes(3, 24)
+        images = (scenes.images.float() / 255 - torch.tensor(MEAN).view(-1, 1, 1)) / torch.tensor(STD).view(-1, 1, 1)
+        return torch.nn.Conv2d(3, 26, 3, padding=1).eval(), Batches([(images, scenes.masks)], MEAN, STD)
+    model = scenes_model()
+    return model, scene_batches(model, 4, 4)
+
+
+def _write_sets(folder: Path) -> None:
+    """A few images in the layout of the published sets."""
+    said = {"n01498041": [6, 7], "n01531178": [11, 12]}
+    for name in ("imagenet-a", "imagenet-r", "sketch", "ImageNet-C/fog/1", "val"):
+        fill(folder / name, said)
+    cifar = folder / "CIFAR-10-C"
+    cifar.mkdir(parents=True)
+    np.save(cifar / "labels.npy", np.tile(np.array([3, 0]), 5))
+    np.save(cifar / "fog.npy", np.full((10, 32, 32, 3), 60, np.uint8))
+
+
+# -- parts ----------------------------------------------------------------------------------------------------------
+
+
+def _parts(folder: Path) -> Iterator[Target]:
+    for name in plugins.parts():
+        yield from _targets(
+            "part", name, plugins.part(name), ("dim", "layout", "attention", "kinds"), partial(_fit, name)
+        )
+
+
+def _fit(name: str, /, **settings: Any) -> Any:
+    model = scenes_model()
+    vitlab.retrofit(model, _call(name, settings))
+    with torch.no_grad():
+        return model(torch.zeros(2, 3, 32, 32))
+
+
+def _call(name: str, settings: Mapping[str, Any]) -> str:
+    return f"{name}({', '.join(f'{key}={_literal(value)}' for key, value in settings.items())})"
+
+
+def _literal(value: Any) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # Python converts no longer integers to text
+        return "9" * 4000
+
+
+# -- data, recipes and models ---------------------------------------------------------------------------------------
+
+
+def _data_sets(folder: Path) -> Iterator[Target]:
+    small = {"train": 2, "test": 2}
+
+    def read(opens: Callable[..., Any], name: str, /, **settings: Any) -> Any:
+        base = small if "scene" in name else {}
+        return opens(_call(name, {**base, **settings}), root=folder).test[0]
+
+    for name, opener in catalogue._openers().items():
+        yield from _targets("data", name, opener, 1, partial(read, catalogue.open_data, name))
+        for key in catalogue._NARROWING:
+            yield Target("data", name, key, None, partial(_with, partial(read, catalogue.open_data, name), key))
+    for setting in settings_of(catalogue._OPENERS["scenes"], 1):
+        run = partial(_with, partial(read, open_detection, "scenes"), setting.name)
+        yield Target("data", "scenes with objects", setting.name, setting.default, run)
+    for name, opener in segmentation_sets._OPENERS.items():
+        yield from _targets(
+            "data", f"{name} with label maps", opener, 1, partial(read, segmentation_sets.open_pairs, name)
+        )
+    for name, opener in question_catalogue._OPENERS.items():
+        run = partial(_questions, name, folder)
+        yield from _targets("data", name, opener, 1, run)
+
+
+def _questions(name: str, folder: Path, /, **settings: Any) -> Any:
+    base = {"train": 2, "test": 2} if name == "scene_questions" else {}
+    return len(question_catalogue.open_questions(_call(name, {**base, **settings}), root=folder).test)
+
+
+def _recipes(folder: Path) -> Iterator[Target]:
+    for name in plugins.recipes():
+        make = plugins.recipe_function(name)
+        yield from _targets("recipe", name, make, 0, lambda name=name, **given: plugins.recipe(_call(name, given)))
+    recipe = plugins.recipe("quick")
+    for path, default in _fields(recipe):
+        yield Target(
+            "recipe", "settings of a run", path, default, lambda value, path=path: change(recipe, {path: value})
+        )
+
+
+def _fields(data: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for field in dataclasses.fields(data):
+        value = getattr(data, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from _fields(value, f"{prefix}{field.name}.")
+        yield f"{prefix}{field.name}", value
+
+
+def _models(folder: Path) -> Iterator[Target]:
+    for name, module in plugins.assemblies().items():
+        made = getattr(importlib.import_module(module), name)
+        yield from _targets(
+            "model", name, made, 1, partial(_load, f"vitlab/{name}", {"backbone": BACKBONE, "width": 16})
+        )
+    for name, base in {"vitlab/vit_tiny_cifar": TINY, "vitlab/rvt_tiny": {}, "vitlab/alternet18_cifar": {}}.items():
+        yield from _targets("model", name, architecture, 0, partial(_load, name, base))
+    others = [each.name for each in settings_of(architecture) if each.name not in (*COMMON, "depth", "embed_dim")]
+    vit = "timm/vit_tiny_patch16_224"
+    yield from _targets("model", vit, architecture, others, partial(_load, vit, TINY))
+
+
+def _load(name: str, base: Mapping[str, Any], /, **settings: Any) -> Any:
+    return vitlab.load(_call(name, {**base, **settings}))

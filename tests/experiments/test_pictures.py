@@ -1,0 +1,130 @@
+"""Pictures of experiments: the committed ones follow from their records, and show the numbers of paper and record."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.synthetic import effects_of
+from experiments.test_contract import NAMES, example_of
+from vitlab.core.experiment import Results
+from vitlab.experiments.catalogue import experiment
+from vitlab.experiments.pictures import _PICTURES, picture
+from vitlab.experiments.record import read_records
+from vitlab.experiments.record_numbers import results_of
+
+RECORDS = Path(__file__).resolve().parents[2] / "docs/results/data/reproduce"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def record(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RECORDS / f"small/{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def drawn(name: str) -> ElementTree.Element:
+    return ElementTree.fromstring((RECORDS / f"small/{name}.svg").read_text(encoding="utf-8"))
+
+
+def texts(root: ElementTree.Element, class_: str) -> list[str]:
+    return [each.text or "" for each in root.iter(f"{SVG}text") if class_ in each.get("class", "").split()]
+
+
+def ours_by_row(root: ElementTree.Element) -> list[list[str]]:
+    """Our numbers in a table, by row."""
+    rows: dict[str, list[str]] = {}
+    for each in root.iter(f"{SVG}text"):
+        if each.get("class") == "ours end":
+            rows.setdefault(each.get("y", ""), []).append(each.text or "")
+    return list(rows.values())
+
+
+def test_every_committed_picture_follows_from_its_record() -> None:
+    records = read_records(RECORDS)
+    assert {file.stem for file in RECORDS.glob("*/*.svg")} == {name for name, _ in records}
+    for (name, scale), stored in records.items():
+        expected = picture(experiment(name), results_of(stored["numbers"]), scale)
+        assert (RECORDS / scale / f"{name}.svg").read_text(encoding="utf-8") == expected, name
+
+
+@pytest.mark.parametrize("name", ["cb_table_s16", "cb_table_s17"])
+def test_tables_have_the_papers_cells_in_order_and_our_counts(name: str) -> None:
+    """Against the order of PAPER, which is the order of the paper's text, and the counts in the record."""
+    root = drawn(name)
+    printed = [each.value for each in experiment(name).published]
+    cells = [text for text in texts(root, "paper") if text != "paper"]
+    assert [None if cell == "–" else float(cell) for cell in cells] == printed
+    counts = [entry["values"] for entry in record(name)["numbers"] if entry["job"]["procedure"] == "sizes"]
+    expected = [each["added_macs"] or each["macs"] for each in counts]
+    assert [f"{each / 1e6:.1f}" for each in expected] == [row[0] for row in ours_by_row(root)]
+
+
+def test_table_1_has_flops_and_parameters() -> None:
+    root = drawn("tapadl_table_1")
+    cells = [float(text) for text in texts(root, "paper") if text != "paper"]
+    assert cells == [each.value for each in experiment("tapadl_table_1").published]
+    counts = [entry["values"] for entry in record("tapadl_table_1")["numbers"] if entry["job"]["procedure"] == "sizes"]
+    pairs = [[f"{each['macs'] / 1e9:.1f}", f"{each['parameters'] / 1e6:.1f}"] for each in counts]
+    assert [row[:2] for row in ours_by_row(root)] == pairs
+
+
+def test_the_curve_of_figure_8_is_the_measured_one() -> None:
+    """Pixels of the circles, mapped back by the labels of the axis, are the amplitudes of the record."""
+    root = drawn("hdvw_fig_8")
+    ticks = [
+        (float(text.get("y", "nan")) - 4, float((text.text or "").replace("−", "-")))
+        for text in root.iter(f"{SVG}text")
+        if text.get("class") == "soft small end"
+    ]
+    slope, offset = np.polyfit([y for y, _ in ticks], [value for _, value in ticks], 1)
+    circles = [float(circle.get("cy", "nan")) for circle in root.iter(f"{SVG}circle")]
+    entries = results_of(record("hdvw_fig_8")["numbers"]).entries
+    high = np.mean([found.values["high"] for _, found in entries], axis=0).reshape(-1, 3)
+    expected = [*high[:, :2].reshape(-1), high[-1, 2]]
+    np.testing.assert_allclose(slope * np.array(circles) + offset, expected, atol=2e-3)
+    shaded = [each for each in root.iter(f"{SVG}rect") if each.get("class") == "shade"]
+    assert len(shaded) == len(high), "one area per MSA"
+
+
+def test_block_plans_have_the_blocks_of_the_record() -> None:
+    """Against the lists of the record: grey blocks are attention, with their heads; blue ones have a smaller output."""
+    root = drawn("hdvw_fig_11")
+    entries = [entry["values"] for entry in record("hdvw_fig_11")["numbers"] if entry["job"]["procedure"] == "blocks"]
+    heads = [str(each) for entry in entries for each in entry["heads"] if each]
+    blocks = [each.get("class") for each in root.iter(f"{SVG}rect") if "box" in each.get("class", "")]
+    assert blocks.count("msa box") == len(heads) + 1, "and one in the legend"
+    assert blocks.count("sub box") == 3 * len(entries) + 1
+    assert [text for text in texts(root, "middle") if text] == heads
+
+
+def test_figure_4_draws_the_mean_over_heads_and_parts() -> None:
+    root = drawn("cb_fig_4")
+    circles = [float(circle.get("cy", "nan")) for circle in root.iter(f"{SVG}circle")]
+    entries = results_of(record("cb_fig_4")["numbers"]).entries
+    mean = np.mean([found.values["mean"] for _, found in entries], axis=(0, 2))
+    pixels = 340 - mean / 6 * 250  # the axis from 0 to 6 nats
+    np.testing.assert_allclose(circles, pixels, atol=0.06)
+    assert texts(root, "middle").count("not run at this scale") == 2
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in _PICTURES])
+def test_other_experiments_show_their_claims(name: str) -> None:
+    found = experiment(name)
+    claim = found.claims[0]
+    effects = effects_of(claim)["holds"]
+    for results in (example_of(name)(claim, effects), Results()):
+        root = ElementTree.fromstring(picture(found, results, "small"))
+        shown = [each.text for each in root.iter(f"{SVG}text")]
+        assert all(each.sentence in shown for each in found.claims)
+    assert "not run" in " ".join(text or "" for text in shown)
+
+
+@pytest.mark.parametrize("name", list(_PICTURES))
+def test_pictures_without_results_show_the_claims(name: str) -> None:
+    root = ElementTree.fromstring(picture(experiment(name), Results(), "full"))
+    assert experiment(name).claims[0].sentence in [each.text for each in root.iter(f"{SVG}text")]

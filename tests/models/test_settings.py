@@ -1,0 +1,95 @@
+"""Settings of models are checked before they are built, and models that do not fit into memory are refused."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+import timm
+import torch
+
+import vitlab
+from vitlab import zoo
+from vitlab.core.annotations import fits
+from vitlab.core.errors import VitlabError
+from vitlab.core.machine_memory import machine_memory
+from vitlab.core.signatures import settings_of
+from vitlab.models._settings import architecture, check_size
+
+TINY = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "num_heads": 3}
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "timm/vit_tiny_patch16_224(depth=1000000)",
+        "timm/vit_tiny_patch16_224(embed_dim=1000000, num_heads=1)",
+        "timm/swin_tiny_patch4_window7_224(depths=(2, 2, 1000000, 2))",
+        "vitlab/vit_tiny_cifar(depth=1000000)",
+        "vitlab/rvt_tiny(depths=(1, 1000000))",
+        "torchvision/vit_b_16(num_classes=100000000000)",
+    ],
+)
+def test_models_that_do_not_fit_are_refused_with_the_estimate(expression: str) -> None:
+    with pytest.raises(
+        VitlabError, match=r"needs about [\d,.]+ TB of memory; there are [\d,.]+ .B; use smaller"
+    ) as caught:
+        vitlab.load(expression)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_estimate_of_a_deep_model_is_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Extrapolated from one and two blocks, against a model that is built."""
+
+    def build(**settings: object) -> torch.nn.Module:
+        return timm.create_model("vit_tiny_patch16_224", **{**TINY, **settings})
+
+    built = build(depth=150)
+    size = sum(each.numel() * each.element_size() for each in (*built.parameters(), *built.buffers()))
+    monkeypatch.setattr("vitlab.core.machine_memory.machine_memory", lambda: float(size))
+    check_size("it", {"depth": 150}, build)
+    monkeypatch.setattr("vitlab.core.machine_memory.machine_memory", lambda: float(size - 1))
+    with pytest.raises(VitlabError, match=re.escape(f"it needs about {size / 1e6:.2g} MB of memory")):
+        check_size("it", {"depth": 150}, build)
+
+
+def test_random_numbers_do_not_depend_on_the_estimate() -> None:
+    settings = "img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3"
+    plain = zoo.load(f"timm/vit_tiny_patch16_224({settings})", seed=0)
+    sized = zoo.load(f"timm/vit_tiny_patch16_224({settings}, num_classes=5000)", seed=0)  # large: an estimate is made
+    assert torch.equal(plain.patch_embed.proj.weight, sized.patch_embed.proj.weight)
+
+
+def test_the_memory_of_the_machine_is_known() -> None:
+    assert 2**28 < machine_memory() < 2**50
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("vitlab/rvt_tiny(depths='x')", r"rvt_tiny\(depths='x'\): expected a list of 1 to 100 values, each an integer"),
+        ("vitlab/alternet50(base='preacts')", "expected one of 'preact', 'resnet', 'resnext' .did you mean 'preact'"),
+        ("vitlab/pit_tiny_cifar(drop_path_rate=1.5)", "expected a number from 0 to below 1"),
+        ("timm/vit_tiny_patch16_224(num_classes='x')", "expected an integer from 0 to 10,000,000"),
+        ("vitlab/upernet(backbone='timm/vit_tiny_patch16_224', width=0)", "expected an integer from 1"),
+        ("timm/vit_tiny_patch16_224 | TokenAwarePooling(branches=65)", "expected an integer from 1 to 64"),
+    ],
+)
+def test_settings_are_refused_before_the_model_is_built(
+    expression: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zoo, "_build_or_raise", lambda *given: pytest.fail("the model was built"))
+    with pytest.raises(VitlabError, match=expected):
+        vitlab.load(expression)
+
+
+@pytest.mark.parametrize("name", zoo.model_names("vitlab"))
+def test_defaults_of_our_classes_fit(name: str) -> None:
+    """The schema has the types of the constructors that it stands for."""
+    with torch.device("meta"):
+        kind = type(timm.create_model(name))
+    declared = {setting.name: setting.annotation for setting in settings_of(architecture)}
+    for key, parameter in inspect.signature(kind.__init__).parameters.items():
+        if key in declared and parameter.default is not parameter.empty:
+            assert fits(parameter.default, declared[key]), key

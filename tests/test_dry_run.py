@@ -1,0 +1,81 @@
+"""`--dry-run`: says what a command would do, and does nothing else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from vitlab import runner
+from vitlab.cli.commands import app
+from vitlab.core.errors import VitlabError
+from vitlab.core.recipe import Augment, Optimizer, Recipe
+from vitlab.dry_run import planned_measurements, planned_training
+from vitlab.tasks import train_task
+
+MODEL = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3, num_classes=25)"
+OPTIONS = {
+    "data": "scenes(train=8, test=8)",
+    "root": None,
+    "images": 6,
+    "repeats": 1,
+    "device": "cpu",
+    "called": (),
+    "preprocessing": None,
+    "classes": None,
+    "augment": None,
+    "seed": 0,
+}
+
+
+def tiny(**settings: object) -> Recipe:
+    recipe = Recipe(MODEL, "scenes(train=10, test=12)", image_size=(32, 32), epochs=3, batch_size=4)
+    plain = replace(recipe, augment=Augment(crop="none"), optimizer=Optimizer(warmup_epochs=0))
+    return replace(plain, **settings)  # type: ignore[arg-type]
+
+
+def plan(out: Path) -> list:
+    return list(planned_measurements(runner.INSTRUMENTS, [MODEL], ["attention_entropy", "lesion"], out, **OPTIONS))
+
+
+def test_measurements_are_planned_then_stored(tmp_path: Path) -> None:
+    first = plan(tmp_path / "out")
+    assert [each.procedure for each in first] == ["attention_entropy", "lesion"]
+    assert all(each.model == MODEL and each.weights == "random" and each.images == 6 for each in first)
+    assert all(each.forward_seconds > 0 and not each.stored and each.cost for each in first)
+    assert not list(tmp_path.rglob("*.json")), "a dry run measures nothing"
+    list(runner.measure([MODEL], ["lesion"], tmp_path / "out", show=False, **OPTIONS))
+    assert [each.stored for each in plan(tmp_path / "out")] == [False, True]
+
+
+def test_a_plan_has_the_errors_of_the_command(tmp_path: Path) -> None:
+    with pytest.raises(VitlabError, match="no_such_instrument"):
+        list(planned_measurements(runner.INSTRUMENTS, [MODEL], ["no_such_instrument"], tmp_path, **OPTIONS))
+
+
+def test_training_is_planned_with_the_steps_that_it_takes(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    planned = planned_training(tiny(), out, device="cpu")
+    assert not out.exists(), "a dry run writes nothing"
+    row = train_task(tiny(), out, device="cpu")
+    assert planned.steps == row["step"] == 6 and planned.finished_steps == 0 and planned.evaluations == 3
+    assert planned.seconds == pytest.approx(6 * 4 / planned.images_per_second)
+    again = planned_training(tiny(), out, device="cpu")
+    assert again.finished_steps == 6 and again.seconds == 0
+
+
+def test_evaluation_images_are_limited(tmp_path: Path) -> None:
+    assert train_task(tiny(epochs=1, evaluate_images=5), tmp_path / "few", device="cpu")["test_images"] == 5
+    assert train_task(tiny(epochs=1), tmp_path / "all", device="cpu")["test_images"] == 12
+
+
+def test_the_command_prints_the_plan(tmp_path: Path) -> None:
+    command = ["measure", MODEL, "--with", "attention_entropy", "--images", "4", "--dry-run", "--out", str(tmp_path)]
+    found = CliRunner().invoke(app, [*command, "--json", "--quiet"])
+    (planned,) = json.loads(found.stdout)
+    assert planned["procedure"] == "attention_entropy" and planned["images"] == 4 and planned["device"]
+    table = CliRunner().invoke(app, [*command, "--quiet"]).stdout
+    assert "one forward" in table and "4" in table

@@ -1,0 +1,98 @@
+"""Examples and documentation import public names only: those of `vitlab` and `vitlab.extend`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import vitlab
+import vitlab.extend
+
+ROOT = Path(__file__).resolve().parent.parent
+PUBLIC = {"vitlab": {*vitlab.__all__, "extend", "__version__"}, "vitlab.extend": set(vitlab.extend.__all__)}
+#: Scripts that may import internal modules, with the reason.
+EXEMPT = {
+    "finetune_deit_tiny_cifar100.py": "a script of examples/evidence: it reuses one compiled step for all runs",
+    "finetune_camvid.py": "a script of examples/evidence: it reads run folders and batches with label maps",
+}
+#: The modules of examples/evidence train hundreds of networks in a few GPU processes. They keep compiled steps, write
+#: new weights into the same tensors and schedule the runs, so they use the training loop itself, not `vitlab.train`.
+EXEMPT_FOLDER = "evidence"
+SCRIPTS = [path for path in sorted((ROOT / "examples").glob("*.py")) if path.name not in EXEMPT]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_FENCE = re.compile(r"^```python(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def internal(code: str) -> list[str]:
+    """The internal modules and names of vitlab that some code uses."""
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            found += [each.name for each in node.names if each.name.startswith("vitlab.") and each.name not in PUBLIC]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "vitlab":
+            known = PUBLIC.get(node.module or "", set())
+            found += [f"{node.module}.{each.name}" for each in node.names if each.name not in known]
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) in PUBLIC:
+            module = ast.unparse(node.value)
+            found += [] if node.attr in PUBLIC[module] else [f"{module}.{node.attr}"]
+    return found
+
+
+def blocks(page: Path) -> list[str]:
+    """The Python blocks of a page, except files of the package itself, which `adding.md` shows."""
+    found = _FENCE.findall(page.read_text(encoding="utf-8"))
+    return [code for title, code in found if not title.startswith("src/")]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_an_example_imports_public_names(script: Path) -> None:
+    assert internal(script.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda path: path.stem)
+def test_code_of_a_page_imports_public_names(page: Path) -> None:
+    assert [name for code in blocks(page) for name in internal(code)] == []
+
+
+def test_only_scripts_of_the_evidence_are_exempt() -> None:
+    """An exempt script imports the package `evidence`; others do not need it."""
+    for name in EXEMPT:
+        path = ROOT / "examples" / name
+        if path.exists():
+            assert f"from {EXEMPT_FOLDER}." in path.read_text(encoding="utf-8")
+    folders = {path.parent.name for path in (ROOT / "examples").rglob("*.py")} - {"examples"}
+    assert folders == {EXEMPT_FOLDER}
+
+
+def test_the_pages_of_the_issue_are_checked() -> None:
+    assert {"README", "tour", "api", "adding", "your_own"} <= {page.stem for page in PAGES if blocks(page)}
+    assert len(SCRIPTS) >= 8
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("import vitlab\nvitlab.measure('x', m, b)\nvitlab.extend.Card", []),
+        ("from vitlab import load, Monitor\nfrom vitlab.extend import Card", []),
+        ("import vitlab.extend as extend", []),
+        ("import vitlab.zoo", ["vitlab.zoo"]),
+        ("from vitlab import runner", ["vitlab.runner"]),
+        ("def f():\n    from vitlab.core.recipe import Recipe", ["vitlab.core.recipe.Recipe"]),
+        ("from vitlab.extend import secret", ["vitlab.extend.secret"]),
+        ("import vitlab\nvitlab.inputs.batches_for(m)", ["vitlab.inputs"]),
+    ],
+)
+def test_the_checker_sees_internal_names(code: str, expected: list[str]) -> None:
+    assert internal(code) == expected
+
+
+@pytest.mark.parametrize("module", [vitlab, vitlab.extend], ids=lambda module: module.__name__)
+def test_every_public_name_exists(module: object) -> None:
+    names = module.__all__  # type: ignore[attr-defined]
+    assert names == sorted(names) == sorted(module._MODULES)  # type: ignore[attr-defined]
+    assert all(getattr(module, name).__name__ == name for name in names)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'; it has: "):
+        getattr(module, "nothing")  # noqa: B009
