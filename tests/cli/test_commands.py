@@ -146,6 +146,14 @@ def test_describe_says_family_weights_and_seams() -> None:
     assert "ContextBroadcast: relative change of the outputs 0, on noise images" in " ".join(unchanged.split())
 
 
+def test_describe_says_which_kernels_run() -> None:
+    paths = json.loads(vitlab("describe", f"{TINY} | TokenAwarePooling", "--kernels", "--json").stdout)
+    assert {path["operator"] for path in paths} == {"token_pooling", "attention_diversity", "attention_statistics"}
+    assert all((path["form"] == "triton") == (path["reason"] == "") for path in paths)
+    text = vitlab("describe", TINY, "--kernels").stdout
+    assert "attention_statistics" in text and "token_pooling" not in text
+
+
 def test_measure_and_report(tmp_path: Path) -> None:
     found = vitlab("measure", TINY, "--with", "attention_entropy,calibration(bins=5)", *FEW, folder=tmp_path)
     assert found.returncode == 0, found.stderr

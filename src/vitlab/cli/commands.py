@@ -115,12 +115,18 @@ def describe(
         ),
     ],
     size: Annotated[str, typer.Option(help="Image size, HEIGHTxWIDTH; default: the model's own.")] = "",
+    kernels: Annotated[
+        bool, typer.Option("--kernels", help="Which form of each fused operator runs, and why.")
+    ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Show a model's blocks, token layout, seams and the origin of its weights."""
     from vitlab.cli import listing
 
+    if kernels:
+        listing.show_kernels(model, _size(size), as_json=as_json)
+        return
     listing.show_anatomy(model, _size(size), as_json=as_json)
 
 

@@ -15,7 +15,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from vitlab.core import descriptions, plugins
-from vitlab.core.anatomy import Anatomy
+from vitlab.core.anatomy import COLUMNS, Anatomy
 
 if TYPE_CHECKING:
     from torch import nn
@@ -280,6 +280,30 @@ def show_anatomy(expression: str, size: tuple[int, int] | None, *, as_json: bool
         console.print(f"no {seam}: {reason}", highlight=False, markup=False)
 
 
+def show_kernels(expression: str, size: tuple[int, int] | None, *, as_json: bool = False) -> None:
+    """Print which form of each fused operator runs for a model on this machine, and why."""
+    from vitlab import zoo
+    from vitlab.adapters import describe, inputs_of
+    from vitlab.kernels.status import status
+    from vitlab.recording import record
+
+    model = zoo.load(expression).eval()
+    anatomy, inputs = describe(model, size), inputs_of(model, size)
+    with record(model, "attention", gradients=True, anatomy=anatomy) as tape:
+        model(*(value for name, value in inputs.items() if not name), **{k: v for k, v in inputs.items() if k})
+        calls = {str(name): tape.calls(str(name))[-1] for name in tape}
+    paths = [asdict(path) for path in status(model, calls)]
+    if as_json:
+        print(json.dumps(paths, indent=1))
+        return
+    table = Table(box=None)
+    for column in ("operator", "place", "form", "reason"):
+        table.add_column(column, overflow="fold")
+    for path in paths:
+        table.add_row(*(str(value) for value in path.values()))
+    Console().print(table)
+
+
 def _change_by_parts(model: nn.Module, size: tuple[int, int] | None) -> float:
     """The relative change of a model's outputs by its parts, which are removed."""
     from vitlab.adapters.noise import noise_outputs, relative_change
@@ -291,14 +315,10 @@ def _change_by_parts(model: nn.Module, size: tuple[int, int] | None) -> float:
 
 def _blocks(anatomy: Anatomy) -> Table:
     table = Table(box=None)
-    for column in ("block", "stage", "mixer", "grid", "prefix", "width", "seams"):
+    for column in COLUMNS:
         table.add_column(column, overflow="fold")
-    for block in anatomy.blocks:
-        place = next(iter(block.seams or block.taps), None)
-        layout = place.layout if place else block.mixer.queries
-        grid = "x".join(map(str, layout.grid)) if layout else ""
-        cells = (block.stage, block.mixer.kind, grid, layout.prefix if layout else "", place.dim if place else "")
-        table.add_row(block.name, *map(str, cells), " ".join(seam.name for seam in block.seams))
+    for row in anatomy.rows():
+        table.add_row(*row)
     return table
 
 

@@ -218,7 +218,7 @@ class Measurement:
     def _repr_html_(self) -> str:
         """The figures of the measurement, for notebooks."""
         # Imported by name: core must not depend on reporting, which is loaded only when a measurement is displayed.
-        html: str = importlib.import_module("vitlab.reporting.page").notebook(self)
+        html: str = importlib.import_module("vitlab.reporting.notebook").notebook(self)
         return html
 
 

@@ -7,7 +7,7 @@ Shape legend: B batch, T windows, H heads, N query tokens, M key tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,9 @@ from vitlab.core.anatomy import Anatomy, Block, TokenLayout
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.instruments.shared.one_pass import Result, observe, table
-from vitlab.instruments.shared.per_image_sums import RowSumObserver, flatten_per_image
+from vitlab.instruments.shared.per_image_sums import RowSumObserver, flatten_per_image, split_windows
 from vitlab.instruments.shared.token_positions import distances
-from vitlab.recording.attention_call import Rows
+from vitlab.recording.attention_call import AttentionCall, Rows
 
 CARD = Card(
     title="Distance over which tokens attend, by layer and head",
@@ -98,6 +98,19 @@ class Accumulator(RowSumObserver):
             first = max(layouts[0].prefix - place.start, 0)  # rows of prefix tokens have no distances
             weights, place = weights[:, :, first:], slice(place.start + first, place.stop)
         return (total_distance(weights, distance[:, place], layouts[1].prefix if self._renormalise else None),)
+
+    def wanted(self, block: Block, call: AttentionCall) -> Mapping[str, Tensor | None] | None:
+        """The distance of each row, weighted by attention; rows are needed to normalise over spatial keys."""
+        distance = self._distances.get(_layouts(block)) if block.name in self.buffer else None
+        if self._renormalise or distance is None or call.q is None:
+            return None
+        self._distances[_layouts(block)] = distance = distance.to(call.q.device)
+        return {"weighted": distance}
+
+    def totals(self, block: Block, statistics: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        """-> (B, H)."""
+        rows = split_windows(statistics["weighted"], _layouts(block)[0].windows)  # (B, T, H, N)
+        return (rows.sum((1, 3)),)
 
     def values(self, block: Block, *sums: Tensor) -> Tensor:
         """-> (B, H, 1)."""

@@ -8,7 +8,7 @@ Shape legend: B batch, H heads, N query tokens, M key tokens.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -106,12 +106,22 @@ class Accumulator(Observer):
 
     def rows(self, block: Block, call: AttentionCall, rows: Rows) -> None:
         """(B, H, n, M) -> entropies (B, H, n)."""
-        if block.name not in self._entropies:
-            return
-        entropies = entropy(rows.weights)
-        self._keys[block.name], self._device = rows.weights.shape[-1], entropies.device
+        if block.name in self._entropies:
+            self._put(block, call, entropy(rows.weights), rows.place.start == 0)
+
+    def wanted(self, block: Block, call: AttentionCall) -> Mapping[str, Tensor | None]:
+        """The entropy of each row."""
+        return {"entropy": None}
+
+    def streamed(self, block: Block, call: AttentionCall, statistics: Mapping[str, Tensor]) -> None:
+        """Store the entropies (B, H, N)."""
+        if block.name in self._entropies:
+            self._put(block, call, statistics["entropy"], True)
+
+    def _put(self, block: Block, call: AttentionCall, entropies: Tensor, first: bool) -> None:
+        self._keys[block.name], self._device = call.shape[-1], entropies.device
         self._entropies.put(block.name, entropies)
-        if rows.place.start == 0 and call.queries.prefix:
+        if first and call.queries.prefix:
             self._class_rows.put(block.name, entropies[:, :, 0].clone())
 
     def result(self, anatomy: Anatomy) -> Result:

@@ -7,7 +7,7 @@ Shape legend: B batch, T windows, H heads, N query tokens, M key tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from vitlab.core.bounds import Length, PositiveShare
 from vitlab.core.measurement import Card, Measurement
 from vitlab.instruments.shared.one_pass import Result, observe, table
 from vitlab.instruments.shared.per_image_sums import RowSumObserver, flatten_per_image
-from vitlab.recording.attention_call import Rows
+from vitlab.recording.attention_call import AttentionCall, Rows
 
 CARD = Card(
     title="Share of attention that the most attended tokens receive, by layer and head",
@@ -81,6 +81,14 @@ class Accumulator(RowSumObserver):
     def sums(self, block: Block, rows: Rows) -> tuple[Tensor, ...]:
         """-> (B·T, H, M)."""
         return (rows.received,)
+
+    def wanted(self, block: Block, call: AttentionCall) -> Mapping[str, Tensor | None]:
+        """The sum over rows."""
+        return {"received": None}
+
+    def totals(self, block: Block, statistics: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        """-> (B·T, H, M)."""
+        return (statistics["received"],)
 
     def values(self, block: Block, *sums: Tensor) -> Tensor:
         """-> (B, H + 1, k): columns of all windows concatenated; the last row is for the map averaged over heads."""

@@ -8,7 +8,7 @@ Shape legend: B batch, H heads, N queries, M keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from vitlab.core.bounds import Weight
 from vitlab.core.errors import VitlabError, unknown
+from vitlab.kernels import attention_diversity
 
 __all__ = ["attention_diversification"]
 
@@ -23,8 +24,31 @@ Form = Literal["paper", "released"]
 Heads = Literal["mean", "each"]
 
 
+class Operands(Protocol):
+    """The operands of an attention call, such as `recording.AttentionCall`: the map is computed only where needed."""
+
+    @property
+    def q(self) -> Tensor | None:
+        """(B, H, N, d), or None if only the map is known."""
+
+    @property
+    def k(self) -> Tensor | None:
+        """(B, H, M, d), or None if only the map is known."""
+
+    @property
+    def scale(self) -> float:
+        """The factor on q kᵀ."""
+
+    @property
+    def bias(self) -> Tensor | None:
+        """Added to the logits, broadcastable to (B, H, N, M)."""
+
+    def map(self) -> Tensor:
+        """The map, (B, H, N, M)."""
+
+
 def attention_diversification(
-    maps: Sequence[Tensor], *, tau: Weight = 2.0, form: Form = "paper", heads: Heads = "mean"
+    maps: Sequence[Tensor | Operands], *, tau: Weight = 2.0, form: Form = "paper", heads: Heads = "mean"
 ) -> Tensor:
     """ADL: how much the rows of attention maps resemble their average row, after small entries are set to zero.
 
@@ -41,7 +65,8 @@ def attention_diversification(
     attention sharpens. Always computed in float32 (or float64), also under autocast: τ/M falls to 5e-4 on large images.
 
     Args:
-        maps: post-softmax attention, one (B, H, N, M) per layer; windows belong in the batch. Sizes may differ.
+        maps: post-softmax attention, one (B, H, N, M) per layer; windows belong in the batch. Sizes may differ. Or the
+            operands of attention calls: on a GPU a kernel then computes the loss without storing a map, in float32.
         tau: τ, the threshold as a multiple of uniform attention 1/M.
         form: `"paper"` or `"released"`.
         heads: `"mean"` averages the heads of a layer first, as the released code does; `"each"` treats every head as a
@@ -56,14 +81,23 @@ def attention_diversification(
     (tensor(1.), tensor(0.7071))
     """
     _check(maps, tau, form, heads)
-    with torch.autocast(maps[0].device.type, enabled=False):
-        layers = torch.stack([_layer(attention, tau, form, heads) for attention in maps])
-        return layers.mean() if form == "paper" else layers.sum() / (1e-6 + len(maps))
+    layers = torch.stack([_layer(attention, tau, form, heads) for attention in maps])
+    return layers.mean() if form == "paper" else layers.sum() / (1e-6 + len(maps))
 
 
-def _layer(attention: Tensor, tau: float, form: Form, heads: Heads) -> Tensor:
-    if attention.dtype != torch.float64:
-        attention = attention.float()
+def _layer(attention: Tensor | Operands, tau: float, form: Form, heads: Heads) -> Tensor:
+    if not isinstance(attention, Tensor):
+        q, k, bias = attention.q, attention.k, attention.bias
+        if q is not None and k is not None and not attention_diversity.missing(q, k, bias):
+            return attention_diversity.diversity(
+                q, k, scale=attention.scale, bias=bias, tau=tau, released=form == "released", averaged=heads == "mean"
+            )
+        attention = attention.map()
+    with torch.autocast(attention.device.type, enabled=False):
+        return _of_map(attention if attention.dtype == torch.float64 else attention.float(), tau, form, heads)
+
+
+def _of_map(attention: Tensor, tau: float, form: Form, heads: Heads) -> Tensor:
     rows = attention.mean(dim=1) if heads == "mean" else attention.flatten(0, 1)  # (B or B·H, N, M)
     threshold = tau / attention.shape[-1]
     if form == "paper":
@@ -76,7 +110,7 @@ def _layer(attention: Tensor, tau: float, form: Form, heads: Heads) -> Tensor:
     return F.cosine_similarity(average, rows, dim=-1, eps=1e-8).mean()
 
 
-def _check(maps: Sequence[Tensor], tau: float, form: str, heads: str) -> None:
+def _check(maps: Sequence[Tensor | Operands], tau: float, form: str, heads: str) -> None:
     if form not in get_args(Form):
         raise unknown("form of attention_diversification", form, get_args(Form))
     if heads not in get_args(Heads):
@@ -86,5 +120,5 @@ def _check(maps: Sequence[Tensor], tau: float, form: str, heads: str) -> None:
     if len(maps) == 0:
         raise VitlabError("attention_diversification got no maps; record the attention of at least one layer")
     for attention in maps:
-        if attention.dim() != 4:
+        if isinstance(attention, Tensor) and attention.dim() != 4:
             raise VitlabError(f"attention_diversification got a map of {tuple(attention.shape)}; expected (B, H, N, M)")

@@ -18,11 +18,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from timm.layers import BatchNormAct2d, ClassifierHead, create_conv2d
 from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
+from timm.models._features import feature_take_indices
 from timm.models.resnetv2 import DownsampleConv, PreActBasic, PreActBottleneck
 from torch import Tensor, nn
+
+from vitlab.core.errors import VitlabError
+from vitlab.models._checkpointing import checkpoint_block, is_scripting
 
 PAPER = {
     "preact_resnet18": {"params_m": None, "macs_g": None, "exact_params": 11_687_720},
@@ -70,6 +75,7 @@ class StagedNetwork(nn.Module):
         self.stem = stem
         self.stages = nn.Sequential(*(nn.Sequential(*blocks) for blocks in stages))
         self.norm = norm
+        self.grad_checkpointing = False
         self.head = ClassifierHead(self.num_features, num_classes, pool_type=global_pool, drop_rate=drop_rate)
         pooled = hasattr(stem, "pool")
         self.feature_info = [
@@ -85,6 +91,18 @@ class StagedNetwork(nn.Module):
             ),
         ]
 
+    @torch.jit.ignore  # type: ignore[untyped-decorator]
+    def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
+        """Parameter groups by depth, for layer-wise learning rates."""
+        blocks = r"^stages\.(\d+)" if coarse else [(r"^stages\.(\d+)\.(\d+)", None), (r"^norm", (99999,))]
+        return {"stem": r"^stem", "blocks": blocks}
+
+    @torch.jit.ignore  # type: ignore[untyped-decorator]
+    def set_grad_checkpointing(self, enable: bool = True) -> None:
+        """Recompute each block in the backward pass."""
+        self.grad_checkpointing = enable
+
+    @torch.jit.ignore  # type: ignore[untyped-decorator]
     def get_classifier(self) -> nn.Module:
         """The last linear layer."""
         classifier: nn.Module = self.head.fc
@@ -97,8 +115,59 @@ class StagedNetwork(nn.Module):
 
     def forward_features(self, x: Tensor) -> Tensor:
         """Images (B, 3, H, W) -> the last map (B, C, h, w), normalised."""
-        features: Tensor = self.norm(self.stages(self.stem(x)))
-        return features
+        x = self.stem(x)
+        if self.grad_checkpointing and not is_scripting():
+            for stage in self.stages:
+                for block in stage.children():
+                    x = checkpoint_block(block, x)
+        else:
+            x = self.stages(x)
+        return self.norm(x)
+
+    @torch.jit.ignore  # type: ignore[untyped-decorator]
+    def forward_intermediates(
+        self,
+        x: Tensor,
+        indices: int | list[int] | None = None,
+        norm: bool = False,
+        stop_early: bool = False,
+        output_fmt: str = "NCHW",
+        intermediates_only: bool = False,
+    ) -> list[Tensor] | tuple[Tensor, list[Tensor]]:
+        """Returns the maps at the chosen entries of `feature_info` (stem, stages), and the last map, as in timm.
+
+        The norm follows the last stage, so `norm` applies only to its map.
+        """
+        if output_fmt != "NCHW":
+            raise VitlabError(f"invalid output_fmt={output_fmt!r}; expected 'NCHW'")
+        take, last = feature_take_indices(len(self.feature_info), indices)
+        maps: list[Tensor] = []
+        end = self.feature_info[0]["module"].rpartition(".")[2]  # the layer of the stem before its max pool
+        for name, layer in self.stem.named_children():
+            x = layer(x)
+            if name == end and 0 in take:
+                maps.append(x)
+        for index, stage in enumerate(self.stages, start=1):
+            if stop_early and index > last:
+                break
+            for block in stage.children():
+                x = checkpoint_block(block, x) if self.grad_checkpointing else block(x)
+            if index in take:
+                maps.append(self.norm(x) if norm and index == len(self.feature_info) - 1 else x)
+        return maps if intermediates_only else (self.norm(x), maps)
+
+    @torch.jit.ignore  # type: ignore[untyped-decorator]
+    def prune_intermediate_layers(
+        self, indices: int | list[int] = 1, prune_norm: bool = False, prune_head: bool = True
+    ) -> list[int]:
+        """Remove the stages after the last chosen map."""
+        take, last = feature_take_indices(len(self.feature_info), indices)
+        self.stages = self.stages[:last]
+        if prune_norm:
+            self.norm = nn.Identity()
+        if prune_head:
+            self.reset_classifier(0, "")
+        return list(take)
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """The last map -> logits (B, classes), or pooled features (B, C)."""

@@ -7,58 +7,20 @@ Shape legend: B batch, N tokens, D channels, h w grid.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
 from typing import Annotated, ClassVar
 
-import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from vitlab.core.anatomy import TokenLayout
 from vitlab.core.bounds import Range
 from vitlab.core.errors import VitlabError
+from vitlab.kernels.token_pooling import average
 from vitlab.modules.identity_init import blend, initial_weight
 from vitlab.modules.map_part import MapPart
 
 __all__ = ["AveragePooling", "ConvolutionPooling"]
 
 Kernel = Annotated[int, Range(1, 31)]
-
-
-def neighbourhood_mean(x: Tensor, offsets: Sequence[int]) -> Tensor:
-    """Returns the mean over neighbours at the given row and column offsets; zeros outside the map are included.
-
-    A box is separable: shifted rows are added, then shifted columns. With channels last this is a quarter faster than a
-    depthwise convolution, forward and backward on a CPU, and eight times faster than unfold.
-
-    Args:
-        x: maps, (B, h, w, D).
-        offsets: symmetric about 0, for example (-2, 0, 2) for a 3×3 neighbourhood with dilation 2.
-
-    Returns:
-        (B, h, w, D): sums over len(offsets)² neighbours, always divided by that number.
-
-    >>> neighbourhood_mean(torch.full((1, 2, 2, 1), 9.0), (-1, 0, 1)).flatten()
-    tensor([4., 4., 4., 4.])
-    """
-    if len(offsets) == 1:
-        return x
-    _, h, w, _ = x.shape
-    reach = max(offsets)
-    padded = F.pad(x, (0, 0, reach, reach, reach, reach))
-    rows = reduce(torch.add, [padded[:, reach + offset : reach + offset + h] for offset in offsets])
-    both = reduce(torch.add, [rows[:, :, reach + offset : reach + offset + w] for offset in offsets])
-    return both / len(offsets) ** 2
-
-
-def box(kernel: int) -> tuple[int, ...]:
-    """Returns the offsets of a dense k×k neighbourhood.
-
-    >>> box(5)
-    (-2, -1, 0, 1, 2)
-    """
-    return tuple(range(-(kernel // 2), kernel // 2 + 1))
 
 
 class AveragePooling(MapPart):
@@ -74,6 +36,7 @@ class AveragePooling(MapPart):
     Returns:
         (B, N, D) for an input of (B, N, D).
 
+    >>> import torch
     >>> AveragePooling(TokenLayout((1, 3)))(torch.tensor([[[9.0], [18.0], [27.0]]])).flatten()
     tensor([3., 6., 5.])
     """
@@ -86,9 +49,10 @@ class AveragePooling(MapPart):
         self.kernel = _odd(kernel, type(self).__name__)
         self.register_parameter("weight", initial_weight(identity_init))
 
-    def on_map(self, x: Tensor) -> Tensor:
-        """(B, h, w, D) -> (B, h, w, D)."""
-        return blend(x, neighbourhood_mean(x, box(self.kernel)), self.weight)
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, N, D) -> (B, N, D)."""
+        self.layout.check(x.shape[1], type(self).__name__)
+        return blend(x, average(x, self.layout.grid, self.kernel, prefix=self.layout.prefix), self.weight)
 
 
 class ConvolutionPooling(MapPart):

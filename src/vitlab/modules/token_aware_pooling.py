@@ -12,17 +12,18 @@ from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from vitlab.core.anatomy import TokenLayout
 from vitlab.core.bounds import Positive, Range
 from vitlab.core.errors import VitlabError
-from vitlab.modules.local_pooling import box, neighbourhood_mean
-from vitlab.modules.map_part import MapPart
+from vitlab.kernels.availability import transformed
+from vitlab.kernels.token_pooling import choose, pool
 
 __all__ = ["MultiKernelPooling", "TokenAwarePooling"]
 
 
-class TokenAwarePooling(MapPart):
+class TokenAwarePooling(nn.Module):
     """TAP: a weighted sum of average poolings of increasing dilation, with weights predicted per token.
 
     TAP(x)_p = Σ_{d=0}^{K-1} s_d(x)_p · pool_d(x)_p, s = softmax_d of Conv3×3(BN(Conv3×3(x))) / T (TAPADL, Sec. 3.2 and
@@ -49,6 +50,7 @@ class TokenAwarePooling(MapPart):
     """
 
     default_seam: ClassVar[str] = "attn.in"
+    nested: ClassVar[bool] = False  # branches differ in dilation, not in kernel size
 
     def __init__(
         self,
@@ -59,7 +61,8 @@ class TokenAwarePooling(MapPart):
         temperature: Positive = 1.0,
         identity_init: bool = False,
     ) -> None:
-        super().__init__(layout)
+        super().__init__()
+        self.layout = layout
         if not isinstance(branches, int) or not 1 <= branches <= 64 or temperature <= 0:
             raise VitlabError(
                 f"invalid branches={branches}, temperature={temperature} of {type(self).__name__}; "
@@ -97,26 +100,57 @@ class TokenAwarePooling(MapPart):
         second.weight[0, 0, 1, 1] = self.temperature * root
         norm.weight[0], norm.bias[0] = 0.0, root
 
-    @staticmethod
-    def neighbourhood(branch: int) -> tuple[int, ...]:
-        """Returns the row and column offsets that a branch averages over."""
-        return (-branch, 0, branch) if branch else (0,)
-
     def weigh(self, x: Tensor) -> Tensor:
-        """Returns the weight of each branch per token: (B, h, w, D) -> (B, h, w, K), with sum one over K."""
-        logits: Tensor = self.predictor(x.permute(0, 3, 1, 2))
-        # Autocast computes softmax in float32; convert the weights back to the dtype of the tokens.
-        return (logits / self.temperature).softmax(dim=1).permute(0, 2, 3, 1).to(x.dtype)
+        """Returns the weight of each branch per token: (B, N, D) -> (B, h·w, K), with sum one over K."""
+        prefix, grid = self.layout.prefix, self.layout.grid
+        if transformed() or x.is_meta:
+            logits: Tensor = self.predictor(x[:, prefix:].unflatten(1, grid).permute(0, 3, 1, 2))
+        else:
+            first, norm, second = self.predictor
+            hidden: Tensor = norm(_convolve(x, first.weight, grid, prefix).permute(0, 3, 1, 2))
+            if x.is_cuda:  # convolutions of so few channels are slow there
+                logits = _convolve(hidden.flatten(2).mT, second.weight, grid, 0).permute(0, 3, 1, 2)
+            else:
+                logits = second(hidden)
+        return (logits / self.temperature).softmax(dim=1).flatten(2).mT
 
-    def on_map(self, x: Tensor) -> Tensor:
-        """(B, h, w, D) -> (B, h, w, D)."""
+    def kernel_form(self, device: torch.device) -> tuple[str, str]:
+        """Returns the form of pooling that runs on a device, and why it is not the Triton kernel."""
+        return choose(device, torch.float32, self.layout.grid, self.branches)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, N, D) -> (B, N, D)."""
+        self.layout.check(x.shape[1], type(self).__name__)
         if self.branches == 1:
             return x
-        weights = self.weigh(x)
-        pooled = weights[..., :1] * x
-        for branch in range(1, self.branches):
-            pooled = pooled + weights[..., branch : branch + 1] * neighbourhood_mean(x, self.neighbourhood(branch))
-        return pooled
+        return pool(x, self.weigh(x), self.layout.grid, prefix=self.layout.prefix, nested=self.nested)
+
+
+def _convolve(x: Tensor, weight: Tensor, grid: tuple[int, int], prefix: int) -> Tensor:
+    """A 3×3 convolution from D to K channels as one matrix product D -> 9K and nine shifts of K channels.
+
+    The tokens are read once, in their own order; a convolution would first copy them to a map.
+
+    Args:
+        x: (B, prefix + h·w, D).
+        weight: (K, D, 3, 3).
+        grid: h and w.
+        prefix: number of tokens before the grid, which are ignored.
+
+    Returns:
+        (B, h, w, K)
+    """
+    branches, (h, w) = len(weight), grid
+    matrix = weight.permute(2, 3, 0, 1).flatten(0, 2)  # (9K, D)
+    odd = -x.shape[-1] % 8 if x.is_cuda else 0  # products of aligned rows are several times faster on a GPU
+    matrix = F.pad(matrix, (0, odd, 0, -len(matrix) % 8))
+    parts = F.pad(F.linear(F.pad(x, (0, odd)) if odd else x, matrix)[:, prefix:].unflatten(1, grid), (0, 0, 1, 1, 1, 1))
+    shifted = [
+        parts[:, down : down + h, right : right + w, (3 * down + right) * branches :][..., :branches]
+        for down in range(3)
+        for right in range(3)
+    ]
+    return sum(shifted[1:], shifted[0])
 
 
 class MultiKernelPooling(TokenAwarePooling):
@@ -131,11 +165,10 @@ class MultiKernelPooling(TokenAwarePooling):
     Returns:
         (B, N, D) for an input of (B, N, D).
 
-    >>> MultiKernelPooling.neighbourhood(2), TokenAwarePooling.neighbourhood(2)
-    ((-2, -1, 0, 1, 2), (-2, 0, 2))
+    >>> part = MultiKernelPooling(1, TokenLayout((1, 5)), branches=3)
+    >>> _ = torch.nn.init.zeros_(part.predictor[-1].weight)  # each branch then has weight one third
+    >>> part(torch.tensor([[[0.0], [0.0], [75.0], [0.0], [0.0]]])).detach().flatten()
+    tensor([ 1.0000,  3.7778, 28.7778,  3.7778,  1.0000])
     """
 
-    @staticmethod
-    def neighbourhood(branch: int) -> tuple[int, ...]:
-        """Returns the row and column offsets that a branch averages over."""
-        return box(2 * branch + 1)
+    nested: ClassVar[bool] = True

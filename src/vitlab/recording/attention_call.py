@@ -5,16 +5,17 @@ Shape legend: B batch (windows folded in), H heads, N query tokens, M key tokens
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
 
 from vitlab.core.anatomy import TokenLayout
 from vitlab.core.errors import unknown
-from vitlab.kernels import twin_products
+from vitlab.kernels import attention_statistics, twin_products
+from vitlab.kernels.availability import run
 
 _CHUNK = 1 << 25  # elements of the map in memory at a time: 128 MiB in float32, all of DeiT-Ti's at batch 256
 
@@ -91,11 +92,23 @@ class AttentionCall:
             yield rows
             del rows  # free it before the next chunk is computed
 
+    def streamed(self, wanted: Mapping[str, Tensor | None]) -> dict[str, Tensor] | None:
+        """Statistics of the map by a kernel that stores no rows; None where it is not available.
+
+        Args:
+            wanted: as in `attention_statistics.fused`.
+        """
+        q, k = self.q, self.k
+        if q is None or k is None or attention_statistics.missing(q, k):
+            return None
+        kernel = partial(attention_statistics.fused, q, k, self.scale, self.bias, wanted)
+        return run(attention_statistics.OPERATOR, kernel, lambda: None)
+
     def statistics(self, names: Iterable[str]) -> dict[str, Tensor]:
         """Compute statistics of the map over chunks of rows.
 
         `entropy` (B, H, N) in nats; `received` (B, H, M), the mean over rows; `twins` (3, B/2, H, N), the inner
-        products between the rows of the batch's two halves, computed by a fused kernel where it is supported.
+        products between the rows of the batch's two halves. Fused kernels compute them where they are supported.
 
         >>> layout, zeros = TokenLayout((1, 4)), torch.zeros(1, 1, 4, 2)
         >>> call = AttentionCall("a block", layout, layout, q=zeros, k=zeros)
@@ -112,6 +125,11 @@ class AttentionCall:
             if twins is not None:
                 result["twins"] = twins
                 requested.remove("twins")
+        streamed = self.streamed(dict.fromkeys(requested)) if set(requested) <= {"entropy", "received"} else None
+        if streamed is not None:
+            if "received" in streamed:
+                streamed["received"] = streamed["received"] / self.shape[2]
+            return result | streamed
         if not requested:
             return result
         chunks: dict[str, list[Tensor]] = {name: [] for name in requested}

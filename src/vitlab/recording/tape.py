@@ -57,6 +57,12 @@ class Tape(Mapping[Key, Any]):
         """The attention calls of a block, one per forward."""
         return list(self._entry(block))
 
+    def self_attention(self) -> list[AttentionCall]:
+        """The attention calls of all blocks whose tokens attend to each other; class attention is left out."""
+        blocks = [block for block in self.anatomy.blocks if block.mixer.queries is not None]
+        names = [block.name for block in blocks if block.mixer.kind != "class attention"]
+        return [call for name in names for call in self.calls(name)]
+
     def clear(self) -> None:
         """Delete the recorded values; recording continues."""
         for entry in self._entries.values():

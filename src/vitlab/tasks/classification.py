@@ -224,12 +224,11 @@ def make_loss(
                 distilled, target, kind=settings.distillation or "hard", temperature=settings.temperature
             )
             value = torch.lerp(value, distillation_loss, settings.distillation_weight)
-        maps: list[Tensor] = []
-        if tape is not None:
-            maps = [tape[block.name] for block in tape.anatomy.blocks if _diversified(block)]
-        if maps and settings.diversification:
+        calls = tape.self_attention() if tape is not None else []
+        if calls and settings.diversification:
             form = settings.diversification_form
-            value = value + settings.diversification * attention_diversification(maps, tau=settings.tau, form=form)
+            value = value + settings.diversification * attention_diversification(calls, tau=settings.tau, form=form)
+        maps = [call.map() for call in calls] if any(each.needs_attention for each in added) else []
         for each in added:
             value = value + each(own, labels, maps)
         if patched:  # RVT adds the gradients of the patched batch; ADL uses the clean batch only
@@ -247,10 +246,6 @@ def outputs(output: Any) -> tuple[Tensor, Tensor]:
         return output[0], output[1]
     logits = getattr(output, "logits", output)
     return logits, logits
-
-
-def _diversified(block: Any) -> bool:
-    return block.mixer.queries is not None and block.mixer.kind != "class attention"
 
 
 def _teacher(recipe: Recipe, world: World) -> nn.Module | None:

@@ -58,6 +58,13 @@ class Observer:
     def rows(self, block: Block, call: AttentionCall, rows: Rows) -> None:
         """Called with some rows of an attention map, windows folded into the batch, if `attention` is `rows`."""
 
+    def wanted(self, block: Block, call: AttentionCall) -> Mapping[str, Tensor | None] | None:
+        """The statistics of `attention_statistics` that replace the rows of this map; None if rows are needed."""
+        return None
+
+    def streamed(self, block: Block, call: AttentionCall, statistics: Mapping[str, Tensor]) -> None:
+        """Called instead of `rows` with the statistics, if a kernel computes those of all observers."""
+
     def feature(self, block: Block, feature: Feature) -> None:
         """Called with the tokens at one of `places`."""
 
@@ -133,7 +140,9 @@ def _attach(model: nn.Module, observers: Sequence[Observer], size: tuple[int, in
         with _without_recording():
             for observer in call_observers:
                 observer.call(blocks[call.block], call)
-            for rows in call.rows() if row_observers else ():
+            if not row_observers or _stream(blocks[call.block], call, row_observers):
+                return
+            for rows in call.rows():
                 for observer in row_observers:
                     observer.rows(blocks[call.block], call, rows)
                 del rows  # free memory before the next chunk is computed
@@ -149,6 +158,20 @@ def _attach(model: nn.Module, observers: Sequence[Observer], size: tuple[int, in
     if places:
         stack.enter_context(record(model, "features", at=places, reduce=on_feature, anatomy=anatomy))
     return anatomy
+
+
+def _stream(block: Block, call: AttentionCall, observers: Sequence[Observer]) -> bool:
+    """Pass statistics instead of rows to all observers; returns False if one needs rows, or there is no kernel."""
+    wanted: dict[str, Tensor | None] = {}
+    for observer in observers:
+        own = observer.wanted(block, call)
+        if own is None:
+            return False
+        wanted |= own
+    statistics = call.streamed(wanted)
+    for observer in observers if statistics is not None else ():
+        observer.streamed(block, call, statistics or {})
+    return statistics is not None
 
 
 def _without_recording() -> AbstractContextManager[None]:

@@ -5,6 +5,8 @@ Shape legend: B images, T windows, H heads, N query tokens, n query tokens of a 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -66,11 +68,23 @@ class RowSumObserver(PerImageObserver):
         """Add the sums of one chunk of a map."""
         if block.name not in self.buffer:
             return
-        if len(self._maps) == _MAPS_PER_GROUP and rows.place.start == 0:
-            self.end_batch()
         sums = self.sums(block, rows)
         if rows.place.start:
             sums = tuple(a + b for a, b in zip(self._maps.pop()[1], sums, strict=True))
+        self._put(block, sums)
+
+    def totals(self, block: Block, statistics: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        """The totals of `sums` over all rows, from the statistics that `wanted` names."""
+        raise NotImplementedError
+
+    def streamed(self, block: Block, call: AttentionCall, statistics: Mapping[str, Tensor]) -> None:
+        """Store the totals of a map."""
+        if block.name in self.buffer:
+            self._put(block, self.totals(block, statistics))
+
+    def _put(self, block: Block, sums: tuple[Tensor, ...]) -> None:
+        if len(self._maps) == _MAPS_PER_GROUP:
+            self.end_batch()
         self._maps.append((block, sums))
 
     def end_batch(self) -> None:

@@ -1,0 +1,293 @@
+"""Token pooling on GPUs: the band of weights is built in registers and multiplied on tensor cores.
+
+A program handles some rows (tokens) of one image. The tokens that reach them lie within a band of the N×N matrix; the
+program walks over it. A table has the ring of each pair of tokens, which selects the coefficient: that of branch r if
+branches are dilated, the sum of branches r and above if they are nested. One backward kernel computes the gradient of
+the tokens, with the transposed band, and that of the weights.
+
+Shape legend: B batch, N tokens, D channels, K branches.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vitlab.kernels.availability import device_guard, run
+from vitlab.kernels.token_pooling_plain import shifted, shifted_backward
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:  # only CUDA builds of torch include it
+    triton = None
+
+MAXIMUM_BRANCHES = 8
+_ROWS, _COLUMNS = 64, 64
+
+
+@torch.library.custom_op("vitlab::pool_tokens", mutates_args=())
+def pool(x: Tensor, weights: Tensor, width: int, prefix: int, nested: bool) -> Tensor:
+    """The registered operator: x (B, N, D), weights (B or 1, N − prefix, K) -> (B, N, D)."""
+    return run(
+        "token_pooling",
+        lambda: _forward(x, weights, width, prefix, nested),
+        lambda: shifted(x, weights, _grid(x, width, prefix), prefix=prefix, nested=nested),
+    )
+
+
+@torch.library.custom_op("vitlab::pool_tokens_backward", mutates_args=())
+def pool_backward(
+    gradient: Tensor, x: Tensor, weights: Tensor, width: int, prefix: int, nested: bool
+) -> tuple[Tensor, Tensor]:
+    """The gradients of x, (B, N, D), and of the weights, (B, N − prefix, K), in one launch."""
+    return run(
+        "token_pooling",
+        lambda: _backward(gradient, x, weights, width, prefix, nested),
+        lambda: shifted_backward(gradient, x, weights, _grid(x, width, prefix), prefix=prefix, nested=nested),
+    )
+
+
+@pool.register_fake
+def _(x: Tensor, weights: Tensor, width: int, prefix: int, nested: bool) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+@pool_backward.register_fake
+def _(gradient: Tensor, x: Tensor, weights: Tensor, width: int, prefix: int, nested: bool) -> tuple[Tensor, Tensor]:
+    return x.new_empty(x.shape), weights.new_empty(len(x), *weights.shape[1:])
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:2])
+    ctx.settings = inputs[2:]
+
+
+def _differentiate(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    x, weights = ctx.saved_tensors
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # second derivatives use plain operations
+        width, prefix, nested = ctx.settings
+        grid = _grid(x, width, prefix)
+        dx, dweights = shifted_backward(gradient, x, weights, grid, prefix=prefix, nested=nested)
+    else:
+        dx, dweights = pool_backward(gradient, x, weights, *ctx.settings)
+    return dx, dweights.sum_to_size(weights.shape), None, None, None
+
+
+pool.register_autograd(_differentiate, setup_context=_save)
+
+
+def _grid(x: Tensor, width: int, prefix: int) -> tuple[int, int]:
+    return (x.shape[1] - prefix) // width, width
+
+
+def _forward(x: Tensor, weights: Tensor, width: int, prefix: int, nested: bool) -> Tensor:
+    x, weights = _rows_contiguous(x), weights.expand(len(x), -1, -1)
+    output = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    batch, count, channels = x.shape
+    deep, rings = _deep(channels), _rings(x, weights, width, prefix, nested)
+    with device_guard(x):
+        _pool_kernel[(batch * triton.cdiv(count, _ROWS), triton.cdiv(channels, deep))](
+            x, weights, rings, output, rings.stride(0), *x.stride()[:2], *weights.stride(), *output.stride()[:2],
+            count, channels,
+            DEEP=deep, **_constants(weights, width, prefix, nested), **_launch(x),
+        )  # fmt: skip
+    return output
+
+
+def _backward(
+    gradient: Tensor, x: Tensor, weights: Tensor, width: int, prefix: int, nested: bool
+) -> tuple[Tensor, Tensor]:
+    x, gradient, weights = _rows_contiguous(x), _rows_contiguous(gradient), weights.expand(len(x), -1, -1)
+    batch, count, channels = x.shape
+    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    dweights = torch.empty(weights.shape, dtype=weights.dtype, device=x.device)
+    deep, rings = _deep(channels), _rings(x, weights, width, prefix, nested)
+    with device_guard(x):
+        _pool_backward_kernel[(batch * triton.cdiv(count, _ROWS), triton.cdiv(channels, deep) + 1)](
+            gradient, x, weights, rings, dx, dweights, rings.stride(0),
+            *gradient.stride()[:2], *x.stride()[:2], *weights.stride(), *dx.stride()[:2], *dweights.stride(),
+            count, channels,
+            DEEP=deep, WIDE=triton.next_power_of_2(weights.shape[-1]),
+            **_constants(weights, width, prefix, nested), **_launch(x),
+        )  # fmt: skip
+    return dx, dweights
+
+
+_RINGS: dict[tuple[Any, ...], Tensor] = {}
+
+
+def _rings(x: Tensor, weights: Tensor, width: int, prefix: int, nested: bool) -> Tensor:
+    """The ring of each pair of tokens, (N, N or more) int8: −1 without one, K for a prefix token and itself.
+
+    r = max(|Δrow|, |Δcolumn|) < K, where dilated branches contain only pairs with |Δ| = 0 or r in both directions. The
+    table is kept: it is made before a CUDA graph is captured.
+    """
+    count, branches = x.shape[1], weights.shape[-1]
+    key = (x.device, count, branches, width, prefix, nested)
+    if key not in _RINGS:
+        n = torch.arange(count, device=x.device)[:, None]
+        down = (n // width - n.mT // width).abs()
+        right = (n % width - n.mT % width).abs()
+        ring = torch.maximum(down, right)
+        inside = (ring < branches) & (nested | (((down == 0) | (down == ring)) & ((right == 0) | (right == ring))))
+        grid = torch.where(inside, ring, -1)[: count - prefix, : count - prefix]
+        table = torch.full((count, triton.cdiv(count, 16) * 16), -1, dtype=torch.int8, device=x.device)
+        table[prefix:, prefix:count] = grid
+        table[:prefix, :prefix].fill_diagonal_(branches)
+        _RINGS[key] = table
+    return _RINGS[key]
+
+
+def _rows_contiguous(x: Tensor) -> Tensor:
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def _deep(channels: int) -> int:
+    return min(128, max(16, triton.next_power_of_2(channels)))
+
+
+def _constants(weights: Tensor, width: int, prefix: int, nested: bool) -> dict[str, Any]:
+    return {
+        "K": weights.shape[-1],
+        "WIDTH": width,
+        "PREFIX": prefix,
+        "NESTED": nested,
+        "ROWS": _ROWS,
+        "COLUMNS": _COLUMNS,
+    }
+
+
+def _launch(x: Tensor) -> dict[str, int]:
+    return {"num_warps": 8, "num_stages": 1 if x.dtype == torch.float32 else 2}
+
+
+if triton is not None:
+
+    @triton.jit
+    def _band(
+        W, n, ring, w_n, w_k, N,
+        K: tl.constexpr, PREFIX: tl.constexpr, NESTED: tl.constexpr,
+    ):  # fmt: skip
+        """The coefficients of pairs of tokens: `ring` of each pair, `n` the token whose weights are used."""
+        band = tl.where(ring == K, 1.0, 0.0)
+        total = tl.zeros(n.shape, tl.float32)
+        for branch in tl.static_range(K - 1, -1, -1):
+            weight = tl.load(W + (n - PREFIX) * w_n + branch * w_k, mask=(n >= PREFIX) & (n < N), other=0.0)
+            weight = weight.to(tl.float32)
+            if NESTED:
+                total += weight / ((2 * branch + 1) * (2 * branch + 1))
+                band = tl.where(ring == branch, total, band)
+            elif branch > 0:
+                total += weight / 9
+                band = tl.where(ring == branch, weight / 9, band)
+            else:
+                band = tl.where(ring == 0, total + weight, band)
+        return band
+
+    @triton.jit
+    def _pool_kernel(
+        X, W, RINGS, Y, r_n, x_b, x_n, w_b, w_n, w_k, y_b, y_n, N, D,
+        DEEP: tl.constexpr, K: tl.constexpr, WIDTH: tl.constexpr, PREFIX: tl.constexpr, NESTED: tl.constexpr,
+        ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    ) -> None:  # fmt: skip
+        """Pool some channels of some tokens of one image."""
+        blocks = tl.cdiv(N, ROWS)
+        image = (tl.program_id(0) // blocks).to(tl.int64)
+        first = (tl.program_id(0) % blocks) * ROWS
+        n = first + tl.arange(0, ROWS)
+        channels = tl.program_id(1) * DEEP + tl.arange(0, DEEP)
+        span: tl.constexpr = (K - 1) * (WIDTH + 1)
+        total = tl.zeros([ROWS, DEEP], tl.float32)
+        for start in range(tl.maximum(first - span, 0), tl.minimum(first + ROWS + span, N), COLUMNS):
+            m = start + tl.arange(0, COLUMNS)
+            paired = (n[:, None] < N) & (m[None, :] < N)
+            ring = tl.load(RINGS + n[:, None] * r_n + m[None, :], mask=paired, other=-1)
+            band = _band(W + image * w_b, n[:, None], ring, w_n, w_k, N, K, PREFIX, NESTED)
+            present = (m[:, None] < N) & (channels[None, :] < D)
+            x = tl.load(X + image * x_b + m[:, None] * x_n + channels[None, :], mask=present, other=0.0)
+            total += tl.dot(band.to(x.dtype), x, input_precision="tf32x3")
+        present = (n[:, None] < N) & (channels[None, :] < D)
+        place = Y + image * y_b + n[:, None] * y_n + channels[None, :]
+        tl.store(place, total.to(Y.dtype.element_ty), mask=present)
+
+    @triton.jit
+    def _token_gradient(
+        G, W, RINGS, DX, r_n, g_n, w_n, w_k, dx_n, N, D, n, low, high, channels,
+        K: tl.constexpr, PREFIX: tl.constexpr, NESTED: tl.constexpr,
+        ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr,
+    ) -> None:  # fmt: skip
+        """The gradient of some channels of some tokens of one image: the transposed band times the gradient."""
+        total = tl.zeros([ROWS, DEEP], tl.float32)
+        for start in range(low, high, COLUMNS):
+            m = start + tl.arange(0, COLUMNS)
+            paired = (n[:, None] < N) & (m[None, :] < N)
+            ring = tl.load(RINGS + n[:, None] * r_n + m[None, :], mask=paired, other=-1)
+            band = _band(W, m[None, :], ring, w_n, w_k, N, K, PREFIX, NESTED)
+            present = (m[:, None] < N) & (channels[None, :] < D)
+            g = tl.load(G + m[:, None] * g_n + channels[None, :], mask=present, other=0.0)
+            total += tl.dot(band.to(g.dtype), g, input_precision="tf32x3")
+        place = DX + n[:, None] * dx_n + channels[None, :]
+        tl.store(place, total.to(DX.dtype.element_ty), mask=(n[:, None] < N) & (channels[None, :] < D))
+
+    @triton.jit
+    def _weight_gradient(
+        G, X, RINGS, DW, r_n, g_n, x_n, dw_n, dw_k, N, D, n, low, high,
+        K: tl.constexpr, PREFIX: tl.constexpr, NESTED: tl.constexpr,
+        ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr, WIDE: tl.constexpr,
+    ) -> None:  # fmt: skip
+        """The gradient of the weights of some tokens of one image: sums of gradient · token over each ring."""
+        branches = tl.arange(0, WIDE)
+        sums = tl.zeros([ROWS, WIDE], tl.float32)
+        for start in range(low, high, COLUMNS):
+            m = start + tl.arange(0, COLUMNS)
+            product = tl.zeros([ROWS, COLUMNS], tl.float32)
+            for channel in range(0, D, DEEP):
+                channels = channel + tl.arange(0, DEEP)
+                present = (n[:, None] < N) & (channels[None, :] < D)
+                g = tl.load(G + n[:, None] * g_n + channels[None, :], mask=present, other=0.0)
+                present = (m[None, :] < N) & (channels[:, None] < D)
+                x = tl.load(X + m[None, :] * x_n + channels[:, None], mask=present, other=0.0)
+                product += tl.dot(g, x, input_precision="tf32x3")
+            paired = (n[:, None] < N) & (m[None, :] < N)
+            ring = tl.load(RINGS + n[:, None] * r_n + m[None, :], mask=paired, other=-1)
+            for r in tl.static_range(K):
+                sum = tl.sum(tl.where(ring == r, product, 0.0), 1)
+                if NESTED or r == 0:
+                    sums += tl.where(branches[None, :] >= r, sum[:, None], 0.0)
+                else:
+                    sums += tl.where(branches[None, :] == r, sum[:, None], 0.0)
+        side = 2 * branches + 1
+        if not NESTED:
+            side = tl.where(branches == 0, 1, 3)
+        sums = sums / (side * side)[None, :].to(tl.float32)
+        present = (n[:, None] >= PREFIX) & (n[:, None] < N) & (branches[None, :] < K)
+        place = DW + (n[:, None] - PREFIX) * dw_n + branches[None, :] * dw_k
+        tl.store(place, sums.to(DW.dtype.element_ty), mask=present)
+
+    @triton.jit
+    def _pool_backward_kernel(
+        G, X, W, RINGS, DX, DW, r_n, g_b, g_n, x_b, x_n, w_b, w_n, w_k, dx_b, dx_n, dw_b, dw_n, dw_k, N, D,
+        DEEP: tl.constexpr, WIDE: tl.constexpr, K: tl.constexpr, WIDTH: tl.constexpr, PREFIX: tl.constexpr,
+        NESTED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    ) -> None:  # fmt: skip
+        """The gradient of some channels of some tokens; the last program of each block: of their weights."""
+        blocks = tl.cdiv(N, ROWS)
+        image = (tl.program_id(0) // blocks).to(tl.int64)
+        first = (tl.program_id(0) % blocks) * ROWS
+        n = first + tl.arange(0, ROWS)
+        span: tl.constexpr = (K - 1) * (WIDTH + 1)
+        low, high = tl.maximum(first - span, 0), tl.minimum(first + ROWS + span, N)
+        if tl.program_id(1) < tl.num_programs(1) - 1:
+            channels = tl.program_id(1) * DEEP + tl.arange(0, DEEP)
+            _token_gradient(
+                G + image * g_b, W + image * w_b, RINGS, DX + image * dx_b, r_n, g_n, w_n, w_k, dx_n, N, D,
+                n, low, high, channels, K, PREFIX, NESTED, ROWS, COLUMNS, DEEP,
+            )  # fmt: skip
+        else:
+            _weight_gradient(
+                G + image * g_b, X + image * x_b, RINGS, DW + image * dw_b, r_n, g_n, x_n, dw_n, dw_k, N, D,
+                n, low, high, K, PREFIX, NESTED, ROWS, COLUMNS, DEEP, WIDE,
+            )  # fmt: skip
