@@ -58,10 +58,12 @@ function restore(place) {
   draw(place);
 }
 
-function recolour(width) {
+let printed = 0; // the width of the figures while the page is printed
+
+function recolour() {
   for (const place of places.filter((each) => each.dataset.drawn)) {
-    const layout = inked({ ...place.layout, autosize: !width });
-    if (width) layout.width = width;
+    const layout = inked({ ...place.layout, autosize: !printed });
+    if (printed) layout.width = printed;
     else delete layout.width;
     Plotly.react(place, figureOf(place, isDark()).data, layout);
   }
@@ -160,11 +162,13 @@ addEventListener("beforeprint", () => {
   before = root.dataset.theme || "auto";
   root.dataset.theme = "light";
   places.forEach(draw);
-  recolour(sheet);
+  printed = sheet;
+  recolour();
 });
 addEventListener("afterprint", () => {
   unfolded.forEach((fold) => { fold.open = false; });
   root.dataset.theme = before;
+  printed = 0;
   recolour();
 });
 
