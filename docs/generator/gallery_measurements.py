@@ -47,7 +47,9 @@ FRAMES = 8
 def demo_measurements(demo: Path) -> Iterator[Measurement]:
     """All measurements of the demo, with the training curves."""
     for folder in DEMO.values():
-        stored = {path.resolve(): Measurement.load(path) for path in sorted((demo / folder).glob("measurements/*/*.json"))}
+        stored = {
+            path.resolve(): Measurement.load(path) for path in sorted((demo / folder).glob("measurements/*/*.json"))
+        }
         curve = training_curve(demo / folder, stored)
         yield from ([curve] if curve else []) + list(stored.values())
 
