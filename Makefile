@@ -4,8 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 CORES := $(shell nproc 2>/dev/null || echo 2)
+AXE := .browser/node_modules/axe-core/axe.min.js
 
-.PHONY: demo smoke test test-slow test-full check docs setup clean
+.PHONY: axe demo smoke test test-browser test-slow test-full check docs setup clean
 
 demo: $(VENV)/.core
 	$(RUN) -m vitlab demo
@@ -23,6 +24,17 @@ test-slow: $(VENV)/.dev
 # Long checks that CI only samples, for example 32 points of kill -9; -s shows their counts.
 test-full: $(VENV)/.dev
 	$(RUN) -m pytest -s -m full
+
+# All tests in Chromium, quick and slow.
+test-browser: $(VENV)/.dev
+	$(MAKE) axe || echo "no axe-core: the tests of accessibility will skip"
+	$(RUN) -m pytest -m browser
+
+# axe-core finds violations of accessibility. It needs npm and is used by tests only.
+axe: $(AXE)
+
+$(AXE):
+	npm install --prefix .browser --no-save --no-package-lock --no-audit --no-fund --ignore-scripts axe-core@4.14.0
 
 check: $(VENV)/.dev
 	$(RUN) -m ruff check .
@@ -52,4 +64,4 @@ $(VENV)/.docs: $(VENV)/.core
 	touch $@
 
 clean:
-	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .browser build .mypy_cache .pytest_cache .ruff_cache .hypothesis

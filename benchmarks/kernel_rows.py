@@ -96,7 +96,12 @@ def captured(run: Callable[[], object]) -> Callable[[], object]:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         run()
-    return graph.replay
+
+    def replay(kept: object = run) -> None:
+        """Replay; the graph reads the tensors of `run`, which must not be freed."""
+        graph.replay()
+
+    return replay
 
 
 def microseconds(run: Callable[[], object], repeats: int = 7, inner: int = 20) -> dict[str, float]:

@@ -108,7 +108,8 @@ def opening(path: Path, repeats: int = 5) -> dict[str, float]:
     from playwright.sync_api import sync_playwright
 
     marks = """() => new Promise(done => {
-      const seen = () => document.querySelector('.plot .main-svg .trace, .plot .main-svg .layer-above')
+      const figures = '.attention-view canvas, .plot .main-svg .trace, .plot .main-svg .layer-above';
+      const seen = () => document.querySelector(figures)
         ? requestAnimationFrame(() => done([performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0,
                                             performance.now()]))
         : setTimeout(seen, 5);

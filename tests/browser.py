@@ -5,13 +5,14 @@ Import the fixtures by name: `from browser import browser_page, chromium`.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-CHROMIUM = Path("/usr/bin/chromium")
+CHROMIUM = Path(shutil.which("chromium") or shutil.which("google-chrome") or "/usr/bin/chromium")
 
 #: Addresses that do not leave the machine.
 AT_HOME = ("file:", "data:", "blob:", "about:", "http://127.0.0.1:")

@@ -48,10 +48,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip, with the reason, what this machine cannot run."""
+    """Skip, with the reason, what this machine cannot run, and mark the tests in a browser."""
     no_data = pytest.mark.skip(reason="no real data: set VITLAB_DATA to a folder that unpack.py filled")
     no_gpu = pytest.mark.skip(reason="no CUDA device")
     for item in items:
+        if "chromium" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.browser)
         if item.get_closest_marker("realdata") and "VITLAB_DATA" not in os.environ:
             item.add_marker(no_data)
         if item.get_closest_marker("gpu") and not torch.cuda.is_available():

@@ -12,7 +12,7 @@ from evidence.comparing import Runs, effects
 from evidence.conditions import CONDITIONS
 from vitlab.core.statistics import mean_interval
 
-__all__ = ["Point", "draw", "points"]
+__all__ = ["Point", "Scale", "draw", "points"]
 
 WIDTH, HEIGHT = 900, 560
 LEFT, RIGHT, TOP, BOTTOM = 80, 590, 64, 480  # of the plot
@@ -64,7 +64,7 @@ def points(runs: Runs) -> list[Point]:
 def draw(runs: Runs) -> str:
     """Returns the plot as the text of an SVG file."""
     found = points(runs)
-    across, up = _Scale.over([p.drop for p in found], LEFT, RIGHT), _Scale.over([p.gain for p in found], BOTTOM, TOP)
+    across, up = Scale.over([p.drop for p in found], LEFT, RIGHT), Scale.over([p.gain for p in found], BOTTOM, TOP)
     title = "Gain in top-1 against drop of deep attention entropy"
     described = "; ".join(f"{p.label} {p.gain[0]:+.2f} points, {p.drop[0]:+.3f} nats" for p in found)
     lines = [
@@ -85,7 +85,7 @@ def draw(runs: Runs) -> str:
 
 
 @dataclass(frozen=True)
-class _Scale:
+class Scale:
     """Maps values to pixels, with ticks at round values."""
 
     low: float
@@ -95,7 +95,7 @@ class _Scale:
     end: int
 
     @classmethod
-    def over(cls, intervals: Sequence[Interval], start: int, end: int) -> _Scale:
+    def over(cls, intervals: Sequence[Interval], start: int, end: int) -> Scale:
         """Covers 0 and all intervals that are finite."""
         values = [0.0, *(value for interval in intervals for value in interval if math.isfinite(value))]
         span = max(values) - min(values) or 1.0
@@ -105,9 +105,11 @@ class _Scale:
         return cls(low * step, high * step, step, start, end)
 
     def __call__(self, value: float) -> float:
+        """The pixel of a value."""
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def ticks(self) -> list[tuple[float, str]]:
+        """Round values with their labels."""
         digits = max(0, -math.floor(math.log10(self.step)))
         count = round((self.high - self.low) / self.step)
         values = [self.low + index * self.step for index in range(count + 1)]
@@ -116,7 +118,7 @@ class _Scale:
         ]
 
 
-def _axes(across: _Scale, up: _Scale) -> list[str]:
+def _axes(across: Scale, up: Scale) -> list[str]:
     lines = []
     for value, label in across.ticks():
         kind, x = _line(value, across), across(value)
@@ -136,11 +138,11 @@ def _axes(across: _Scale, up: _Scale) -> list[str]:
     return lines
 
 
-def _line(value: float, scale: _Scale) -> str:
+def _line(value: float, scale: Scale) -> str:
     return "zero" if abs(value) < scale.step / 1000 else "grid"
 
 
-def _bars(point: Point, across: _Scale, up: _Scale) -> list[str]:
+def _bars(point: Point, across: Scale, up: Scale) -> list[str]:
     """Error bars; a single pair has none."""
     if point.pairs < 2:
         return []

@@ -166,12 +166,6 @@ def test_layers_that_shuffle_nothing_keep_their_order() -> None:
 @pytest.mark.parametrize(
     ("model", "config", "settings", "message"),
     [
-        (
-            "Siglip2VisionModel",
-            "Siglip2VisionConfig",
-            {**SMALL, "num_patches": 16},
-            "needs pixel_attention_mask, spatial_",
-        ),
         ("VideoMAEModel", "VideoMAEConfig", SMALL, "takes videos, not images"),
         ("ImageGPTModel", "ImageGPTConfig", {"n_embd": 24, "n_layer": 1, "n_head": 3}, "takes input_ids, not images"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cases import CASES as VIT_CASES
-from cases import Case, alternet, hierarchical, others, rvt_fan, small, variants
+from cases import Case, alternet, hierarchical, more, others, rvt_fan, small, variants
 
 CASES: list[Case] = [
     *VIT_CASES,
@@ -13,4 +13,5 @@ CASES: list[Case] = [
     *alternet.CASES,
     *rvt_fan.CASES,
     *small.CASES,
+    *more.CASES,
 ]

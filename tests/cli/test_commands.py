@@ -162,9 +162,10 @@ def test_measure_and_report(tmp_path: Path) -> None:
     stamp = (tmp_path / paths[0]).stat().st_mtime_ns
     again = vitlab("measure", TINY, "--with", "attention_entropy", *FEW, folder=tmp_path)
     assert again.returncode == 0 and (tmp_path / paths[0]).stat().st_mtime_ns == stamp, "measured again"
-    made = vitlab("report", "runs/measure", "-o", "page.html", folder=tmp_path)
+    made = vitlab("report", "runs/measure", "-o", "page.html", "--title", "Mine & yours", folder=tmp_path)
     assert made.returncode == 0, made.stderr
-    assert "attention_entropy" in (tmp_path / "page.html").read_text()
+    text = (tmp_path / "page.html").read_text()
+    assert "Attention entropy" in text and "<h1>Mine &amp; yours</h1>" in text
     said = json.loads(vitlab("report", "runs/measure", "-o", "page.html", "--json", folder=tmp_path).stdout)
     assert said == {"path": "page.html", "measurements": 2}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -65,3 +67,12 @@ def test_blocks_and_seams_are_found_by_name() -> None:
     assert model.block("b").tap("mlp.out").path == "a.mlp"
     with pytest.raises(VitlabError, match="no block of family 'vit' 'c'; there are: a, b"):
         model.block("c")
+
+
+def test_a_description_shows_itself_as_html_with_a_row_for_each_block() -> None:
+    seam = Seam("attn.in", "blocks.0", "in", TokenLayout((3, 5), prefix=2), 24)
+    blocks = (Block("<b>0</b>", 0, 1, Mixer("attention", "blocks.0.attn"), (seam,)),)
+    shown = Anatomy("a & b", blocks, (30, 50), {"mlp.mid": "no <hidden> layer"})._repr_html_()
+    cells = re.findall(r"<td>(.*?)</td>", shown)
+    assert cells == ["&lt;b&gt;0&lt;/b&gt;", "1", "attention", "3x5", "2", "24", "attn.in"]
+    assert "a &amp; b, 1 blocks, images 30×50" in shown and "no &lt;hidden&gt; layer" in shown

@@ -64,6 +64,8 @@ def test_images_are_spread_over_the_test_set_and_drawn_when_they_are_looked_at()
 def test_the_device_is_checked_first_and_used() -> None:
     with pytest.raises(vitlab.VitlabError, match="device 'gpu'"):
         explore(["timm/none"], data=SCENES, device="gpu")
+    with pytest.raises(vitlab.VitlabError, match="device 'gpu'"):
+        cli.explore(["timm/none"], data=SCENES, device="gpu", quiet=True)
     shown = open_explorer([PLAIN], SCENES, None, 2, "cpu").models[0]
     assert {parameter.device.type for parameter in shown.model.parameters()} == {"cpu"}
 

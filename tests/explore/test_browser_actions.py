@@ -55,6 +55,8 @@ def test_everything_by_keyboard_at_every_width(
 ) -> None:
     page = open_page(browser_page, served[1], width, scheme)
     clean = numbers(page, 1)
+    strip, first = (page.locator(each).first.bounding_box()["width"] for each in (".av-strip", ".av-map"))
+    assert first >= min(96, strip / 3 - 4)  # three maps fill the width that they have
     if width < 960:
         assert page.locator("#severity").is_hidden()
         press(page, "#menu")
@@ -84,6 +86,8 @@ def test_everything_by_keyboard_at_every_width(
     press(page, "#reset")
     settle(page)
     assert numbers(page, 1) == foggy and not page.locator("#ablated li").count()
+    press(page, ".av-bar-top label:has-text('difference') input", "Space")
+    settle(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
@@ -243,6 +247,30 @@ def test_the_causal_trace_of_the_shown_image(opened: Any) -> None:
     opened.get_by_label("Severity", exact=True).fill("4")  # a result of another input does not stay
     settle(opened)
     assert not opened.locator("#causal tbody tr").count()
+
+
+def test_the_causal_trace_shows_progress_and_can_be_stopped(opened: Any) -> None:
+    held: list[Any] = []
+
+    def hold_second_layer(route: Any) -> None:
+        if route.request.post_data_json["layer"] == 1:
+            held.append(route)
+        else:
+            route.continue_()
+
+    opened.route("**/api/causal", hold_second_layer)
+    opened.get_by_label("Severity", exact=True).fill("5")
+    settle(opened)
+    opened.get_by_role("button", name="Compute").click()
+    until(opened, "document.querySelector('#causal-status').textContent === 'Layer 2 of 3'")
+    until(opened, "document.querySelectorAll('#causal tbody tr').length === 1")
+    assert abs(opened.locator("#causal-progress").evaluate("bar => bar.value") - 1 / 3) < 1e-6
+    press(opened, "#causal-run")
+    assert opened.locator("#causal-status").text_content() == "Stopped."
+    held[0].continue_()
+    opened.wait_for_timeout(300)
+    assert opened.locator("#causal tbody tr").count() == 1
+    assert opened.get_by_role("button", name="Compute").is_enabled()
 
 
 def test_the_address_holds_the_view(opened: Any) -> None:

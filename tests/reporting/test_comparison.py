@@ -19,8 +19,9 @@ from vitlab.core.pooling import derive
 from vitlab.core.repeats import average
 from vitlab.reporting.comparison import MOST, compare
 from vitlab.reporting.comparison import numbers as numbers_of_one
-from vitlab.reporting.differences import Difference, Number, describe_number, quantile
+from vitlab.reporting.differences import Difference, Number, quantile
 from vitlab.reporting.drawing import draw
+from vitlab.reporting.headline import describe_number
 from vitlab.reporting.readings import reading
 from vitlab.reporting.sections import Section, label_models, sort
 
@@ -123,7 +124,7 @@ def test_titles_and_tables_never_disagree(first: list[float], second: list[float
     given = [found(who, x=x, **doubt) for who, values in (("a", first), ("b", second)) for x in values]
     (one,) = sort(given, label_models(given))
     (difference,) = compare(one)
-    said = describe_number("x", one.averaged(), reading("x"))
+    said = describe_number("x", one.averaged(), reading("x")).sentence
     if "(the same)" not in said:
         judged = next((w for w in ("within the noise", "noise not known") if w in said), "larger than the noise")
         assert judged == difference.verdict

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import json
 import re
 from dataclasses import replace
@@ -18,8 +17,7 @@ import pytest
 import vitlab
 from cases.looks import LOOKS
 from vitlab.core.measurement import Measurement
-from vitlab.reporting import page as page_module
-from vitlab.reporting import read, report
+from vitlab.reporting import read, report, section_view
 from vitlab.reporting.drawing import Fragment, bars, empty_plot, line
 from vitlab.reporting.figures import attention_view
 
@@ -102,13 +100,15 @@ def test_hostile_strings_run_nothing(tmp_path: Path) -> None:
 def test_a_kind_without_a_drawing_of_its_own_is_drawn_from_its_axes(tmp_path: Path) -> None:
     text = written(tmp_path, measurement(kind="something_new"))
     names = ("mean", "p15", "p85", "bound", "class_row", "normalised")
-    assert re.findall(r">(\w+ by layer)", text) == [f"{name} by layer" for name in names]
+    words = [name.replace("_", " ") for name in names]
+    assert re.findall(r'data-title="([\w ]+ by layer)"', text) == [f"{name} by layer" for name in words]
+    assert "class_row" not in re.sub(r"(?s)<script.*?</script>|data-file=\S+", "", text)  # no names of values
 
 
 def test_values_that_a_drawing_cannot_draw_are_drawn_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page_module, "draw", lambda kind, measurements: measurements[0].values["of a newer version"])
+    monkeypatch.setattr(section_view, "draw", lambda kind, measurements: measurements[0].values["of a newer version"])
     strange = Measurement("attention_entropy", "a", {"other": np.ones(3)}, {"other": ("layer",)})
     text = written(tmp_path, strange)
     assert "other by layer" in text and "cannot draw these values (KeyError" in text
@@ -118,49 +118,45 @@ def test_differences_stand_beside_the_numbers(tmp_path: Path) -> None:
     sure = {"x": np.array(1.0), "x_error": np.array(0.1)}
     first = Measurement("k", "a", sure, dict.fromkeys(sure, ()), errors={"x": "x_error"})
     second = replace(first, subject="b", values={**sure, "x": np.array(3.0)})
-    section = written(tmp_path, first, second).partition('<section id="section-1"')[2]
+    section = written(tmp_path, first, second).partition('id="section-1"')[2]
     text = " ".join(re.sub("<[^>]+>", " ", section).split())
-    assert "x 1 ± 0.2 3 ± 0.2 +2 ± 0.28 larger than the noise" in text
+    assert "x 1.00 ± 0.20 3.00 ± 0.20 ▲ +2.00 ± 0.28 clear" in text
 
 
-def test_a_table_explains_only_what_it_shows(tmp_path: Path) -> None:
+def test_intervals_are_explained_once_and_epochs_where_they_are(tmp_path: Path) -> None:
     sure = {"x": np.array(1.0), "x_error": np.array(0.1)}
     known = Measurement("k", "a", sure, dict.fromkeys(sure, ()), errors={"x": "x_error"})
     epochs = Measurement("training", "a", {"top1": np.array([1.0, 2.0])}, {"top1": ("epoch",)}, {"epoch": (0, 1)})
     notes = [
-        ("half of the 95 %" in text, "last epoch." in text)
+        (text.count("± is half of the 95 % interval"), "last epoch." in text)
         for text in (written(tmp_path, known), written(tmp_path, epochs))
     ]
-    assert notes == [(True, False), (False, True)]
+    assert notes == [(1, False), (1, True)]
 
 
 def test_provenance_says_once_what_all_share(tmp_path: Path) -> None:
     both = [Measurement(kind, "a", {"x": np.ones(2)}, {"x": ("layer",)}, {}, {"tau": 1}, {"device": "cpu", "of": kind})
             for kind in ("k", "j")]  # fmt: skip
     end = written(tmp_path, *both).partition('<section id="provenance"')[2].partition("<script")[0]
-    assert end.count("cpu") == 1 and end.count("tau 1") == 1 and "of: k" in end and "of: j" in end
+    text = " ".join(re.sub("<[^>]+>", " ", end).split())
+    assert text.count("cpu") == 1 and text.count("settings, tau 1") == 1 and "of k k j j" in text
 
 
-def test_provenance_has_one_row_for_the_repeats_of_a_model(tmp_path: Path) -> None:
+def test_provenance_states_a_value_once_with_the_models_that_have_it(tmp_path: Path) -> None:
     parts = [replace(measurement("one", shift=i), provenance={"device": "cpu", "part": f"{i} of 3"}) for i in range(3)]
     end = written(tmp_path, *parts, measurement("two")).partition('<section id="provenance"')[2].partition("<script")[0]
-    assert end.count("<td>one</td>") == end.count("<td>two</td>") == 1
-    assert "part: 0 of 3, 1 of 3, 2 of 3; repeats: 3" in end and end.count("cpu") == 1
+    text = " ".join(re.sub("<[^>]+>", " ", end).split())
+    assert "part 0 of 3, 1 of 3, 2 of 3 one" in text and "repeats 3 one" in text and "device cpu one" in text
+    assert text.count("cpu") == 1 and "note two two" in text
 
 
 def test_panels_beside_each_other_and_mosaics_do_not_shrink(tmp_path: Path) -> None:
     looks = [LOOKS[kind]() for kind in ("attention_diversity", "attention_entropy")]
-    wide = {
-        a["data-file"]: "wide" in str(a["class"]) for _, a in Page(written(tmp_path, *looks)).tags if "data-file" in a
+    least = {
+        a["data-file"]: str(a["class"]).split()[1:] for _, a in Page(written(tmp_path, *looks)).tags if "data-file" in a
     }
-    assert wide["attention_diversity-2"] and wide["attention_diversity-4"]  # a mosaic, two panels
-    assert not wide["attention_diversity-1"] and not wide["attention_entropy-1"]
-
-
-def test_a_notebook_leaves_room_for_a_fragment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention_view, "draw", lambda measurements: [Fragment("<p>pictures</p>")])
-    view = Measurement("attention_view", "a", {"image": np.zeros(4, np.uint8)}, {"image": ("pixel",)})
-    assert "height:900px" in view._repr_html_()
+    assert least["attention_diversity-2"] == ["wide"] and least["attention_diversity-4"] == ["pair"]
+    assert not least["attention_diversity-1"] and not least["attention_entropy-1"]
 
 
 def test_unknown_errors_have_no_bars() -> None:
@@ -187,15 +183,7 @@ def test_attention_views_are_html_of_their_own_without_means(tmp_path: Path, mon
     pictures = {"mean": np.arange(4, dtype=np.uint8)}, {"mean": ("pixel",)}
     text = written(tmp_path, *(Measurement("attention_view", who, *pictures) for who in "aba"), measurement("a"))
     assert "<p id=own>[('a', 'u'), ('b', 'u')]</p>" in text
-    assert "Numbers of attention view" not in text and "Numbers of attention entropy" in text
-
-
-def test_a_notebook_cell_is_a_closed_frame() -> None:
-    cell = measurement(EVIL)._repr_html_()
-    ((tag, attributes),) = Page(cell).tags
-    assert tag == "iframe" and attributes["sandbox"] == "allow-scripts allow-downloads"
-    inner = Page(str(attributes["srcdoc"]))
-    assert len(inner.scripts) == 3 and inner.figures and html.unescape(inner.policy).startswith("default-src 'none'")
+    assert "Numbers of Attention view" not in text and "Numbers of Attention entropy" in text
 
 
 def test_stored_measurements_are_read_again_each_once(tmp_path: Path) -> None:
@@ -227,3 +215,37 @@ def test_mistakes(tmp_path: Path) -> None:
         report([], tmp_path / "page.html")
     with pytest.raises(vitlab.VitlabError, match="no measurements"):
         read([tmp_path])
+
+
+def test_the_attention_view_comes_first_then_the_groups_in_their_order(tmp_path: Path) -> None:
+    kinds = ("loss_landscape", "feature_variance", "something_new", "attention_entropy", "training")
+    made = [Measurement(kind, "a", {"x": np.array(1.0)}, {"x": ()}) for kind in kinds]
+    text = written(tmp_path, *made)
+    headings = re.findall(r'<h2 id="group-\d+-title">(.*?)</h2>', text)
+    assert headings == ["Accuracy and robustness", "Attention", "Features", "Loss", "Other measurements"]
+
+
+def test_every_cell_of_the_overview_leads_to_its_section(tmp_path: Path) -> None:
+    values = {"x": np.array(1.0), "x_error": np.array(0.1)}
+    first = [Measurement(k, "a", values, dict.fromkeys(values, ()), errors={"x": "x_error"}) for k in ("k", "j")]
+    second = [
+        replace(m, subject="b", values={**values, "x": np.array(x)}) for m, x in zip(first, (0.2, 1.1), strict=True)
+    ]
+    text = written(tmp_path, *first, *second)
+    heat = text.partition('<table class="heat">')[2].partition("</table>")[0]
+    cells = re.findall(r'<td class="level([^"]*)"><a href="#(section-\d)".*?</a></td>', heat)
+    assert cells == [("-low2", "section-1"), ("", "section-2")]  # 0.8 is 2.9 half widths of 0.277, 0.1 is 0.36
+    for target in ("section-1", "section-2"):
+        assert f'<section class="card" id="{target}"' in text or f'<section class="card row" id="{target}"' in text
+    badges = re.findall(r'<li><a href="#section-\d">\w <span class="badge (\w+)">', text)
+    assert badges == ["clear", "unclear"]
+
+
+def test_models_are_in_one_legend_and_not_in_those_of_figures(tmp_path: Path) -> None:
+    page = Page(written(tmp_path, measurement("a"), measurement("b")))
+    named = [trace for figure in page.figures for trace in figure["data"] if trace.get("name") in ("a", "b")]
+    assert named and all(trace["showlegend"] is False for trace in named)
+    alone = Page(written(tmp_path, measurement("a"), measurement("a", "other"), measurement("b", "other", 1.0),
+        measurement("c", "third"), measurement("b", "third")))  # fmt: skip
+    last = alone.figures[-1]["data"]  # a section without the first model has other colours than the legend
+    assert {trace["name"] for trace in last if trace.get("showlegend") is not False} == {"b", "c"}

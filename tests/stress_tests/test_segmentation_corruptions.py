@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import vitlab
 from vitlab.core.batches import Batches
 from vitlab.core.measurement import Measurement
+from vitlab.core.repeats import average
 from vitlab.core.step_cache import step_cache
 from vitlab.corruptions import corrupt
 from vitlab.corruptions.randomness import Randomness
@@ -132,7 +133,37 @@ def test_scores_against_torchmetrics() -> None:
     assert found.values["clean_pixel_accuracy"] == pytest.approx(float(accuracy))
     recall = [float((predicted == k)[masks == k].float().mean()) for k in masks.unique().tolist() if k != 255]
     assert found.values["clean_mean_accuracy"] == pytest.approx(np.mean(recall))
-    assert set(found.values) == {f"clean_{n}" for n in ("miou", "pixel_accuracy", "mean_accuracy", "class_iou")}
+    names = ("pixels", "miou", "pixel_accuracy", "mean_accuracy", "class_iou")
+    assert set(found.values) == {f"clean_{name}" for name in names}
+
+
+def test_parts_of_the_images_give_the_scores_of_all_images() -> None:
+    """mIoU is no mean over parts: pooled parts, and the jackknife over them, against sets of pixels."""
+
+    class Dark(Bright):
+        def forward(self, images: Tensor) -> Tensor:
+            return super().forward(images - 0.8)  # wrong at the pixels of middle brightness
+
+    whole = _scenes(6, 1)
+    items = list(whole)
+    parts = [Batches(items[part::3], MEAN, STD, fingerprint=f"scenes[{part}::3]") for part in range(3)]
+    measured = [vitlab.stress(NAME, Dark(), part, runs=2, pictures=1) for part in parts]
+    found, expected = average(measured), vitlab.stress(NAME, Dark(), whole, runs=2, pictures=1)
+    guess = torch.cat([Dark()(images).argmax(1) for images, _ in whole])
+    masks = torch.cat([labels for _, labels in whole])
+    assert found.values["clean_miou"] == pytest.approx(_miou(guess, masks), rel=1e-9)
+    assert abs(np.mean([each.values["clean_miou"] for each in measured]) - found.values["clean_miou"]) > 1e-4
+    for name in ("clean_miou", "clean_class_iou", "clean_pixel_accuracy", "clean_mean_accuracy"):
+        np.testing.assert_allclose(found.values[name], expected.values[name])
+    for name in ("miou", "class_iou", "pixel_accuracy", "mean_accuracy", "miou_interval"):  # blur draws no numbers
+        np.testing.assert_allclose(found.values[name][3:], expected.values[name][3:])
+    np.testing.assert_allclose(found.values["drop"], found.values["clean_miou"] - found.values["miou"])
+    np.testing.assert_allclose(found.values["corruption_miou"][1], found.values["miou"][1:3].mean())
+    without = [_miou(*(torch.cat([each[k] for k in range(6) if k % 3 != part]) for each in (guess, masks)))
+               for part in range(3)]  # fmt: skip
+    error = math.sqrt(2 / 3 * sum((value - np.mean(without)) ** 2 for value in without))
+    assert found.values[found.errors["clean_miou"]] == pytest.approx(error, rel=1e-6)
+    assert "pixels" not in found.errors and found.provenance["images"] == 6
 
 
 def test_cityscapes_c() -> None:
@@ -241,7 +272,7 @@ def test_by_condition() -> None:
     inverted = Batches([(i, torch.where(m == 255, m, 1 - m)) for i, m in own], MEAN, STD, ("a", "b", "c"), "x")
     found = vitlab.stress(NAME, Bright(), {"fog": inverted, "night": bright}, suite="by_condition")
     both = [torch.cat([_all(each)[side] for each in (inverted, bright)]) for side in (0, 1)]
-    assert found.axes == {"condition": ("fog", "night"), "class": ("a", "b", "c")}
+    assert found.axes["condition"] == ("fog", "night") and found.axes["class"] == ("a", "b", "c")
     assert found.values["miou"].tolist() == [0, 1] and found.values["mean_miou"] == 0.5
     assert found.values["pooled_miou"] == pytest.approx(_miou(both[0].mean(1) > 0.4, both[1]))
     assert found.provenance["images"] == 5 and found.provenance["data"] == "x; scenes[:2]"

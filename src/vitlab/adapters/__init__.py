@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -40,6 +41,8 @@ from vitlab.modules.token_kinds import Reader
 
 __all__ = ["describe"]
 
+_SIZE_WORDS = re.compile(r"size|height|width|shape|dim|divi|multiple|match|small|large|token|length", re.IGNORECASE)
+_OTHER_INPUTS = "if it needs other inputs than images, write an adapter whose inputs(model, size) returns them"
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -94,12 +97,13 @@ def token_kinds(model: nn.Module) -> tuple[str, Reader] | None:
 
 def _forward_error(model: nn.Module, size: tuple[int, int], error: Exception) -> VitlabError:
     """The error for a model that failed on blank images: its expected input if known, else the image size."""
-    name, takes = type(model).__name__, getattr(model, "main_input_name", "pixel_values")
+    name, takes = type(model).__name__, _main_inputs(model)
     config = getattr(model, "config", None)
     parameters = list(inspect.signature(model.forward).parameters.values())
     needs = [each.name for each in parameters[1:] if each.default is each.empty and each.kind in _NAMED]
-    if "pixel" not in takes and hasattr(model, "main_input_name"):
-        return VitlabError(f"{name} takes {takes}, not images, and cannot be described; use an image model")
+    needs = needs or [each for each in takes if "pixel" not in each]
+    if not any("pixel" in each for each in takes):
+        return VitlabError(f"{name} takes {', '.join(takes)}, not images, and cannot be described; use an image model")
     if getattr(config, "num_frames", None) is not None or getattr(config, "tubelet_size", None) is not None:
         return VitlabError(f"{name} takes videos, not images, and cannot be described; use an image model")
     if needs:
@@ -108,10 +112,18 @@ def _forward_error(model: nn.Module, size: tuple[int, int], error: Exception) ->
             "write an adapter whose inputs(model, size) returns them"
         )
     reason = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
-    return VitlabError(
-        f"{name} does not run on {size[0]}x{size[1]} images ({reason}); "
-        "give its input size as input_size=(height, width)"
-    )
+    if "meta" in reason and next(model.parameters(), torch.empty(0)).is_meta:
+        return VitlabError(f"{name} does not run on the meta device ({reason}); build it on a CPU or GPU")
+    # Another size helps only if the size is not the model's own, and if the reason concerns sizes.
+    unsized = built_size(model) != size and _SIZE_WORDS.search(reason) is not None
+    advice = "give its input size as input_size=(height, width)" if unsized else _OTHER_INPUTS
+    return VitlabError(f"{name} does not run on {size[0]}x{size[1]} images ({reason}); {advice}")
+
+
+def _main_inputs(model: nn.Module) -> list[str]:
+    """The names of the main inputs of a Hugging Face model; images for other models."""
+    names = getattr(model, "main_input_name", "pixel_values")
+    return [names] if isinstance(names, str) else [str(name) for name in names]
 
 
 def _as_fitted(model: nn.Module, block: Block) -> Block:

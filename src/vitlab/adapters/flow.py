@@ -42,6 +42,7 @@ class Flow:
     """
 
     def __init__(self, model: nn.Module, inputs: Mapping[str, Tensor]) -> None:
+        self.inputs = inputs
         self.calls: dict[str, _ModuleCall] = {}
         positional = [tensor for name, tensor in inputs.items() if not name]
         keywords = {name: tensor for name, tensor in inputs.items() if name}

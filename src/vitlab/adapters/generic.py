@@ -1,6 +1,7 @@
 """Models without an adapter: blocks are modules with an attention and an MLP child, found by name.
 
 Names are only a hint, so that each block is tested, see `trial`. A block that fails has only the seam `block.out`.
+A model without such blocks is described by its stages, see `stages`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from vitlab.adapters import blank_images
 from vitlab.adapters.blocks import block_of, with_stage_ends
 from vitlab.adapters.flow import Flow, Shape
 from vitlab.adapters.probing import between_tokens
+from vitlab.adapters.stages import stage_blocks
 from vitlab.adapters.token_order import row_major
 from vitlab.adapters.trial import Trial, last_linear, leaf
 from vitlab.core.anatomy import Block, Mixer, Seam, TokenLayout
@@ -31,6 +33,7 @@ _NOT_BETWEEN_TOKENS = (
     "its softmax is not between tokens: a change of one token changes more than the weights of its row and column "
     "(for example, attention between channels)"
 )
+_ON_META = "the model is on the meta device, where it cannot be tested whether its softmax is between tokens"
 _CONTAINERS = (nn.Sequential, nn.ModuleList)
 
 
@@ -43,12 +46,11 @@ def blocks(model: nn.Module, flow: Flow) -> tuple[Block, ...]:
     """Every module with an attention and an MLP child, in execution order."""
     pairs = {path: _branches(model.get_submodule(path)) for path in flow.calls}
     halves = {path: pair for path, pair in pairs.items() if pair is not None}
-    if not halves:
-        raise _adapter_error(
-            model, f"no module has both an attention ({', '.join(_ATTENTION)}) and an MLP ({', '.join(_MLP)}) child"
-        )
-    layouts = {path: _layout(model, flow, path, mlp) for path, (_, mlp) in halves.items()}
-    layouts = _in_order(model, flow, layouts, halves)
+    found = {path: _layout(model, flow, path, mlp) for path, (_, mlp) in halves.items()}
+    unknown = [path for path, layout in found.items() if layout is None]
+    if unknown or not halves:
+        return _stages(model, flow, unknown)
+    layouts = _in_order(model, flow, {path: layout for path, layout in found.items() if layout is not None}, halves)
     trial = Trial(model, flow, halves)
     result: list[Block] = []
     grids: list[tuple[int, int]] = []
@@ -57,7 +59,9 @@ def blocks(model: nn.Module, flow: Flow) -> tuple[Block, ...]:
         if layout.grid not in grids[-1:]:
             grids.append(layout.grid)  # a new grid is a new stage
         mixer = _mixer(model, flow, f"{path}.{attention}", layout, trial.maps[path])
-        if mixer.queries is not None and not between_tokens(
+        if mixer.queries is not None and trial.on_meta:
+            mixer = Mixer("attention", mixer.path, why_no_map=_ON_META)
+        elif mixer.queries is not None and not between_tokens(
             model.get_submodule(f"{path}.{attention}"), *trial.calls[path], layout
         ):
             mixer = Mixer("attention", mixer.path, why_no_map=_NOT_BETWEEN_TOKENS)
@@ -66,6 +70,25 @@ def blocks(model: nn.Module, flow: Flow) -> tuple[Block, ...]:
             places = [place for place in places if not place.name.startswith("attn")]
         result.append(block_of(path, len(result), len(grids) - 1, mixer, places))
     return with_stage_ends(result)
+
+
+def _stages(model: nn.Module, flow: Flow, unknown: list[str]) -> tuple[Block, ...]:
+    """Stages and layers with attention of a model whose blocks are not of the form x + attention, x + MLP."""
+    height, width = flow.input("")[-2:]
+    result = stage_blocks(model, flow, {"": blank_images(model, (height, width))})
+    if result:
+        return result
+    if unknown:
+        raise _adapter_error(
+            model,
+            f"{unknown[0]} has input shape {flow.input(unknown[0])}; expected a map of two images, or the tokens of an "
+            f"earlier map with at most {_MAX_PREFIX} prefix tokens",
+        )
+    raise _adapter_error(
+        model,
+        "no softmax between tokens was recorded in its forward, so that it has no attention, and it has no "
+        "feature_info with the names of its stages",
+    )
 
 
 def _adapter_error(model: nn.Module, reason: str) -> VitlabError:
@@ -87,25 +110,21 @@ def _branches(module: nn.Module) -> tuple[str, str] | None:
 # -- token layouts ---------------------------------------------------------------------------------------------------
 
 
-def _layout(model: nn.Module, flow: Flow, path: str, mlp: str) -> TokenLayout:
-    """The layout of a block's input: a map, or the tokens of the last map before it."""
+def _layout(model: nn.Module, flow: Flow, path: str, mlp: str) -> TokenLayout | None:
+    """The layout of a block's input: a map, or the tokens of the last map before it; None if it is neither."""
     shape = flow.input(path)
-    layout = None
-    if len(shape) in (3, 4) and shape[0] == flow.input("")[0]:
-        is_map = len(shape) == 4
-        layout = _as_map(model, flow, f"{path}.{mlp}", shape) if is_map else _as_tokens(model, flow, path, shape)
-    if layout is None:
-        raise _adapter_error(
-            model,
-            f"{path} has input shape {shape}; expected a map of two images, or the tokens of an earlier map with "
-            f"at most {_MAX_PREFIX} prefix tokens",
-        )
-    return layout
+    if len(shape) not in (3, 4) or shape[0] != flow.input("")[0]:
+        return None
+    is_map = len(shape) == 4
+    return _as_map(model, flow, f"{path}.{mlp}", shape) if is_map else _as_tokens(model, flow, path, shape)
 
 
 def _as_map(model: nn.Module, flow: Flow, mlp: str, shape: Shape) -> TokenLayout | None:
     """The layout of a map: its channel axis has the input width of the MLP's first layer."""
-    first = next(m for m in model.get_submodule(mlp).modules() if isinstance(m, (nn.Linear, nn.Conv2d)))
+    layers = (m for m in model.get_submodule(mlp).modules() if isinstance(m, (nn.Linear, nn.Conv2d)))
+    first = next(layers, None)
+    if first is None:
+        return None
     width = first.in_features if isinstance(first, nn.Linear) else first.in_channels
     _, a, b, c = shape
     channels_last = c == width and (a != width or isinstance(first, nn.Linear))

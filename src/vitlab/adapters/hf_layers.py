@@ -13,7 +13,7 @@ from torch import nn
 
 from vitlab.adapters.blocks import mlp_seams
 from vitlab.adapters.flow import Flow
-from vitlab.core.anatomy import Seam, Side, TokenLayout
+from vitlab.core.anatomy import Block, Mixer, Seam, Side, TokenLayout
 
 _NORMS = (("layernorm_before", "layernorm_after"), ("norm1", "norm2"), ("layer_norm1", "layer_norm2"))
 _LAST = ("fc2", "down_proj", "weights_out")  # of an MLP, or of a SwiGLU one, in newer and older versions
@@ -47,6 +47,16 @@ def places(flow: Flow, path: str, layer: nn.Module, layout: TokenLayout, windowe
         flow.seam("block.mid", f"{path}.{after}", "in", layout),
         *_mlp(flow, path, layer, layout),
         flow.seam("block.out", path, "out", layout),
+    ]
+
+
+def pooling_head(model: nn.Module, flow: Flow, index: int) -> list[Block]:
+    """The attention pooling of SigLIP, if the model has it: one learned query. It has no seams."""
+    why = "one learned query attends to all tokens"
+    return [
+        Block(path, index, 0, Mixer("class attention", f"{path}.attention", why_no_map=why))
+        for path, module in model.named_modules()
+        if hasattr(module, "probe") and flow.ran(path) and "text_model" not in path
     ]
 
 

@@ -1,8 +1,9 @@
-"""Hugging Face's plain vision transformers, ViT, DINOv2 and the vision half of CLIP: tokens in (B, N, D)."""
+"""Hugging Face's plain vision transformers, such as ViT, DINOv2, SigLIP and CLIP's vision half: tokens (B, N, D)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,13 +12,17 @@ from torch import Tensor, nn
 from vitlab.adapters import blank_images
 from vitlab.adapters.blocks import block_of, with_stage_ends
 from vitlab.adapters.flow import Flow
-from vitlab.adapters.hf_layers import attention_name, layers, places
+from vitlab.adapters.hf_layers import attention_name, layers, places, pooling_head
 from vitlab.core.anatomy import Block, Mixer, TokenLayout
 
 FAMILIES = {
     "hf_vit": "hf/google/vit-base-patch16-224",
     "hf_dinov2": "hf/facebook/dinov2-base",
     "hf_clip": "hf/openai/clip-vit-base-patch32",
+    "hf_siglip": "hf/google/siglip-base-patch16-224",
+    "hf_dpt": "hf/Intel/dpt-large",
+    "hf_yolos": "hf/hustvl/yolos-tiny",
+    "hf_data2vec": "hf/facebook/data2vec-vision-base-ft1k",
 }
 CLASSES = (
     "transformers.models.vit.modeling_vit.ViTModel",
@@ -30,6 +35,16 @@ CLASSES = (
     "transformers.models.clip.modeling_clip.CLIPVisionModel",
     "transformers.models.clip.modeling_clip.CLIPVisionModelWithProjection",
     "transformers.models.clip.modeling_clip.CLIPForImageClassification",
+    "transformers.models.siglip.modeling_siglip.SiglipModel",
+    "transformers.models.siglip.modeling_siglip.SiglipVisionModel",
+    "transformers.models.siglip.modeling_siglip.SiglipForImageClassification",
+    "transformers.models.dpt.modeling_dpt.DPTModel",
+    "transformers.models.dpt.modeling_dpt.DPTForDepthEstimation",
+    "transformers.models.dpt.modeling_dpt.DPTForSemanticSegmentation",
+    "transformers.models.yolos.modeling_yolos.YolosModel",
+    "transformers.models.yolos.modeling_yolos.YolosForObjectDetection",
+    "transformers.models.data2vec.modeling_data2vec_vision.Data2VecVisionModel",
+    "transformers.models.data2vec.modeling_data2vec_vision.Data2VecVisionForImageClassification",
 )
 ABSENT = {"attn": "queries, keys and values are separate layers, and parts at this seam need timm's packed qkv"}
 
@@ -40,7 +55,7 @@ def family(model: nn.Module) -> str:
 
 
 def inputs(model: nn.Module, size: tuple[int, int]) -> Mapping[str, Tensor]:
-    """Images; the full CLIP model also takes a text, here four padding tokens."""
+    """Images; the full CLIP and SigLIP models also take a text, here four padding tokens."""
     images = {"pixel_values": blank_images(model, size)}
     if not hasattr(model, "text_model"):
         return images
@@ -48,11 +63,30 @@ def inputs(model: nn.Module, size: tuple[int, int]) -> Mapping[str, Tensor]:
 
 
 def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
-    """Pre-norm layers; one class token precedes the grid."""
-    patches = next(path for path, module in model.named_modules() if isinstance(module, nn.Conv2d) and flow.ran(path))
-    layout = TokenLayout(flow.grid(patches), prefix=1)
+    """Pre-norm layers; a class token precedes the grid, except in SigLIP, and detection tokens follow it in YOLOS."""
+    found = list(layers(model, flow))
+    grid = _patches(model, flow, found[0][0])
+    layout = TokenLayout(grid, prefix=flow.input(found[0][0])[1] - grid[0] * grid[1])
+    detection = getattr(model.config, "num_detection_tokens", 0)
+    if detection:
+        layout = replace(layout, suffix=detection, permutation=tuple(range(grid[0] * grid[1])))
     result: list[Block] = []
-    for path, layer in layers(model, flow):
-        mixer = Mixer("attention", f"{path}.{attention_name(layer)}", layout, layout)
+    for path, layer in found:
+        attention = f"{path}.{attention_name(layer)}"
+        mixer = Mixer("attention", attention, layout, layout)
+        if detection:
+            mixer = Mixer("attention", attention, why_no_map="tokens after the grid are not supported in maps")
         result.append(block_of(path, len(result), 0, mixer, places(flow, path, layer, layout)))
-    return with_stage_ends(result)
+    return with_stage_ends([*result, *pooling_head(model, flow, len(result))])
+
+
+def _patches(model: nn.Module, flow: Flow, first: str) -> tuple[int, int]:
+    """The grid of the last convolution before the first layer; DPT's hybrid form has convolutional stages before it."""
+    grid: tuple[int, int] | None = None
+    for path in flow.calls:
+        if path.startswith(f"{first}."):
+            break
+        if isinstance(model.get_submodule(path), nn.Conv2d):
+            grid = flow.grid(path)
+    assert grid is not None, "no convolution before the first layer"
+    return grid

@@ -16,14 +16,17 @@ FAMILIES = {
     "deit": "timm/deit_tiny_patch16_224",
     "deit_distilled": "timm/deit_tiny_distilled_patch16_224",
     "deit3": "timm/deit3_small_patch16_224",
+    "naflexvit": "timm/naflexvit_base_patch16_gap",
 }
-CLASSES = ("timm.models.vision_transformer.VisionTransformer",)
+CLASSES = ("timm.models.vision_transformer.VisionTransformer", "timm.models.naflexvit.NaFlexVit")
 ABSENT: dict[str, str] = {}
 
 
 def family(model: nn.Module) -> str:
     """The name of the architecture distinguishes DeiT from ViT, which share a class."""
     architecture = (getattr(model, "pretrained_cfg", None) or {}).get("architecture", "")
+    if type(model).__name__ == "NaFlexVit":
+        return "naflexvit"
     if "distilled" in type(model).__name__.lower():
         return "deit_distilled"
     return architecture.partition("_")[0] if architecture.startswith(("deit_", "deit3_")) else "vit"
@@ -33,18 +36,26 @@ def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
     """Pre-norm blocks, post-norm ones (`ResPostBlock`), parallel ones (`ParallelThingsBlock`), and blocks whose
     MLP runs in parallel with attention, which have no inner seams.
     """
-    patches = next(path for path in ("patch_embed.proj", "patch_embed.backbone") if flow.ran(path))  # ViTamin's
-    layout = TokenLayout(flow.grid(patches), prefix=model.num_prefix_tokens)
+    layout = TokenLayout(_grid(model, flow), prefix=model.num_prefix_tokens)
     result: list[Block] = []
     for position, block in enumerate(model.blocks):
         path = f"blocks.{position}"
         if type(block).__name__ == "ParallelThingsBlock":
             result += _parallel(flow, path, block, layout, len(result))
-        elif type(block).__name__ == "Block":
+        elif type(block).__name__ in ("Block", "EvaBlock"):
             result.append(_pre_norm(flow, path, block.attn, block.mlp, layout, index=len(result)))
         else:
             result.append(_other(flow, path, block, layout, len(result)))
     return with_stage_ends(result)
+
+
+def _grid(model: Any, flow: Flow) -> tuple[int, int]:
+    """The grid of the patch embedding; NaFlexViT splits images into patches before a linear layer."""
+    if hasattr(model, "embeds"):
+        (height, width), (high, wide) = flow.input("")[-2:], model.embeds.patch_size
+        return height // high, width // wide
+    paths = ("patch_embed.proj", "patch_embed.backbone")  # the second is ViTamin's
+    return flow.grid(next(path for path in paths if flow.ran(path)))
 
 
 def _mixer(path: str, attention: nn.Module, layout: TokenLayout) -> Mixer:
@@ -79,7 +90,7 @@ def _pre_norm(
         norm2=f"{feeds}norm" if feeds else "norm2",
         mlp=f"{feeds}mlp",
         last="fc2" if hasattr(mlp, "fc2") else "w2",  # ViTamin's gated MLP
-        replaceable=mixer.queries is not None and holds_packed_qkv(attention),
+        replaceable=mixer.queries is not None and holds_packed_qkv(attention) and not hasattr(attention, "rotate_half"),
     )
 
 

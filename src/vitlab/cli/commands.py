@@ -302,6 +302,7 @@ def show(
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Measurements, or folders that contain them.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Page to write.")] = Path("report.html"),
+    title: Annotated[str, typer.Option(metavar="<text>", help="Heading of the page.")] = "vitlab report",
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -309,7 +310,7 @@ def report(
     from vitlab.reporting import read, report
 
     measurements = read(runs)
-    page = report(measurements, out)
+    page = report(measurements, out, title=title)
     if as_json:
         _print_json({"path": str(page), "measurements": len(measurements)})
     else:

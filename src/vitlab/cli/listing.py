@@ -15,7 +15,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from vitlab.core import descriptions, plugins
-from vitlab.core.anatomy import Anatomy
+from vitlab.core.anatomy import COLUMNS, Anatomy
 
 if TYPE_CHECKING:
     from torch import nn
@@ -315,14 +315,10 @@ def _change_by_parts(model: nn.Module, size: tuple[int, int] | None) -> float:
 
 def _blocks(anatomy: Anatomy) -> Table:
     table = Table(box=None)
-    for column in ("block", "stage", "mixer", "grid", "prefix", "width", "seams"):
+    for column in COLUMNS:
         table.add_column(column, overflow="fold")
-    for block in anatomy.blocks:
-        place = next(iter(block.seams or block.taps), None)
-        layout = place.layout if place else block.mixer.queries
-        grid = "x".join(map(str, layout.grid)) if layout else ""
-        cells = (block.stage, block.mixer.kind, grid, layout.prefix if layout else "", place.dim if place else "")
-        table.add_row(block.name, *map(str, cells), " ".join(seam.name for seam in block.seams))
+    for row in anatomy.rows():
+        table.add_row(*row)
     return table
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from typing import Literal
 
 from vitlab.core.errors import VitlabError, unknown
@@ -30,7 +31,7 @@ class TokenLayout:
 
     Args:
         grid: rows and columns of the full token map, (h, w).
-        prefix: number of tokens before the grid (class, distillation and register tokens).
+        prefix: number of tokens outside the grid (class, distillation and register tokens), which are before it.
         order: the axes. `BND` tokens, `BDN` channels first, `BHWD` and `BCHW` maps, `BTND` windows on their own axis.
         windows: number of windows that one image is split into; in `BND` they are folded into the batch axis, the
             window index varying fastest.
@@ -38,6 +39,8 @@ class TokenLayout:
             order, () if the order is not known (windows that pad the map, or a model that shuffles its patches).
         varying: whether the number of prefix tokens varies between batches, as that of text tokens; `prefix` is then an
             example.
+        suffix: how many of the prefix tokens are after the grid in the tensor (detection tokens); `permutation` is then
+            given. In full-map order they are before it.
 
     >>> TokenLayout((14, 14), prefix=1).tokens
     197
@@ -49,6 +52,7 @@ class TokenLayout:
     windows: int = 1
     permutation: tuple[int, ...] | None = None
     varying: bool = False
+    suffix: int = 0
 
     @property
     def tokens(self) -> int:
@@ -185,3 +189,29 @@ class Anatomy:
             if block.name == name:
                 return block
         raise unknown(f"block of family {self.family!r}", name, [block.name for block in self.blocks])
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """One row of text per block: the columns of `COLUMNS`."""
+        return [_row(block) for block in self.blocks]
+
+    def _repr_html_(self) -> str:
+        """The description as a table, for notebooks."""
+        h, w = self.input_size
+        title = f"{self.family}, {len(self.blocks)} blocks, images {h}×{w}"
+        head = "".join(f"<th>{name}</th>" for name in COLUMNS)
+        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self.rows())
+        absent = "".join(f"<p>no {escape(seam)}: {escape(reason)}</p>" for seam, reason in self.absent.items())
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f"<div><p><strong>{escape(title)}</strong></p>{table}{absent}</div>"
+
+
+#: The columns of the description of a model as a table.
+COLUMNS = ("block", "stage", "mixer", "grid", "prefix", "width", "seams")
+
+
+def _row(block: Block) -> tuple[str, ...]:
+    place = next(iter(block.seams or block.taps), None)
+    layout = place.layout if place else block.mixer.queries
+    grid = "x".join(map(str, layout.grid)) if layout else ""
+    cells = (block.stage, block.mixer.kind, grid, layout.prefix if layout else "", place.dim if place else "")
+    return (block.name, *map(str, cells), " ".join(seam.name for seam in block.seams))

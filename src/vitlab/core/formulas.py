@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from vitlab.core import pixel_counts
 from vitlab.core.statistics import mean_interval, proportion_interval
 
 Array = np.ndarray
@@ -234,4 +235,4 @@ FORMULAS: dict[str, Callable[..., Array]] = {
         quantile_85_of_all,
         share_quantiles,
     )
-}
+} | pixel_counts.FORMULAS

@@ -6,6 +6,7 @@
     ("sum",)                    counts and sums are added
     ("concatenate", axis)       one number per image or mini-batch: parts are concatenated along this axis
     ("constant",)               the same in all parts, such as edges of bins
+    ("examples",)               pictures for reports, which are left out of combined measurements
     ("mean_of", f, values…)     the mean over images of a function of stored values (`formulas.BY_IMAGE`)
     ("error_of", f, values…)    its standard error
     (formula, values…)          computed from the combined values (`formulas.FORMULAS`)
@@ -25,7 +26,7 @@ from vitlab.core.measurement import Measurement
 Rule = tuple[str, ...]
 
 #: Rules that combine a value with itself; the others compute it from other values.
-DIRECT = ("mean", "sum", "concatenate", "constant")
+DIRECT = ("mean", "sum", "concatenate", "constant", "examples")
 
 #: Maximum number of groups of images that a measurement is split into.
 GROUPS = 64
@@ -67,6 +68,7 @@ def pool(parts: Sequence[Measurement]) -> Measurement:
     >>> float(pool(part).values["x"])
     3.0
     """
+    parts = [without_examples(part) for part in parts]
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -90,6 +92,11 @@ def pool(parts: Sequence[Measurement]) -> Measurement:
     return replace(first, values={name: values[name] for name in first.values}, axes=axes, provenance=about)
 
 
+def without_examples(measurement: Measurement) -> Measurement:
+    """Returns the measurement without its examples."""
+    return _without(measurement, {name for name, rule in measurement.pooling.items() if rule[0] == "examples"})
+
+
 def leave_one_out(parts: Sequence[Measurement]) -> tuple[Measurement, ...]:
     """Returns the measurement without each part, for a jackknife; numbers per image are omitted to save memory."""
     return tuple(
@@ -105,6 +112,7 @@ def split(measurement: Measurement, groups: int = GROUPS) -> list[Measurement]:
     Returns:
         The groups; an empty list if a value cannot be computed from the stored ones, or if there is only one image.
     """
+    measurement = without_examples(measurement)
     rules = measurement.pooling
     axes = {rule[1] for rule in rules.values() if rule[0] == "concatenate"}
     skipped = {*measurement.errors.values(), *(name for name in measurement.values if name.endswith("_interval"))}
@@ -189,12 +197,16 @@ def _weights(parts: Sequence[Measurement]) -> np.ndarray:
 def _summary(measurement: Measurement) -> Measurement:
     """Returns the measurement without numbers per image."""
     raw = {name for name, rule in measurement.pooling.items() if rule[0] == "concatenate" and rule[1] == "image"}
-    if not raw:
+    return _without(measurement, raw)
+
+
+def _without(measurement: Measurement, names: set[str]) -> Measurement:
+    if not names:
         return measurement
-    keep = [name for name in measurement.values if name not in raw]
+    keep = [name for name in measurement.values if name not in names]
     return replace(
         measurement,
         values={name: measurement.values[name] for name in keep},
         dims={name: measurement.dims.get(name, ()) for name in keep},
-        pooling={name: rule for name, rule in measurement.pooling.items() if name not in raw},
+        pooling={name: rule for name, rule in measurement.pooling.items() if name not in names},
     )

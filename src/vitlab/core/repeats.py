@@ -16,7 +16,7 @@ import numpy as np
 
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
-from vitlab.core.pooling import leave_one_out, mean, pool, split, varies
+from vitlab.core.pooling import leave_one_out, mean, pool, split, varies, without_examples
 from vitlab.core.statistics import student_quantile
 
 #: Settings in which repeats may differ.
@@ -69,7 +69,7 @@ def average(measurements: Sequence[Measurement], *, student: bool = False) -> Me
     >>> float(mean.values["nll"]), float(mean.values[mean.errors["nll"]])  # s = √2, R = 2
     (2.0, 1.0)
     """
-    repeats = distinct(measurements)
+    repeats = [without_examples(each) for each in distinct(measurements)]
     if not repeats:
         raise VitlabError("the average of no measurements is undefined; give at least one")
     for other in repeats[1:]:

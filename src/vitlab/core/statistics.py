@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -94,6 +95,7 @@ def share_error(share: float, count: float) -> float:
     return (high - low) / 2 / 1.96
 
 
+@cache
 def student_quantile(probability: float, freedom: int) -> float:
     """Quantile of Student's t above the median, by bisection of its integrated density (scipy is not a dependency).
 
@@ -133,31 +135,6 @@ def confusion_matrix(labels: np.ndarray, predicted: np.ndarray, classes: int) ->
             raise VitlabError(f"invalid {name} from {given.min()} to {given.max()}; expected 0 to {classes - 1}")
     pairs = labels.astype(np.int64).ravel() * classes + predicted.ravel()
     return np.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
-
-
-def intersection_over_union(confusion: np.ndarray) -> np.ndarray:
-    """IoU_k = TP / (TP + FP + FN) of each class; NaN for a class that is neither labelled nor predicted.
-
-    >>> intersection_over_union(np.array([[1, 1, 0], [0, 2, 0], [0, 0, 0]])).round(3).tolist()
-    [0.5, 0.667, nan]
-    """
-    hits = np.diag(confusion)
-    return _share(hits, confusion.sum(0) + confusion.sum(1) - hits)
-
-
-def class_accuracy(confusion: np.ndarray) -> np.ndarray:
-    """TP / (TP + FN) of each class; NaN for a class without labels.
-
-    >>> class_accuracy(np.array([[1, 1], [0, 0]])).tolist()
-    [0.5, nan]
-    """
-    return _share(np.diag(confusion), confusion.sum(1))
-
-
-def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    share = np.full(len(whole), np.nan)
-    np.divide(part, whole, out=share, where=whole > 0)
-    return share
 
 
 def student_p(values: Sequence[float]) -> float:

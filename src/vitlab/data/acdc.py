@@ -178,4 +178,4 @@ def _decode(read: Callable[[Path], Decoded], path: Path) -> Decoded:
     try:
         return read(path)
     except Exception as error:  # PIL raises many types of exceptions on damaged files
-        raise VitlabError(f"cannot read {path} ({error}); unpack it again") from error
+        raise VitlabError(f"cannot read {path} ({error.__cause__ or error}); unpack it again") from error

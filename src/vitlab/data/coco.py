@@ -74,8 +74,9 @@ class CocoImages:
         except Exception as error:  # PIL raises many types of exceptions on damaged files
             if i not in self._warned:
                 self._warned.add(i)
+                reason = error.__cause__ or error
                 warnings.warn(
-                    f"cannot read the image {self.folder / image.file} ({error}); it is skipped", stacklevel=2
+                    f"cannot read the image {self.folder / image.file} ({reason}); it is skipped", stacklevel=2
                 )
             return None
         if tuple(pixels.shape[1:]) != image.size:

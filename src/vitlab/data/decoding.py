@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from vitlab.core.errors import VitlabError
+
 
 def open_rgb(
     source: Path | BinaryIO, formats: tuple[str, ...] | None = None, *, enough: int | None = None
 ) -> Image.Image:
-    """Open an image in RGB, rotated by its EXIF orientation; the first frame of an animation.
+    """Open an image in RGB, rotated by its EXIF orientation; the first frame of an animation. Alpha is ignored.
 
     Args:
         source: a path, or a file open for reading.
@@ -28,10 +30,17 @@ def open_rgb(
         enough: if given, a JPEG is decoded at 1/2, 1/4 or 1/8 of its size as long as both sides keep this many pixels,
             which saves time and memory.
     """
-    with Image.open(source, formats=formats) as image:
-        if enough is not None:
-            image.draft(None, (enough, enough))
-        return to_rgb(_upright(image))
+    try:
+        with Image.open(source, formats=formats) as image:
+            if enough is not None:
+                image.draft(None, (enough, enough))
+            image.load()  # before EXIF is read: a second attempt to load damaged pixels raises no error
+            return to_rgb(_upright(image))
+    except Exception as error:  # Pillow raises many types of exceptions on damaged files
+        if not isinstance(source, Path):
+            raise
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise VitlabError(f"cannot read the image {source} ({reason}); replace the file") from error
 
 
 def open_labels(path: Path) -> NDArray[np.generic]:
@@ -88,7 +97,6 @@ def _warn_once(mode: str) -> None:
 def _upright(image: Image.Image) -> Image.Image:
     try:
         ImageOps.exif_transpose(image, in_place=True)
-    except Exception as error:  # damaged EXIF raises many types of exceptions; the pixels may be intact
-        image.load()  # raises if the pixels are damaged too
+    except Exception as error:  # damaged EXIF raises many types of exceptions; the pixels are intact
         warnings.warn(f"the EXIF data of an image cannot be read ({error}); the image is not rotated", stacklevel=4)
     return image

@@ -165,7 +165,9 @@ class ImageFiles(Dataset[tuple[Image.Image, int]]):
         except Exception as error:  # PIL raises many types of exceptions on damaged files
             if not self.broken[i]:
                 self.broken[i] = True
-                warnings.warn(f"cannot read the image {self.path(i)} ({error}); it is skipped", stacklevel=3)
+                warnings.warn(
+                    f"cannot read the image {self.path(i)} ({error.__cause__ or error}); it is skipped", stacklevel=3
+                )
             return None
 
 

@@ -164,11 +164,7 @@ class _Files(Dataset[Tensor]):
     exact: bool
 
     def __getitem__(self, index: int) -> Tensor:
-        path = self.paths[index]
-        try:
-            image = open_rgb(path)
-        except (OSError, ValueError, SyntaxError) as error:
-            raise VitlabError(f"{path} cannot be read as an image ({error}); replace the file") from error
+        image = open_rgb(self.paths[index])
         width, height = self.size[::-1] if self.exact else resized(image.size, self.size, self.multiple)
         pixels: Tensor = F.pil_to_tensor(image.resize((width, height), Image.Resampling.BICUBIC))
         return pixels

@@ -180,5 +180,6 @@ def _read(read: Callable[[Path], Decoded], path: Path) -> Decoded:
     try:
         return read(path)
     except Exception as error:  # PIL raises many types of exceptions on damaged files
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        cause = error.__cause__ or error
+        reason = (str(cause).strip() or type(cause).__name__).splitlines()[0]
         raise VitlabError(f"cannot read {path} ({reason}); replace the file") from error

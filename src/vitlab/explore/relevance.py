@@ -43,7 +43,7 @@ def relevance(shown: ShownModel, condition: Condition, method: Method, target: s
         else:
             index = None if target is None else shown.class_index(target)
             found = gradient_attention.relevance(shown.model, shown.anatomy, blocks, image, target=index)
-    rows = torch.cat([of_output(each.detach(), layout.prefix) for each in found]).double()  # (L, N)
+    rows = torch.cat([of_output(each.detach(), layout.prefix) for each in found]).cpu().double()  # (L, N)
     shares = rows / rows.sum(1, keepdim=True).clamp_min(1e-300)
     return {
         "grid": layout.grid,

@@ -19,6 +19,7 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
 from vitlab.data.class_names import output_names
+from vitlab.data.thumbnails import input_thumbnails
 from vitlab.instruments.shared.image_trace import ImageTrace, LayerTrace, image_tracer
 from vitlab.instruments.shared.predictions import device_of
 from vitlab.recording.attention_call import entropy
@@ -74,7 +75,7 @@ def information(logits: Tensor) -> float:
     >>> information(torch.zeros(4)), information(torch.tensor([100.0, 0.0]))
     (0.0, 1.0)
     """
-    entropy_of_classes = torch.special.entr(logits.double().softmax(-1)).sum()
+    entropy_of_classes = torch.special.entr(logits.cpu().double().softmax(-1)).sum()
     return max(0.0, 1 - float(entropy_of_classes) / max(math.log(len(logits)), 1e-12))
 
 
@@ -134,7 +135,7 @@ def measure(
     with image_tracer(model, size) as trace_image:
         traces = [trace_image(image[None]) for image in selected]
     classes = output_names(len(traces[0].logits), getattr(batches, "classes", ()))
-    values = {"pictures": _pictures(selected, batches, picture), **_predictions(traces, classes)}
+    values = {"pictures": input_thumbnails(selected, batches, picture), **_predictions(traces, classes)}
     values["label"] = np.array([classes[i] if 0 <= i < len(classes) else "" for i in labels])
     dims = {name: _DIMS[name] for name in values}
     for index, layer in enumerate(traces[0].layers):
@@ -184,21 +185,6 @@ def _first_images(batches: Iterable[Any], count: int) -> tuple[Tensor, list[int]
         if len(images) == count:
             return torch.stack(images), labels[:count]
     raise VitlabError(f"attention_view: invalid images={count}; the batches have {len(images)} images (B, C, h, w)")
-
-
-def _pictures(images: Tensor, batches: Any, side: int) -> np.ndarray:
-    """(I, h, w, 3) uint8, downscaled for a report."""
-    if hasattr(batches, "mean") and hasattr(batches, "std"):
-        mean, std = (torch.tensor(each, device=images.device).view(-1, 1, 1) for each in (batches.mean, batches.std))
-        pixels = images * std + mean
-    else:
-        low, high = images.amin((1, 2, 3), keepdim=True), images.amax((1, 2, 3), keepdim=True)
-        pixels = (images - low) / (high - low).clamp_min(1e-12)
-    scale = min(1.0, side / max(images.shape[-2:]))
-    small = (max(1, round(images.shape[-2] * scale)), max(1, round(images.shape[-1] * scale)))
-    pixels = F.interpolate(pixels[:, :3].float(), small, mode="area").clamp(0, 1).mul(255).round()
-    pictures: np.ndarray = pixels.expand(-1, 3, -1, -1).permute(0, 2, 3, 1).to(torch.uint8).cpu().numpy()
-    return pictures
 
 
 def _predictions(traces: Sequence[ImageTrace], classes: Sequence[str]) -> dict[str, np.ndarray]:

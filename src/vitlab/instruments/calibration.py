@@ -21,6 +21,7 @@ from vitlab.core.measurement import Card, Measurement
 from vitlab.core.pooling import derive
 from vitlab.core.provenance import provenance
 from vitlab.eval_mode import eval_mode
+from vitlab.instruments.shared.hardest_images import DIMS, POOLING, HardestImages
 from vitlab.instruments.shared.predictions import Scores, concatenate, device_batches, device_of, predict, score
 
 CARD = Card(
@@ -70,23 +71,33 @@ def measure(
         `ece`, `signed_ece`, `nll` (nats), `brier` (Σ_c (p_c − y_c)², 0 to 2), `accuracy`, `confidence`, all ();
         `accuracy_interval` (Wilson) and `nll_interval` (Student), 95 %, (bound); `bin_count`, `bin_accuracy`,
         `bin_confidence` (bin), NaN for empty bins; `edges` (edge); and `confidence_by_image`, `correct_by_image`,
-        `nll_by_image`, `brier_by_image` (image), from which all others are computed. Accuracy and confidence of a bin
+        `nll_by_image`, `brier_by_image` (image), from which all others are computed. For reports, thumbnails `example`
+        (example, row, column, channel) uint8 of up to 32 images with the highest NLL, their positions `example_index`
+        and class names `example_label` (example). Accuracy and confidence of a bin
         are means over the same images. HDVW's released code bins confidence by [(m−1)/M, m/M) instead, so that
         predictions of confidence 1 count for accuracy but not for confidence; this variant is not implemented.
     """
     device = device_of(model)
     with eval_mode(model):
         pairs = device_batches(batches, device, "calibration", images)
-        scores = concatenate([score(predict(model, x, "calibration"), targets) for x, targets in pairs])
-    values = _values(scores, bins)
-    single = {"edges": ("edge",), "accuracy_interval": ("bound",), "nll_interval": ("bound",)}
-    single |= {name: ("image",) for name in values if name.endswith("_by_image")}
+        each, hardest = [], HardestImages(batches, getattr(batches, "classes", ()))
+        for x, targets in pairs:
+            each.append(score(predict(model, x, "calibration"), targets))
+            hardest.add(x, each[-1].nll, targets)
+    scores = concatenate(each)
+    values = {**_values(scores, bins), **hardest.values()}
+    single: dict[str, tuple[str, ...]] = {
+        "edges": ("edge",),
+        "accuracy_interval": ("bound",),
+        "nll_interval": ("bound",),
+    }
+    single |= DIMS | {name: ("image",) for name in values if name.endswith("_by_image")}
     dims = {name: single.get(name, ("bin",) if value.ndim else ()) for name, value in values.items()}
     about = provenance(device=str(device), images=len(scores), data=getattr(batches, "fingerprint", ""))
     axes = {"bound": ("low", "high")}
     settings = {"bins": bins, "images": images}
     subject = type(model).__name__
-    return Measurement("calibration", subject, values, dims, axes, settings, about, pooling=_POOLING)
+    return Measurement("calibration", subject, values, dims, axes, settings, about, pooling={**_POOLING, **POOLING})
 
 
 def _values(scores: Scores, bins: int) -> dict[str, np.ndarray]:

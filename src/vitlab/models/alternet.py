@@ -35,14 +35,14 @@ from typing import Any
 
 import torch
 from timm.layers import BatchNormAct2d, DropPath
-from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
+from timm.models import build_model_with_cfg, generate_default_cfgs, register_model, register_notrace_module
 from timm.models.resnet import BasicBlock, Bottleneck, downsample_conv
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitlab.core.errors import VitlabError, unknown
+from vitlab.models._staged_network import StagedNetwork
 from vitlab.models.preact_resnet import (
-    StagedNetwork,
     drop_path_rates,
     first_convolution,
     image_settings,
@@ -142,10 +142,11 @@ def to_windows(x: Tensor, window: tuple[int, int]) -> Tensor:
 def from_windows(windows: Tensor, window: tuple[int, int], grid: tuple[int, int]) -> Tensor:
     """The inverse of `to_windows`: (B·T, N, C) -> (B, C, h, w)."""
     rows, columns = grid[0] // window[0], grid[1] // window[1]
-    x = windows.reshape(-1, rows, columns, *window, windows.shape[-1])
+    x = windows.reshape(-1, rows, columns, window[0], window[1], windows.shape[-1])
     return x.permute(0, 5, 1, 3, 2, 4).flatten(4, 5).flatten(2, 3)
 
 
+@register_notrace_module  # the number of windows depends on the size of the map
 class WindowAttention(nn.Module):
     """Self-attention inside windows: softmax(q kᵀ / √d + bias) v (HDVW App. E, after Swin).
 
@@ -175,30 +176,31 @@ class WindowAttention(nn.Module):
         images, _, h, w = x.shape
         window = (min(self.window_size, h), min(self.window_size, w))
         below, right = -h % window[0], -w % window[1]
-        tokens = to_windows(F.pad(x, (0, right, 0, below)), window)
+        tokens = to_windows(F.pad(x, [0, right, 0, below]), window)
         # (B·T, N, 3·H·d) -> three of (B·T, H, N, d)
-        q, k, v = self.qkv(tokens).reshape(*tokens.shape[:2], 3, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4)
+        qkv = self.qkv(tokens).unflatten(2, [3, self.num_heads, self.head_dim]).permute(2, 0, 3, 1, 4)
+        q, k, v = qkv.unbind(0)
         bias = self.bias(window).to(q.dtype)
-        if below or right:
-            bias = bias + self._hidden_keys((h, w), (below, right), window, bias).repeat(images, 1, 1, 1)
+        if below > 0 or right > 0:
+            bias = bias + _hidden_keys((h, w), (below, right), window, bias).repeat(images, 1, 1, 1)
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
         mixed = self.proj(mixed.transpose(1, 2).flatten(2))
         return from_windows(mixed, window, (h + below, w + right))[:, :, :h, :w]
 
     def bias(self, window: tuple[int, int]) -> Tensor:
         """The bias of every query and key of a window, (N, N): entry (key − query) of the table, centred at 0."""
-        rows, columns = (self._offsets(size) for size in window)
+        rows, columns = self._offsets(window[0]), self._offsets(window[1])
         return self.relative_position_bias[rows[:, None, :, None], columns[None, :, None, :]].flatten(2).flatten(0, 1)
 
     def _offsets(self, size: int) -> Tensor:
         position = torch.arange(size, device=self.relative_position_bias.device)
         return position[None, :] - position[:, None] + self.window_size - 1
 
-    @staticmethod
-    def _hidden_keys(grid: tuple[int, int], pad: tuple[int, int], window: tuple[int, int], like: Tensor) -> Tensor:
-        """−∞ at keys that are padding, else 0: (T, 1, 1, N)."""
-        hidden = F.pad(like.new_zeros(1, 1, *grid), (0, pad[1], 0, pad[0]), value=float("-inf"))
-        return to_windows(hidden, window).squeeze(-1)[:, None, None, :]
+
+def _hidden_keys(grid: tuple[int, int], pad: tuple[int, int], window: tuple[int, int], like: Tensor) -> Tensor:
+    """−∞ at keys that are padding, else 0: (T, 1, 1, N)."""
+    hidden = F.pad(like.new_zeros([1, 1, grid[0], grid[1]]), [0, pad[1], 0, pad[0]], value=float("-inf"))
+    return to_windows(hidden, window).squeeze(-1)[:, None, None, :]
 
 
 class AttentionBlock(nn.Module):
@@ -304,6 +306,7 @@ class AlterNet(StagedNetwork):
         super().__init__(stem(in_chans, width, small_images), stages, norm, channels, **settings)
         self.depths, self.plan, self.base = tuple(depths), tuple(plan), base
 
+    @torch.jit.ignore  # type: ignore[untyped-decorator]
     def no_weight_decay(self) -> set[str]:
         """The tables of relative position, as timm does for Swin."""
         return {name for name, _ in self.named_parameters() if name.endswith("relative_position_bias")}

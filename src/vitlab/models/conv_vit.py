@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
+from timm.models import build_model_with_cfg, generate_default_cfgs, register_model, register_notrace_module
 from timm.models.vision_transformer import VisionTransformer
 
 from vitlab.core.anatomy import TokenLayout
@@ -22,6 +22,8 @@ from vitlab.models.small_images import cifar_cfg, small_vit_settings
 from vitlab.modules.local_attention import LocalAttention
 
 __all__ = ["ConvolutionalVisionTransformer"]
+
+register_notrace_module(LocalAttention)  # it checks its arguments
 
 PAPER = {
     "conv_vit_tiny_k3": {"params_m": None, "macs_g": None, "exact_params": None},
@@ -56,7 +58,9 @@ default_cfgs = generate_default_cfgs({name: cifar_cfg() for name in PAPER})
 
 
 def _create(name: str, pretrained: bool, **settings: Any) -> ConvolutionalVisionTransformer:
-    settings = small_vit_settings(**{"patch_size": 4, "global_pool": "avg", **settings})
+    class_token = settings.get("global_pool") == "token"
+    base = {"patch_size": 4, "global_pool": "avg", "class_token": class_token}
+    settings = small_vit_settings(**{**base, **settings})
     features = {"out_indices": settings.pop("out_indices", 3), "feature_cls": "getter"}
     return build_model_with_cfg(ConvolutionalVisionTransformer, name, pretrained, feature_cfg=features, **settings)
 

@@ -42,9 +42,9 @@ class AttentionBlock(nn.Module):
         self.attn = Attention(dim, num_heads, qkv_bias=qkv_bias)
         self.drop_path1 = DropPath(drop_path)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, N, D) -> (B, N, D)."""
-        return x + self.drop_path1(self.attn(self.norm1(x)))
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+        """(B, N, D) -> (B, N, D); the keywords are those of timm's blocks."""
+        return x + self.drop_path1(self.attn(self.norm1(x), attn_mask=attn_mask, is_causal=is_causal))
 
 
 class MlpBlock(nn.Module):
@@ -56,8 +56,8 @@ class MlpBlock(nn.Module):
         self.mlp = Mlp(dim, int(dim * mlp_ratio))
         self.drop_path2 = DropPath(drop_path)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, N, D) -> (B, N, D)."""
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+        """(B, N, D) -> (B, N, D); the keywords are those of timm's blocks and do not concern an MLP."""
         return x + self.drop_path2(self.mlp(self.norm2(x)))
 
 

@@ -36,12 +36,13 @@ from typing import Any
 
 import torch
 from timm.layers import Attention, DropPath, to_2tuple
-from timm.models import build_model_with_cfg, checkpoint, generate_default_cfgs, register_model
+from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
 from timm.models._features import feature_take_indices
 from timm.models.xcit import LPI, Xcit
 from torch import Tensor, nn
 
 from vitlab.core.errors import VitlabError
+from vitlab.models._checkpointing import checkpoint_block, is_scripting
 from vitlab.models._hybrid_stem import HybridPatchEmbed
 from vitlab.models._imagenet import imagenet_cfg
 
@@ -229,6 +230,23 @@ class FullyAttentionalNetwork(Xcit):
         """Only the class token, as in the released code: the temperatures have weight decay."""
         return {"cls_token"}
 
+    def forward_features(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, 1 + N, C), class token first, normalised."""
+        x, (h, w) = self.patch_embed(x)
+        x = self.pos_drop(x + self.pos_embed(x.shape[0], h, w).flatten(2).transpose(1, 2))
+        for block in self.blocks:
+            if self.grad_checkpointing and not is_scripting():  # noqa: SIM108 (TorchScript needs a statement)
+                x = checkpoint_block(block, x, h, w)
+            else:
+                x = block(x, h, w)
+        x = torch.cat((self.cls_token.expand(x.shape[0], -1, -1), x), dim=1)
+        for block in self.cls_attn_blocks:
+            if self.grad_checkpointing and not is_scripting():  # noqa: SIM108 (TorchScript needs a statement)
+                x = checkpoint_block(block, x)
+            else:
+                x = block(x)
+        return self.norm(x)
+
     def forward_intermediates(
         self,
         x: Tensor,
@@ -260,7 +278,7 @@ class FullyAttentionalNetwork(Xcit):
         for index, block in enumerate(self.blocks, start=len(stem)):
             if stop_early and index > last:
                 break
-            x = checkpoint(block, x, *grid) if self.grad_checkpointing else block(x, *grid)
+            x = checkpoint_block(block, x, *grid) if self.grad_checkpointing else block(x, *grid)
             if index in take:
                 maps.append(as_map(x))
         after = len(self.feature_info) - 1  # the entry after the class attention

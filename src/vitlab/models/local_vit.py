@@ -25,13 +25,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.fx
 from timm.layers import SEModule
 from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
 from timm.models._features import feature_take_indices
-from timm.models._manipulate import checkpoint
 from timm.models.vision_transformer import Block, VisionTransformer
 from torch import Tensor, nn
 
+from vitlab.models._checkpointing import checkpoint_block, is_scripting
 from vitlab.models._imagenet import imagenet_cfg
 
 __all__ = ["LocalVisionTransformer"]
@@ -91,9 +92,17 @@ class LocalBlock(Block):
         """(B, prefix + h·w, D) -> the same shape; `grid` is (h, w)."""
         x = self.norm2(x + self.drop_path1(self.attn(self.norm1(x))))
         prefix = x.shape[1] - grid[0] * grid[1]
-        patches = x[:, prefix:].transpose(1, 2).unflatten(2, grid)
+        patches = x[:, prefix:].transpose(1, 2).unflatten(2, [grid[0], grid[1]])
         patches = patches + self.mlp(patches)
         return torch.cat((x[:, :prefix], patches.flatten(2).transpose(1, 2)), dim=1)
+
+
+@torch.fx.wrap
+def require_no_mask(x: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
+    """Returns the images, or raises an error for an attention mask."""
+    if attn_mask is not None or is_causal:
+        raise ValueError("LocalViT does not support attention masks: its feed-forward network would ignore them")
+    return x
 
 
 class LocalVisionTransformer(VisionTransformer):
@@ -106,22 +115,21 @@ class LocalVisionTransformer(VisionTransformer):
         super().__init__(
             **{"dynamic_img_size": True, "block_fn": LocalBlock, "mlp_layer": LocalityFeedForward, **settings}
         )
+        self.blocks = nn.ModuleList(self.blocks)  # type: ignore[assignment]  # a Sequential would pass no grid
 
     def _tokens(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
         """Images -> tokens with position embedding, and the grid."""
         grid = self.patch_embed.dynamic_feat_size((x.shape[-2], x.shape[-1]))
         return self.norm_pre(self._pos_embed(self.patch_embed(x))), grid
 
-    def _block(self, block: nn.Module, x: Tensor, grid: tuple[int, int]) -> Tensor:
-        return checkpoint(block, x, grid) if self.grad_checkpointing else block(x, grid)
-
     def forward_features(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
         """(B, C, H, W) -> (B, 1 + h·w, D). The keywords are timm's; only their defaults are accepted."""
-        if attn_mask is not None or is_causal:
-            raise ValueError("LocalViT does not support attention masks: its feed-forward network would ignore them")
-        x, grid = self._tokens(x)
+        x, grid = self._tokens(require_no_mask(x, attn_mask, is_causal))
         for block in self.blocks:
-            x = self._block(block, x, grid)
+            if self.grad_checkpointing and not is_scripting():  # noqa: SIM108 (TorchScript needs a statement)
+                x = checkpoint_block(block, x, grid)
+            else:
+                x = block(x, grid)
         return self.norm(x)
 
     def forward_intermediates(  # type: ignore[override]
@@ -138,7 +146,7 @@ class LocalVisionTransformer(VisionTransformer):
         x, grid = self._tokens(x)
         taken = []
         for i, block in enumerate(self.blocks[: last + 1] if stop_early else self.blocks):
-            x = self._block(block, x, grid)
+            x = checkpoint_block(block, x, grid) if self.grad_checkpointing else block(x, grid)
             if i in wanted:
                 patches = (self.norm(x) if norm else x)[:, self.num_prefix_tokens :]
                 taken.append(patches.transpose(1, 2).unflatten(2, grid) if output_fmt == "NCHW" else patches)

@@ -19,10 +19,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
-from timm.layers import BatchNormAct2d, ClassifierHead, create_conv2d
+from timm.layers import BatchNormAct2d, create_conv2d
 from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
 from timm.models.resnetv2 import DownsampleConv, PreActBasic, PreActBottleneck
-from torch import Tensor, nn
+from torch import nn
+
+from vitlab.models._staged_network import StagedNetwork
 
 PAPER = {
     "preact_resnet18": {"params_m": None, "macs_g": None, "exact_params": 11_687_720},
@@ -36,78 +38,6 @@ PAPER = {
 }
 
 CIFAR_MEAN, CIFAR_STD = (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)
-
-
-class StagedNetwork(nn.Module):
-    """Base class of residual networks: a stem, stages of blocks, a last norm, pooling and a linear classifier.
-
-    Args:
-        stem: the first layers; its child `conv` is the first convolution.
-        stages: a list of blocks per stage; the first block of every stage except the first halves the map.
-        norm: the norm after the last stage.
-        channels: widths of the stem and of every stage.
-        num_classes: number of classes; with 0 the model returns pooled features.
-        global_pool: pooling of the classifier, as in timm.
-        drop_rate: dropout before the classifier.
-        img_size: the default size of `describe`; no weight depends on it.
-    """
-
-    def __init__(
-        self,
-        stem: nn.Sequential,
-        stages: Sequence[Sequence[nn.Module]],
-        norm: nn.Module,
-        channels: Sequence[int],
-        num_classes: int = 1000,
-        global_pool: str = "avg",
-        drop_rate: float = 0.0,
-        img_size: int | tuple[int, int] | None = None,
-    ) -> None:
-        super().__init__()
-        self.num_classes = num_classes
-        self.num_features = self.head_hidden_size = channels[-1]
-        self.img_size = img_size
-        self.stem = stem
-        self.stages = nn.Sequential(*(nn.Sequential(*blocks) for blocks in stages))
-        self.norm = norm
-        self.head = ClassifierHead(self.num_features, num_classes, pool_type=global_pool, drop_rate=drop_rate)
-        pooled = hasattr(stem, "pool")
-        self.feature_info = [
-            # the map of the stem, before its max pool
-            {
-                "num_chs": channels[0],
-                "reduction": 2 if pooled else 1,
-                "module": "stem.act" if hasattr(stem, "act") else "stem.conv",
-            },
-            *(
-                {"num_chs": width, "reduction": (4 if pooled else 1) * 2**stage, "module": f"stages.{stage}"}
-                for stage, width in enumerate(channels[1:])
-            ),
-        ]
-
-    def get_classifier(self) -> nn.Module:
-        """The last linear layer."""
-        classifier: nn.Module = self.head.fc
-        return classifier
-
-    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """Replace the classifier."""
-        self.num_classes = num_classes
-        self.head.reset(num_classes, pool_type=global_pool)
-
-    def forward_features(self, x: Tensor) -> Tensor:
-        """Images (B, 3, H, W) -> the last map (B, C, h, w), normalised."""
-        features: Tensor = self.norm(self.stages(self.stem(x)))
-        return features
-
-    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """The last map -> logits (B, classes), or pooled features (B, C)."""
-        output: Tensor = self.head(x, pre_logits=pre_logits)
-        return output
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Images (B, 3, H, W) -> logits (B, classes)."""
-        return self.forward_head(self.forward_features(x))
 
 
 class PreActResNet(StagedNetwork):

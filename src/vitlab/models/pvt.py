@@ -25,10 +25,10 @@ import torch
 from timm.layers import PatchEmbed, calculate_drop_path_rates, resample_abs_pos_embed, to_2tuple, trunc_normal_
 from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
 from timm.models._features import feature_take_indices
-from timm.models._manipulate import checkpoint
 from timm.models.twins import Block
 from torch import Tensor, nn
 
+from vitlab.models._checkpointing import checkpoint_block, is_scripting
 from vitlab.models._imagenet import imagenet_cfg
 
 __all__ = ["PyramidVisionTransformer"]
@@ -84,15 +84,18 @@ class PyramidStage(nn.Module):
         grid = (x.shape[1], x.shape[2])
         x = x.flatten(1, 2)
         if self.cls_token is not None:
-            x = torch.cat((self.cls_token.expand(len(x), -1, -1), x), dim=1)
+            x = torch.cat((self.cls_token.expand(x.shape[0], -1, -1), x), dim=1)
         x = x + resample_abs_pos_embed(self.pos_embed, grid, self.grid, num_prefix_tokens=self.prefix)
         for block in self.blocks:
-            x = checkpoint(block, x, grid) if self.grad_checkpointing else block(x, grid)
+            if self.grad_checkpointing and not is_scripting():  # noqa: SIM108 (TorchScript needs a statement)
+                x = checkpoint_block(block, x, grid)
+            else:
+                x = block(x, grid)
         return x, grid
 
     def to_map(self, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
         """Returns the tokens without the class token as a map: (B, prefix + h·w, D) -> (B, D, h, w)."""
-        return tokens[:, self.prefix :].transpose(1, 2).unflatten(2, grid).contiguous()
+        return tokens[:, self.prefix :].transpose(1, 2).unflatten(2, [grid[0], grid[1]]).contiguous()
 
 
 class PyramidVisionTransformer(nn.Module):
@@ -103,10 +106,6 @@ class PyramidVisionTransformer(nn.Module):
         sr_ratios: reduction R of the map for keys and values in each stage, in each direction.
         global_pool: `token`, `avg` (over the last map, without the class token) or `""`.
     """
-
-    stages: Any  # nn.ModuleList of PyramidStage
-    norm: nn.Module
-    head: nn.Module
 
     def __init__(
         self,
@@ -144,7 +143,7 @@ class PyramidVisionTransformer(nn.Module):
             )  # fmt: skip
             self.feature_info.append({"num_chs": dim, "reduction": patch_size * 2**i, "module": f"stages.{i}"})
             patch, width = 2, dim
-        self.norm = nn.LayerNorm(self.num_features, eps=1e-6)
+        self.norm: nn.Module = nn.LayerNorm(self.num_features, eps=1e-6)
         self.head_drop = nn.Dropout(drop_rate)
         self.head = nn.Linear(self.num_features, num_classes) if num_classes > 0 else nn.Identity()
         self.init_weights()
@@ -160,20 +159,25 @@ class PyramidVisionTransformer(nn.Module):
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
 
+    @torch.jit.ignore  # type: ignore[untyped-decorator]
     def no_weight_decay(self) -> set[str]:
         """The position embeddings and the class token."""
         return {name for name, _ in self.named_parameters() if name.endswith(("pos_embed", "cls_token"))}
 
+    @torch.jit.ignore  # type: ignore[untyped-decorator]
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
         """Parameter groups by depth, for layer-wise learning rates."""
         blocks = r"^stages\.(\d+)" if coarse else [(r"^stages\.(\d+)\.blocks\.(\d+)", None), (r"^stages\.(\d+)", (0,))]
         return {"stem": r"^stages\.0\.(?:patch_embed|pos_embed)", "blocks": blocks}
 
+    @torch.jit.ignore  # type: ignore[untyped-decorator]
     def set_grad_checkpointing(self, enable: bool = True) -> None:
         """Recompute blocks in the backward pass instead of storing their activations."""
-        for stage in self.stages:
+        stages: Any = self.stages
+        for stage in stages:
             stage.grad_checkpointing = enable
 
+    @torch.jit.ignore  # type: ignore[untyped-decorator]
     def get_classifier(self) -> nn.Module:
         """The last linear layer."""
         return self.head
@@ -183,7 +187,7 @@ class PyramidVisionTransformer(nn.Module):
         self.num_classes = num_classes
         if global_pool is not None:
             self.global_pool = global_pool
-        weight = self.stages[0].pos_embed
+        weight: Any = self.stages[0].pos_embed
         head = nn.Linear(self.num_features, num_classes) if num_classes > 0 else nn.Identity()
         self.head = head.to(weight.device, weight.dtype).train(self.training)
 
@@ -204,7 +208,8 @@ class PyramidVisionTransformer(nn.Module):
             raise ValueError(f"invalid output_fmt={output_fmt!r}; PVT supports only 'NCHW'")
         wanted, last = feature_take_indices(len(self.stages), indices)
         maps = []
-        for i, stage in enumerate(self.stages[: last + 1] if stop_early else self.stages):
+        stages: Any = self.stages[: last + 1] if stop_early else self.stages
+        for i, stage in enumerate(stages):
             tokens, grid = stage(x)
             x = stage.to_map(tokens, grid)
             if i in wanted:
@@ -212,6 +217,7 @@ class PyramidVisionTransformer(nn.Module):
                 maps.append(stage.to_map(self.norm(tokens), grid) if normed else x)
         return maps if intermediates_only else (self.norm(tokens), maps)
 
+    @torch.jit.ignore  # type: ignore[untyped-decorator]
     def prune_intermediate_layers(
         self, indices: int | list[int] = 1, prune_norm: bool = False, prune_head: bool = True
     ) -> list[int]:
@@ -226,9 +232,10 @@ class PyramidVisionTransformer(nn.Module):
 
     def forward_features(self, x: Tensor) -> Tensor:
         """(B, C, H, W) -> the normed tokens of the last stage, (B, 1 + h·w, D), class token first."""
+        tokens = x
         for stage in self.stages:
             tokens, grid = stage(x)
-            x = stage.to_map(tokens, grid)
+            x = stage.to_map(tokens, grid)  # type: ignore[operator]
         return self.norm(tokens)
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:

@@ -31,11 +31,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from timm.layers import Attention, DropPath, Mlp, to_2tuple, trunc_normal_
-from timm.models import build_model_with_cfg, checkpoint, generate_default_cfgs, register_model
+from timm.models import build_model_with_cfg, generate_default_cfgs, register_model, register_notrace_function
 from timm.models._features import feature_take_indices
 from torch import Tensor, nn
 
 from vitlab.core.errors import VitlabError
+from vitlab.models._checkpointing import checkpoint_block, is_scripting
 from vitlab.models._imagenet import imagenet_cfg
 
 __all__ = ["RobustVisionTransformer"]
@@ -65,6 +66,7 @@ def to_map(x: Tensor, grid: Grid) -> Tensor:
     return x.transpose(1, 2).unflatten(2, grid)
 
 
+@register_notrace_function  # type: ignore[untyped-decorator]
 def resize_position_importance(importance: Tensor, old: Grid, new: Grid) -> Tensor:
     """Interpolate W_p to another grid: bilinear along the keys, then along the queries.
 
@@ -81,10 +83,12 @@ def resize_position_importance(importance: Tensor, old: Grid, new: Grid) -> Tens
              [2., 2., 2.],
              [2., 2., 2.]]])
     """
-    if old == new:
+    if old[0] == new[0] and old[1] == new[1]:
         return importance
     for _ in range(2):  # resize the last axis, then transpose: keys first, then queries
-        maps = F.interpolate(importance.unflatten(2, old), size=new, mode="bilinear", align_corners=False)
+        maps = F.interpolate(
+            importance.unflatten(2, [old[0], old[1]]), size=[new[0], new[1]], mode="bilinear", align_corners=False
+        )
         importance = maps.flatten(2).transpose(1, 2)
     return importance
 
@@ -152,6 +156,8 @@ class RobustBlock(nn.Module):
         conv_mlp: whether the MLP has a depthwise convolution.
     """
 
+    __constants__ = ("scales_by_position", "conv_mlp")  # TorchScript compiles only the branch that runs
+
     def __init__(
         self,
         dim: int,
@@ -182,9 +188,15 @@ class RobustBlock(nn.Module):
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
         """(B, N, C) -> (B, N, C), the tokens lying on `grid`."""
         normed = self.norm1(x)
-        x = x + self.drop_path1(self.attn(normed, grid) if self.scales_by_position else self.attn(normed))
+        if self.scales_by_position:
+            x = x + self.drop_path1(self.attn(normed, grid))
+        else:
+            x = x + self.drop_path1(self.attn(normed))
         normed = self.norm2(x)
-        return x + self.drop_path2(self.mlp(normed, grid) if self.conv_mlp else self.mlp(normed))
+        if self.conv_mlp:
+            return x + self.drop_path2(self.mlp(normed, grid))
+        else:
+            return x + self.drop_path2(self.mlp(normed))
 
 
 class RobustPatchEmbed(nn.Module):
@@ -224,20 +236,25 @@ class RobustStage(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.grad_checkpointing = False
 
-    def forward_intermediates(self, x: Tensor, keep: Sequence[int]) -> tuple[Tensor, list[Tensor]]:
+    def forward_intermediates(self, x: Tensor, keep: list[int]) -> tuple[Tensor, list[Tensor]]:
         """Returns the map of the stage, and the maps after the blocks of these indices."""
-        x, kept = self.downsample(x), []
+        x = self.downsample(x)
+        kept: list[Tensor] = []
         grid = (x.shape[2], x.shape[3])
         tokens = to_tokens(x)
         for index, block in enumerate(self.blocks):
-            tokens = checkpoint(block, tokens, grid) if self.grad_checkpointing else block(tokens, grid)
+            if self.grad_checkpointing and not is_scripting():
+                tokens = checkpoint_block(block, tokens, grid)
+            else:
+                tokens = block(tokens, grid)
             if index in keep:
                 kept.append(to_map(tokens, grid))
         return to_map(tokens, grid), kept
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, h, w) -> (B, C', h', w')."""
-        return self.forward_intermediates(x, ())[0]
+        keep: list[int] = []
+        return self.forward_intermediates(x, keep)[0]
 
 
 class RobustVisionTransformer(nn.Module):
@@ -280,7 +297,7 @@ class RobustVisionTransformer(nn.Module):
         self.num_features = self.head_hidden_size = embed_dims[-1]
         self.patch_embed = RobustPatchEmbed(in_chans, embed_dims[0])
         h, w = (RobustPatchEmbed.side(pixels) for pixels in self.img_size)
-        self.stages: Any = nn.ModuleList()
+        self.stages = nn.ModuleList()
         self.feature_info: list[dict[str, Any]] = []
         for stage, (dim, depth, heads) in enumerate(zip(embed_dims, depths, num_heads, strict=True)):
             if stage:
@@ -339,29 +356,35 @@ class RobustVisionTransformer(nn.Module):
         output_fmt: str = "NCHW",
         intermediates_only: bool = False,
     ) -> list[Tensor] | tuple[Tensor, list[Tensor]]:
-        """Returns the maps after the chosen blocks, counted over all stages; arguments as in timm."""
+        """Returns the maps after the chosen blocks, counted over all stages; arguments as in timm.
+
+        The last norm has the width of the last stage, so `norm` applies only to its maps.
+        """
         if output_fmt not in ("NCHW", "NLC"):
             raise VitlabError(f"invalid output_fmt={output_fmt!r}; expected 'NCHW' or 'NLC'")
-        if norm:
-            raise VitlabError("norm=True is not supported: RVT normalises the pooled vector, not the map; omit norm")
         take, last = feature_take_indices(len(self.feature_info), indices)
         x, maps, first = self.patch_embed(x), [], 0
-        for stage in self.stages:
+        stages: Any = self.stages
+        for stage in stages:
             if stop_early and first > last:
                 break
             x, kept = stage.forward_intermediates(x, [index - first for index in take])
+            if norm and stage is stages[-1]:
+                kept = [self.norm(each.permute(0, 2, 3, 1)).permute(0, 3, 1, 2) for each in kept]
             maps += kept
             first += len(stage.blocks)
         if output_fmt == "NLC":
             maps = [to_tokens(kept) for kept in maps]
         return maps if intermediates_only else (x, maps)
 
+    @torch.jit.ignore  # type: ignore[untyped-decorator]
     def prune_intermediate_layers(
         self, indices: int | list[int] = 1, prune_norm: bool = False, prune_head: bool = True
     ) -> list[int]:
         """Remove layers that the chosen maps do not need."""
         take, last = feature_take_indices(len(self.feature_info), indices)
-        for stage in self.stages:
+        stages: Any = self.stages
+        for stage in stages:
             stage.blocks = stage.blocks[: max(last + 1, 0)]
             last -= len(stage.blocks)
         if prune_norm:
@@ -370,6 +393,7 @@ class RobustVisionTransformer(nn.Module):
             self.reset_classifier(0, "")
         return take
 
+    @torch.jit.ignore  # type: ignore[untyped-decorator]
     def get_classifier(self) -> nn.Module:
         """The last layer."""
         return self.head
@@ -388,6 +412,7 @@ class RobustVisionTransformer(nn.Module):
             else nn.Identity()
         )
 
+    @torch.jit.ignore  # type: ignore[untyped-decorator]
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
         """Parameter groups by depth, for layer-wise learning rates."""
         block = r"^stages\.(\d+)" if coarse else r"^stages\.(\d+)\.blocks\.(\d+)"
@@ -396,9 +421,11 @@ class RobustVisionTransformer(nn.Module):
             "blocks": [(block, None), (r"^stages\.(\d+)\.downsample", (0,)), (r"^norm", (99999,))],
         }
 
+    @torch.jit.ignore  # type: ignore[untyped-decorator]
     def set_grad_checkpointing(self, enable: bool = True) -> None:
         """Recompute each block in the backward pass."""
-        for stage in self.stages:
+        stages: Any = self.stages
+        for stage in stages:
             stage.grad_checkpointing = enable
 
 
@@ -438,7 +465,13 @@ def checkpoint_filter_fn(state_dict: dict[str, Tensor], model: nn.Module) -> dic
     return fitted
 
 
-default_cfgs = generate_default_cfgs({f"{name}.untrained": imagenet_cfg("patch_embed.conv") for name in PAPER})
+default_cfgs = generate_default_cfgs(
+    {
+        # RVT-Ti halves the map once
+        f"{name}.untrained": imagenet_cfg("patch_embed.conv", pool_size=(7, 7) if "tiny" in name else (14, 14))
+        for name in PAPER
+    }
+)
 
 
 def _create(variant: str, pretrained: bool, given: dict[str, Any], **defaults: Any) -> nn.Module:

@@ -26,6 +26,8 @@ from timm.models.twins import Twins
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
+from vitlab.core.errors import VitlabError
+
 __all__: list[str] = []
 
 PAPER = {
@@ -56,7 +58,9 @@ def cifar_cfg(**changes: Any) -> dict[str, Any]:
 default_cfgs = generate_default_cfgs(
     {
         name: cifar_cfg(
-            first_conv=_FIRST.get(name, "patch_embed.proj"), classifier="head.fc" if name.startswith("swin") else "head"
+            first_conv=_FIRST.get(name, "patch_embed.proj"),
+            classifier="head.fc" if name.startswith("swin") else "head",
+            pool_size=(4, 4) if name.startswith("swin") else None,  # the others return tokens
         )
         for name in PAPER
     }
@@ -86,7 +90,7 @@ def small_vit_settings(**settings: Any) -> dict[str, Any]:
     >>> small_vit_settings(global_pool="avg")["class_token"]
     False
     """
-    class_token = settings.get("global_pool", "token") == "token"
+    class_token = settings.get("global_pool", "token") in ("token", "")
     base = {"patch_size": 2, "embed_dim": 192, "depth": 12, "num_heads": 3, "qkv_bias": False}
     return {**base, "class_token": class_token, **settings}
 
@@ -110,7 +114,13 @@ def pit_tiny_cifar(pretrained: bool = False, **settings: Any) -> PoolingVisionTr
     base = {"patch_size": 2, "stride": 1, "base_dims": (32, 32, 32), "depth": (2, 6, 4), "heads": (2, 4, 8)}
     settings = {**base, "mlp_ratio": 4, **settings}
     make = _with_reductions(PoolingVisionTransformer, settings["stride"])
-    return _create(make, "pit_tiny_cifar", pretrained, len(settings["depth"]), **settings)
+    pooling = settings.pop("global_pool", "token")
+    if pooling not in ("token", ""):
+        raise VitlabError(f"invalid global_pool={pooling!r}; PiT supports 'token' and ''")
+    model: PoolingVisionTransformer = _create(make, "pit_tiny_cifar", pretrained, len(settings["depth"]), **settings)
+    if not settings.get("features_only"):
+        model.global_pool = pooling  # timm's constructor accepts 'token' only
+    return model
 
 
 @register_model

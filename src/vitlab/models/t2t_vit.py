@@ -51,13 +51,15 @@ class SoftSplit(nn.Module):
 
     def grid(self, size: tuple[int, int]) -> tuple[int, int]:
         """Returns rows and columns of the output map: ⌊(h + 2p - k) / s⌋ + 1."""
-        h, w = ((side + 2 * self.padding - self.kernel) // self.stride + 1 for side in size)
+        h = (size[0] + 2 * self.padding - self.kernel) // self.stride + 1
+        w = (size[1] + 2 * self.padding - self.kernel) // self.stride + 1
         return h, w
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, H, W) -> (B, C·k², h, w)."""
         windows = F.unfold(x, self.kernel, padding=self.padding, stride=self.stride)
-        return windows.unflatten(2, self.grid((x.shape[2], x.shape[3])))
+        h, w = self.grid((x.shape[2], x.shape[3]))
+        return windows.unflatten(2, [h, w])
 
 
 class TokenAttention(nn.Module):
@@ -132,15 +134,15 @@ class TokensToToken(nn.Module):
 
     def dynamic_feat_size(self, size: tuple[int, int]) -> tuple[int, int]:
         """Returns the grid of tokens for images of that size."""
-        for split in (self.split1, self.split2, self.split3):
-            size = split.grid(size)
-        return size
+        return self.split3.grid(self.split2.grid(self.split1.grid(size)))
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, H, W) -> (B, h, w, D)."""
-        for split, layer in ((self.split1, self.layer1), (self.split2, self.layer2)):
-            x = split(x)
-            x = layer(x.flatten(2).transpose(1, 2)).transpose(1, 2).unflatten(2, x.shape[2:])
+        x = self.split1(x)
+        h, w = x.shape[2], x.shape[3]
+        x = self.split2(self.layer1(x.flatten(2).transpose(1, 2)).transpose(1, 2).unflatten(2, [h, w]))
+        h, w = x.shape[2], x.shape[3]
+        x = self.layer2(x.flatten(2).transpose(1, 2)).transpose(1, 2).unflatten(2, [h, w])
         return self.proj(self.split3(x).permute(0, 2, 3, 1))
 
 
@@ -163,8 +165,6 @@ class TokensToTokenVisionTransformer(VisionTransformer):
         settings: those of timm's ViT; `patch_size` has no effect (the product of the strides is 16).
     """
 
-    pos_embed: Tensor  # type: ignore[assignment]
-
     def __init__(self, token_dim: int = 64, **settings: Any) -> None:
         super().__init__(
             embed_layer=partial(TokensToToken, token_dim=token_dim),
@@ -172,6 +172,7 @@ class TokensToTokenVisionTransformer(VisionTransformer):
             dynamic_img_size=True,
             **settings,
         )
+        assert self.pos_embed is not None
         table = self.pos_embed.data
         del self.pos_embed
         self.register_buffer("pos_embed", table)
@@ -181,7 +182,8 @@ class TokensToTokenVisionTransformer(VisionTransformer):
         super().init_weights(mode, needs_reset)
         with torch.no_grad():
             trunc_normal_(self.cls_token, std=0.02)
-            self.pos_embed.copy_(sinusoid_table(*self.pos_embed.shape[1:]))
+            table: Any = self.pos_embed
+            table.copy_(sinusoid_table(*table.shape[1:]))
 
 
 default_cfgs = generate_default_cfgs({"t2t_vit_t_24": imagenet_cfg("patch_embed.layer1.attn.qkv")})

@@ -62,13 +62,14 @@ def orders(layout: TokenLayout, device: torch.device | None = None) -> tuple[Ten
         raise VitlabError(
             f"the token order of the {layout.grid[0]}x{layout.grid[1]} map is not known: windows pad the map"
         )
-    order, inverse = _orders(layout.permutation, layout.prefix)
+    order, inverse = _orders(layout.permutation, layout.prefix, layout.suffix)
     return torch.tensor(order, device=device), torch.tensor(inverse, device=device)
 
 
 @lru_cache(maxsize=64)
-def _orders(permutation: tuple[int, ...], prefix: int) -> tuple[list[int], list[int]]:
-    order = [*range(prefix), *(prefix + index for index in permutation)]
+def _orders(permutation: tuple[int, ...], prefix: int, suffix: int) -> tuple[list[int], list[int]]:
+    before = prefix - suffix
+    order = [*range(before), *(prefix + index for index in permutation), *range(before, prefix)]
     inverse = [0] * len(order)
     for position, index in enumerate(order):
         inverse[index] = position

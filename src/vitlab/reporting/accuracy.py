@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.comparison import numbers
-from vitlab.reporting.differences import describe_number
+from vitlab.reporting.headline import describe_number
 from vitlab.reporting.readings import reading
 from vitlab.reporting.sections import Section
 
@@ -52,4 +52,4 @@ def _accuracies(known: Sequence[Measurement], name: str, title: str, scale: floa
         title = f"{title}, baseline, best and worst of {len(shown)} models"
         chosen = (shown[0], ranked[-1], ranked[0])
         shown = [each for i, each in enumerate(chosen) if not any(each is before for before in chosen[:i])]
-    return describe_number(title, shown, reading(name, scale), "%")
+    return describe_number(title, shown, reading(name, scale), "%").sentence

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import Figure, bars, empty_plot, plain, remove_unused_bar_notes, start_at_zero
+from vitlab.reporting.headline import Headline, describe_number
 from vitlab.reporting.percent import percent, percent_error
 
 #: The two definitions of accuracy on a set of 200 of ImageNet's classes.
@@ -40,17 +41,18 @@ def _finding(
     rows: Sequence[dict[str, tuple[float, float]]],
     set_name: str,
     definitions: Mapping[str, str],
-) -> str:
+) -> Headline:
     first = next((name for name in rows[0] if np.isfinite(rows[0][name][0])), next(iter(rows[0]), ""))
     way = f", {first}" if first and len(rows[0]) > 1 else ""
-    sentence = describe_number(
+    found = describe_number(
         f"Accuracy on {set_name}{way}",
         measurements,
         lambda measurement: _row(measurement, definitions).get(first, (np.nan, np.nan)),
         "%",
     )
     few = [measurement.subject for measurement in measurements if measurement.provenance.get("partial")]
-    return f"{sentence}. Measured on part of the set for {', '.join(few)}" if few else sentence
+    part = f". Measured on part of the set for {', '.join(few)}" if few else ""
+    return replace(found, sentence=f"{found.sentence}{part}")
 
 
 def _row(measurement: Measurement, definitions: Mapping[str, str]) -> dict[str, tuple[float, float]]:

@@ -10,7 +10,9 @@ import numpy as np
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import auxiliary
 from vitlab.reporting.drawing import Figure, bars, by_layer, compared, empty_plot, heat_map, labels, line
+from vitlab.reporting.headline import Headline
 from vitlab.reporting.panels import side_by_side
+from vitlab.reporting.words import value_in_words
 
 #: Axes along which a value is drawn as a line; others get bars.
 ORDERED = {"layer", "depth", "epoch", "step", "severity", "frequency", "epsilon", "ratio", "bin", "rank", "snapshot"}
@@ -42,35 +44,55 @@ def _numbers(measurements: Sequence[Measurement], names: Sequence[str]) -> Figur
         errors = [_error(measurement, name) for name in here]
         error = [np.nan if each is None else float(each) for each in errors]
         known = error if np.isfinite(error).any() else None
-        bars(plot, here, [measurement.values[name] for name in here], measurement.subject, index, error=known)
-    return Figure(_finding([each for each in measurements if names[0] in each.values], names[0], names[0]), "", plot)
+        bars(
+            plot,
+            [_words(measurement, name) for name in here],
+            [measurement.values[name] for name in here],
+            measurement.subject,
+            index,
+            error=known,
+        )
+    return Figure(_headline([each for each in measurements if names[0] in each.values], names[0]), "", plot)
 
 
 def _curves(measurements: Sequence[Measurement], name: str) -> Figure:
     axis = measurements[0].dims[name][0]
-    plot = empty_plot(axis, name)
+    plot = empty_plot(_plain(axis), _words(measurements[0], name))
     add = line if axis in ORDERED else bars
     for index, measurement in enumerate(measurements):
         error = _error(measurement, name) if np.ndim(measurement.values[name]) == 1 else None
         x, y = labels(measurement, name), by_layer(measurement, name)
         add(plot, x, y, measurement.subject, index, error=error)
-    return Figure(_finding(measurements, name, f"{name} by {axis}, mean"), "", plot)
+    return Figure(_headline(measurements, name, axis), "", plot)
 
 
 def _matrices(measurements: Sequence[Measurement], name: str) -> Figure:
     rows, columns = measurements[0].dims[name]
-    plot = side_by_side([measurement.subject for measurement in measurements], columns, rows)
+    plot = side_by_side([measurement.subject for measurement in measurements], _plain(columns), _plain(rows))
     for panel, measurement in enumerate(measurements):
         down, across = (_groups(side) for side in np.shape(measurement.values[name]))
         z = _averaged(measurement.values[name], down, across)
         x, y = labels(measurement, name, 1), labels(measurement, name)
         heat_map(plot, z, [x[group[0]] for group in across], [y[group[0]] for group in down], panel=panel)
-    return Figure(_finding(measurements, name, f"{name} by {rows} and {columns}, mean"), "", plot)
+    return Figure(_headline(measurements, name, rows, columns), "", plot)
 
 
-def _finding(measurements: Sequence[Measurement], name: str, what: str) -> str:
+def _headline(measurements: Sequence[Measurement], name: str, *axes: str) -> Headline:
+    """The mean of each model in the sentence; the table has the numbers with their noise."""
+    words = _words(measurements[0], name)
+    along = f"{words} by {' and '.join(map(_plain, axes))}" if axes else words
+    what = f"{along}, mean" if axes else along
     means = [_mean(measurement.values[name]) for measurement in measurements]
-    return compared(means, what, names=[measurement.subject for measurement in measurements])
+    sentence = compared(means, what, names=[measurement.subject for measurement in measurements])
+    return Headline(sentence, along)
+
+
+def _words(measurement: Measurement, name: str) -> str:
+    return value_in_words(measurement.kind, name)
+
+
+def _plain(axis: str) -> str:
+    return axis.replace("_", " ")
 
 
 def _mean(value: np.ndarray) -> float:

@@ -7,7 +7,7 @@ instrument. Titles, tables and the summary of a report use the same functions of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import NORMAL, Combined
 from vitlab.core.statistics import pseudo_values, student_quantile
-from vitlab.reporting.findings import UNKNOWN, finding, verdict
+from vitlab.reporting.findings import UNKNOWN, verdict
 
 #: Returns a number of a measurement and the standard error given by the instrument; NaN where either is unknown.
 Reading = Callable[[Measurement], tuple[float, float]]
@@ -161,30 +161,6 @@ def units(combined: Combined, reading: Reading) -> np.ndarray:
         return np.empty(0)  # a part may not have the value
     each = pseudo_values(reading(combined.whole)[0], rest)
     return each if np.isfinite(each).all() else np.empty(0)
-
-
-def describe_number(
-    what: str,
-    measurements: Sequence[Measurement],
-    reading: Reading,
-    unit: str = "",
-    *,
-    words: tuple[str, str] = ("lower", "higher"),
-) -> str:
-    """A sentence with one number per model and the differences from the baseline.
-
-    Args:
-        what: the name of the number.
-        measurements: one per model, the baseline first.
-        reading: the number, in the unit.
-        unit: such as `%`; differences in percent are called points.
-        words: for a smaller and a larger number.
-    """
-    numbers = [number(measurement, reading) for measurement in measurements]
-    verdicts = [difference(measurements[0], other, reading).verdict for other in measurements[1:]]
-    names = [measurement.subject for measurement in measurements]
-    halves = [each.half_width for each in numbers]
-    return finding(what, [each.value for each in numbers], names, unit, halves=halves, verdicts=verdicts, words=words)
 
 
 def _paired(baseline: Measurement, other: Measurement, reading: Reading) -> tuple[float, int]:

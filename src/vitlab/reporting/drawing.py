@@ -18,9 +18,12 @@ import numpy as np
 from vitlab.core import plugins
 from vitlab.core.extensions import resolve
 from vitlab.core.measurement import Measurement
+from vitlab.reporting.headline import Headline
 
 #: Okabe and Ito's colours, distinguishable with colour blindness, each with a dash and a marker for print in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+#: The same colours, lighter, for dark backgrounds.
+DARK_COLOURS = ("#5AA9F5", "#FF8A4C", "#35C79A", "#E8A3CB", "#F2BC3F", "#9BE1FF")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 MARKERS = ("circle", "square", "diamond", "cross", "triangle-up", "x")
 GREY = "#888888"
@@ -34,14 +37,24 @@ class Figure:
     """One figure of a report.
 
     Args:
-        finding: the title: a sentence that states the result with its number.
+        result: the result as a `Headline`, which `describe_number` returns, or as a sentence.
         paper: the corresponding figure or table of the papers, such as `CB Fig. 4`; empty if there is none.
         plot: a plotly figure; the page adds the title, the colours of the light and dark theme, and the buttons.
     """
 
-    finding: str
+    result: str | Headline
     paper: str
     plot: Any
+
+    @property
+    def headline(self) -> Headline:
+        """The result as a claim, a sentence and a row of the table."""
+        return self.result if isinstance(self.result, Headline) else Headline(self.result)
+
+    @property
+    def finding(self) -> str:
+        """The result as a sentence with its numbers."""
+        return self.headline.sentence
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def experiment_page(
         failures: reasons of failed jobs.
     """
     drawn = [each for each in measurements if each.kind not in _NOT_DRAWN]
-    found: dict[str, Any] = {"labels": {}, "sections": []}
+    found: dict[str, Any] = {"models": [], "sections": []}
     try:
         found |= contents(drawn) if drawn else {}
     except VitlabError as error:

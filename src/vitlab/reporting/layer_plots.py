@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import band, by_layer, colour, empty_plot, labels, line, marker, plain, reference
+from vitlab.reporting.headline import Headline, describe_number
 from vitlab.reporting.panels import on_panel
 from vitlab.reporting.readings import reading
 
@@ -83,11 +83,12 @@ def error_by_layer(measurement: Measurement, name: str) -> np.ndarray | None:
     return by_layer(measurement, error) if known(measurement, error) else None
 
 
-def deep_half_finding(measurements: Sequence[Measurement], name: str, what: str, unit: str = "", **words: Any) -> str:
-    """A sentence on the mean over the second half of the layers."""
-    return describe_number(
-        f"{what} in the deep half of the layers", measurements, reading(name, deep=True), unit, **words
-    )
+def deep_half_finding(
+    measurements: Sequence[Measurement], name: str, what: str, unit: str = "", **words: Any
+) -> Headline:
+    """The result of the mean over the second half of the layers; `words` are arguments of `describe_number`."""
+    what = f"{what} in the deep half of the layers"
+    return describe_number(what, measurements, reading(name, deep=True), unit, name=name, **words)
 
 
 def _band(plot: Any, measurement: Measurement, tails: tuple[str, str], index: int, **where: Any) -> None:

@@ -59,7 +59,7 @@ def panels(titles: Sequence[str], x: str, y: str, *, columns: int = 3, height: i
     return plot
 
 
-def panels_with_own_axes(titles: Sequence[str], x: Sequence[str], y: Sequence[str], *, height: int = 320) -> Any:
+def panels_with_own_axes(titles: Sequence[str], x: Sequence[str], y: Sequence[str], *, height: int = 240) -> Any:
     """A row of empty panels with their own axis titles."""
     plot = panels(titles, "", "", height=height)
     for index, (below, beside) in enumerate(zip(x, y, strict=True)):

@@ -65,7 +65,7 @@ def along_depth(measurements: Sequence[Measurement], name: str, y: str) -> Any:
     streams = [stream(measurement, name) for measurement in measurements]
     groups = group_by_steps(streams)
     titles = [", ".join(measurements[index].subject for index in group) for group in groups]
-    height = 340 if len(groups) == 1 else 230
+    height = 260 if len(groups) == 1 else 200
     plot = panels(titles if len(groups) > 1 else [""], "block, numbered at its output", y, columns=1, height=height)
     for panel, group in enumerate(groups):
         shade(plot, streams[group[0]], panel)

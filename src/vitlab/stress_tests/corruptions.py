@@ -27,6 +27,7 @@ from vitlab.stress_tests.shared.pixel_evaluation import (
     evaluate_perturbations,
     result,
 )
+from vitlab.stress_tests.shared.worst_images import with_worst_images
 
 CARD = Card(
     title="Error under the 15 corruptions of ImageNet-C",
@@ -104,6 +105,8 @@ def measure(
         and severities, `mce`, `relative_mce`, which are NaN unless all 15 corruptions ran at all 5 severities,
         `clean_accuracy`, each with its `…_error` (). They are derived from `correct` (corruption, severity, image),
         `clean_correct` (image), and `baseline_error`, `relative_baseline_error`, `corruption_weight` (corruption).
+        For reports, thumbnails `example` (corruption, rank, row, column, channel) uint8 of the images that are wrong at
+        most severities, with `example_index` and `example_severity` (corruption, rank).
         Provenance has `partial`, which is True unless all 50,000 images ran under all 15 × 5 conditions. Settings
         contain the baseline and the strengths that were used.
     """
@@ -121,7 +124,10 @@ def measure(
     settings |= {"parameters": used, "images": images}
     about = {**outcome.about, "official_images": _FULL, "partial": not complete or outcome.about["images"] != _FULL}
     axes = {"corruption": names, "severity": severities}
-    return result("corruptions", model, values, axes, settings, about, _ERRORS, _POOLING)
+    found = result("corruptions", model, values, axes, settings, about, _ERRORS, _POOLING)
+    ordered = np.argsort(severities)
+    each = [[_perturbation(name, severities[place], seed, parameters) for place in ordered] for name in names]
+    return with_worst_images(found, outcome, correct[:, ordered], sorted(severities), each)
 
 
 def _constants(

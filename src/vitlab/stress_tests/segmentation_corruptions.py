@@ -1,5 +1,8 @@
 """mIoU of a segmentation model under noise and blur, under the 16 corruptions of Cityscapes-C, or by condition.
 
+The pixel counts of each class are stored, and all scores are computed from them, so that parts of the images
+(`--repeats`) give the scores of all images.
+
 Shape legend: c conditions, r runs, K classes.
 """
 
@@ -16,8 +19,9 @@ from vitlab.adapters.wrappers import unwrap
 from vitlab.core.bounds import ImageCount, Length, Range, Seed, Severity
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Card, Measurement
+from vitlab.core.pixel_counts import COUNTS, count_pixels
+from vitlab.core.pooling import Rule, derive
 from vitlab.core.provenance import provenance
-from vitlab.core.statistics import class_accuracy, intersection_over_union, mean_interval
 from vitlab.core.step_cache import step
 from vitlab.stress_tests.shared.segmentation_evaluation import Counter, counter
 from vitlab.stress_tests.shared.segmentation_examples import joined
@@ -34,42 +38,44 @@ CARD = Card(
 
 Suite = Literal["context_broadcasting", "cityscapes_c", "clean", "by_condition"]
 Values = dict[str, np.ndarray]
-Result = tuple[Values, dict[str, tuple[Any, ...]], int]  # values, labels along axes, number of images
+#: Stored values, the rules of pooling, labels along axes, and the number of images.
+Result = tuple[Values, Mapping[str, Rule], dict[str, tuple[Any, ...]], int]
 
 _NAME = "segmentation_corruptions"
 
 
-def scores(confusion: np.ndarray) -> Values:
-    """Returns mIoU, pixel accuracy and the mean accuracy over the classes, from a confusion matrix.
-
-    mIoU = 1/K Σ_k TP_k / (TP_k + FP_k + FN_k), over the classes that occur as label or prediction.
-
-    Args:
-        confusion: (K, K) number of pixels with label i and prediction j.
-
-    Returns:
-        `miou`, `pixel_accuracy`, `mean_accuracy` (), `class_iou` (K,).
-
-    >>> values = scores(np.array([[1, 1, 0], [0, 2, 0], [0, 0, 0]]))
-    >>> {name: float(values[name].round(3)) for name in ("miou", "pixel_accuracy", "mean_accuracy")}
-    {'miou': 0.583, 'pixel_accuracy': 0.75, 'mean_accuracy': 0.75}
-    """
-    class_iou = intersection_over_union(confusion)
-    return {
-        "miou": np.asarray(np.nanmean(class_iou)),
-        "pixel_accuracy": np.asarray(np.trace(confusion) / confusion.sum()),
-        "mean_accuracy": np.asarray(np.nanmean(class_accuracy(confusion))),
-        "class_iou": class_iou,
-    }
-
-
-def mean_by(names: Sequence[str], values: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns the mean of the rows with the same name, in the order of the names.
-
-    >>> mean_by(["a", "a", "b"], np.array([[1.0], [3.0], [5.0]]))
-    {'a': array([2.]), 'b': array([5.])}
-    """
-    return {name: values[[other == name for other in names]].mean(0) for name in dict.fromkeys(names)}
+_CLEAN: dict[str, Rule] = {
+    "clean_pixels": ("sum",),
+    "clean_miou": ("mean_iou", "clean_pixels"),
+    "clean_pixel_accuracy": ("pixel_accuracy", "clean_pixels"),
+    "clean_mean_accuracy": ("mean_class_accuracy", "clean_pixels"),
+    "clean_class_iou": ("class_iou", "clean_pixels"),
+}
+_BY_CONDITION: dict[str, Rule] = {
+    "pixels": ("sum",),
+    "miou_of_run": ("mean_iou", "pixels"),
+    "miou": ("over_runs", "miou_of_run"),
+    "pixel_accuracy": ("pixel_accuracy_over_runs", "pixels"),
+    "mean_accuracy": ("mean_class_accuracy_over_runs", "pixels"),
+    "class_iou": ("class_iou_over_runs", "pixels"),
+}
+_CORRUPTED: dict[str, Rule] = {
+    **_BY_CONDITION,
+    "corruption_of": ("constant",),
+    "group_of": ("constant",),
+    "random": ("constant",),
+    "drop": ("difference", "clean_miou", "miou"),
+    "miou_interval": ("run_interval", "miou_of_run", "random"),
+    "corruption_miou": ("mean_by", "miou", "corruption_of"),
+    "group_miou": ("mean_by", "corruption_miou", "group_of"),
+    "mean_miou": ("average", "corruption_miou"),
+    "mean_miou_interval": ("mean_run_interval", "miou_of_run", "corruption_of", "random"),
+}
+_SETS: dict[str, Rule] = {
+    **_BY_CONDITION,
+    "mean_miou": ("average", "miou"),
+    "pooled_miou": ("mean_iou_of_all", "pixels"),
+}
 
 
 def measure(
@@ -113,8 +119,11 @@ def measure(
         `miou_of_run` (condition, run); `corruption_miou` (corruption), over its strengths; `group_miou` (group) and
         `mean_miou` (), over corruptions, with `mean_miou_interval`; `clean_miou`, … of the unmodified images. For
         `by_condition`: `miou`, …, `class_iou`, `mean_miou`, and `pooled_miou` (), from one confusion matrix over all
-        conditions. `example_image` (example, row, column, channel), `example_truth` and `example_prediction` (example,
-        row, column), reduced in size.
+        conditions. `pixels` (condition, run, class, count) and `clean_pixels` (class, count): the number of pixels of
+        a class that are correct, labelled and predicted, from which all scores are computed (`core/pixel_counts.py`).
+        `corruption_of` (condition) and `group_of` (corruption): places along the axes `corruption` and `group`.
+        `example_image` (example, row, column, channel), `example_truth` and `example_prediction` (example, row,
+        column), reduced in size.
     """
     if suite not in get_args(Suite):
         raise unknown("suite", suite, get_args(Suite))
@@ -155,55 +164,27 @@ def _under_conditions(conditions: Sequence[Condition], count: Counter, runs: int
     repeats = [runs if condition.random else 1 for condition in conditions]
     steps = 1 + sum(repeats)
     clean = step("clean", steps, partial(count, None))
-    values = {f"clean_{name}": value for name, value in scores(clean["confusion"]).items()} | joined([clean])
+    values = {"clean_pixels": count_pixels(clean["confusion"])} | joined([clean])
     if not conditions:
-        return values, {}, int(clean["images"])
-    by_condition: list[list[Values]] = []
+        return values, _CLEAN, {}, int(clean["images"])
+    counts = []
     for condition, repeat in zip(conditions, repeats, strict=True):
         perturbations = {f"{condition.name}, run {run}": condition.perturbation(seed + run) for run in range(repeat)}
         tables = [step(name, steps, partial(count, perturbation)) for name, perturbation in perturbations.items()]
-        by_condition.append([scores(table["confusion"]) for table in tables])
-    values |= _over_runs(by_condition)
-    values["drop"] = values["clean_miou"] - values["miou"]
-    of_run = np.array([[run["miou"] for run in each] * (runs // len(each)) for each in by_condition])
-    spread, labels = _spread(conditions, of_run)
-    return values | spread, labels, int(clean["images"])
+        counts.append([count_pixels(table["confusion"]) for table in tables] * (runs // repeat))
+    groups = {condition.corruption: condition.group for condition in conditions}
+    values["pixels"] = np.array(counts)
+    values["random"] = np.array([condition.random for condition in conditions])
+    values["corruption_of"], corruptions = _places([condition.corruption for condition in conditions])
+    values["group_of"], names = _places([groups[name] for name in corruptions])
+    labels = {"condition": tuple(condition.name for condition in conditions), "run": tuple(range(runs))}
+    return values, _CLEAN | _CORRUPTED, {**labels, "corruption": corruptions, "group": names}, int(clean["images"])
 
 
-def _over_runs(by_condition: Sequence[Sequence[Values]]) -> Values:
-    """Returns means (c, …) over the runs of each condition; NaN for classes that occur in no run."""
-
-    def mean(name: str, each: Sequence[Values]) -> np.ndarray:
-        masked: Any = np.ma.masked_invalid(np.stack([run[name] for run in each]))
-        return np.ma.filled(masked.mean(0), np.nan)
-
-    return {name: np.stack([mean(name, each) for each in by_condition]) for name in by_condition[0][0]}
-
-
-def _spread(conditions: Sequence[Condition], of_run: np.ndarray) -> tuple[Values, dict[str, tuple[Any, ...]]]:
-    """Returns intervals over runs and means over corruptions and groups, from mIoU (c, r)."""
-    random = np.array([condition.random for condition in conditions])
-    by_corruption = mean_by([condition.corruption for condition in conditions], of_run)
-    group = {condition.corruption: condition.group for condition in conditions}
-    by_group = mean_by([group[name] for name in by_corruption], np.stack([*by_corruption.values()]))
-    overall = np.mean([*by_corruption.values()], axis=0)
-    values = {
-        "miou_of_run": of_run,
-        "miou_interval": np.array([_half(row, each) for row, each in zip(of_run, random, strict=True)]),
-        "random": random,
-        "corruption_miou": np.array([row.mean() for row in by_corruption.values()]),
-        "group_miou": np.array([row.mean() for row in by_group.values()]),
-        "mean_miou": np.asarray(overall.mean()),
-        "mean_miou_interval": np.asarray(_half(overall, bool(random.any()))),
-    }
-    labels = {"condition": tuple(condition.name for condition in conditions), "run": tuple(range(of_run.shape[1]))}
-    return values, {**labels, "corruption": tuple(by_corruption), "group": tuple(by_group)}
-
-
-def _half(runs: np.ndarray, random: bool) -> float:
-    """Returns half the 95 % interval; 0 for deterministic conditions."""
-    mean, _, high = mean_interval(runs.tolist())
-    return high - mean if random else 0.0
+def _places(names: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Returns the place of each name among the different names, and these in order."""
+    different = tuple(dict.fromkeys(names))
+    return np.array([different.index(name) for name in names]), different
 
 
 def _by_condition(counters: Mapping[str, Counter]) -> Result:
@@ -211,36 +192,48 @@ def _by_condition(counters: Mapping[str, Counter]) -> Result:
     if not counters:
         raise VitlabError("by_condition needs at least one condition; expected batches as {'fog': batches, …}")
     tables = [step(name, len(counters), partial(count, None)) for name, count in counters.items()]
-    values = _over_runs([[scores(table["confusion"])] for table in tables])
-    values |= joined(tables)
-    values["mean_miou"] = np.asarray(values["miou"].mean())
-    values["pooled_miou"] = scores(np.sum([table["confusion"] for table in tables], axis=0))["miou"]
-    return values, {"condition": tuple(counters)}, sum(int(table["images"]) for table in tables)
+    values = {"pixels": np.array([[count_pixels(table["confusion"])] for table in tables])} | joined(tables)
+    labels = {"condition": tuple(counters), "run": (0,)}
+    return values, _SETS, labels, sum(int(table["images"]) for table in tables)
 
 
 def _finish(
     model: nn.Module,
     sets: Sequence[Any],
-    values: Values,
+    stored: Values,
+    rules: Mapping[str, Rule],
     labels: Mapping[str, tuple[Any, ...]],
     images: int,
     settings: Mapping[str, Any],
 ) -> Measurement:
     """Returns the Measurement, with the names of the classes and the axes of each value."""
-    number = values["class_iou" if "class_iou" in values else "clean_class_iou"].shape[-1]
+    pooling = {**rules, **{name: ("concatenate", "example") for name in stored if name.startswith("example_")}}
+    values = derive(stored, pooling)
+    number = values["pixels" if "pixels" in values else "clean_pixels"].shape[-2]
     names = settings["classes"] or getattr(sets[0], "classes", ())
     if settings["classes"] and len(names) != number:
         raise VitlabError(f"invalid classes for {_NAME}: {len(names)} names for the {number} classes of the model")
-    axes = {**labels, "class": tuple(names) if len(names) == number else tuple(range(number))}
-    own = {"class_iou": ("condition", "class"), "clean_class_iou": ("class",), "miou_of_run": ("condition", "run")}
-    own |= {"corruption_miou": ("corruption",), "group_miou": ("group",)}
-    own |= {"example_image": ("example", "row", "column", "channel")}
-    own |= dict.fromkeys(("example_truth", "example_prediction"), ("example", "row", "column"))
-    dims = {name: own.get(name, ("condition",)[: np.ndim(value)]) for name, value in values.items()}
+    axes = {**labels, "class": tuple(names) if len(names) == number else tuple(range(number)), "count": COUNTS}
+    dims = {name: _DIMS.get(name, ("condition",)[: np.ndim(value)]) for name, value in values.items()}
     device = str(next((parameter.device for parameter in model.parameters()), "cpu"))
     data = "; ".join(getattr(each, "fingerprint", "") for each in sets)
     partial_run = settings["images"] is not None or settings["severities"] is not None
     about = provenance(device=device, images=images, data=data, partial=partial_run)
-    pooling = {name: ("concatenate", "example") for name in values if name.startswith("example_")}
     name = type(unwrap(model)).__name__
     return Measurement(_NAME, name, values, dims, axes, dict(settings), about, pooling=pooling)
+
+
+#: The axes of values that are neither numbers nor by condition.
+_DIMS: dict[str, tuple[str, ...]] = {
+    "clean_pixels": ("class", "count"),
+    "pixels": ("condition", "run", "class", "count"),
+    "class_iou": ("condition", "class"),
+    "clean_class_iou": ("class",),
+    "miou_of_run": ("condition", "run"),
+    "corruption_miou": ("corruption",),
+    "group_miou": ("group",),
+    "group_of": ("corruption",),
+    "example_image": ("example", "row", "column", "channel"),
+    "example_truth": ("example", "row", "column"),
+    "example_prediction": ("example", "row", "column"),
+}

@@ -22,8 +22,8 @@ from vitlab.assemblies.segmenter import Segmenter
 from vitlab.core import plugins
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import parse_model
+from vitlab.core.pixel_counts import count_pixels, mean_iou
 from vitlab.core.recipe import Objective, Recipe, Segmentation
-from vitlab.core.statistics import intersection_over_union
 from vitlab.core.store import Run
 from vitlab.data.order import evenly
 from vitlab.data.segmentation_feed import PairFeed, PairStream
@@ -242,7 +242,7 @@ class MeanIoU:
             raise VitlabError(f"all pixels of the {round(images_seen)} test images are ignored; expected labels")
         return {
             "loss": loss / float(pixels),
-            "miou": 100 * float(np.nanmean(intersection_over_union(counts))),
+            "miou": 100 * float(mean_iou(count_pixels(counts))),
             "pixel_accuracy": 100 * float(np.trace(counts) / pixels),
             "test_images": images_seen,
         }

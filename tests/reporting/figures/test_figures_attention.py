@@ -95,7 +95,7 @@ def test_deep_half_is_the_second_half_of_the_layers() -> None:
     assert reading("mean")(found)[0] == pytest.approx(found.values["mean"][2:].mean())
     assert f"{found.values['mean'][2:].mean():.2f} nats" in draw(found.kind, [found])[0].finding
     other = replace(found, kind="of_somebody_else")
-    assert deep_half_finding([other], "mean", "It").startswith(
+    assert deep_half_finding([other], "mean", "It").sentence.startswith(
         f"It in the deep half of the layers: {found.values['mean'][2:].mean():.2f}"
     )
 

@@ -231,7 +231,7 @@ def test_a_convex_loss_has_an_empty_left_side() -> None:
 
 def test_surface_contour_and_cuts_hold_the_landscape() -> None:
     one, steep = loss_landscape("a"), loss_landscape("b", 3.0)
-    surface, contour, cuts = draw("loss_landscape", [one, steep])
+    contour, surface, cuts = draw("loss_landscape", [one, steep])
     first = traces(surface)[0]
     np.testing.assert_allclose(first["z"], one.values["total"])
     assert first["x"] == first["y"] == list(one.axes["first"])
@@ -242,26 +242,26 @@ def test_surface_contour_and_cuts_hold_the_landscape() -> None:
 
 
 def test_steepness_in_words() -> None:
-    surface, contour, _ = draw("loss_landscape", [loss_landscape("a"), loss_landscape("b", 3.0)])
-    assert "sharper" in surface.finding
+    contour, surface, _ = draw("loss_landscape", [loss_landscape("a"), loss_landscape("b", 3.0)])
+    assert "sharper" in contour.finding
     assert "flatter" in draw("loss_landscape", [loss_landscape("b", 3.0), loss_landscape("a")])[0].finding
     border = [(a, b) for a in np.linspace(-1, 1, 5) for b in np.linspace(-1, 1, 5) if max(abs(a), abs(b)) == 1]
     l2, nll = (
         np.mean([f(a, b) for a, b in border])
         for f in (lambda a, b: (a * a + b * b) / 2, lambda a, b: a * a + 2 * b * b)
     )
-    assert f"{100 * l2 / (l2 + nll):.1f} % for a" in contour.finding
+    assert f"{100 * l2 / (l2 + nll):.1f} % for a" in surface.finding
 
 
 def test_scenes_cover_the_same_height() -> None:
-    plot = draw("loss_landscape", [loss_landscape("a"), loss_landscape("b", 3.0)])[0].plot
+    plot = draw("loss_landscape", [loss_landscape("a"), loss_landscape("b", 3.0)])[1].plot
     low, high = (np.ptp(scene.zaxis.range) for scene in (plot.layout.scene, plot.layout.scene2))
     assert low == pytest.approx(high)
 
 
 def test_a_fine_grid_is_thinned_around_the_model() -> None:
     fine = loss_landscape("a", points=201)
-    drawn = traces(draw("loss_landscape", [fine])[0])[0]
+    drawn = traces(draw("loss_landscape", [fine])[1])[0]
     assert len(drawn["z"]) <= 64 and 0.0 in drawn["x"]
     assert np.min(drawn["z"]) == pytest.approx(8.0)
 
@@ -307,9 +307,9 @@ def test_planes_without_a_finite_loss_are_left_out() -> None:
     empty = Measurement(
         "loss_landscape", "b", {n: np.full_like(v, np.nan) for n, v in whole.values.items()}, whole.dims, whole.axes
     )
-    surface, contour, _ = draw("loss_landscape", [empty, whole])
+    contour, surface, _ = draw("loss_landscape", [empty, whole])
     assert [trace["name"] for trace in traces(surface)] == ["a"] == [trace["name"] for trace in traces(contour)]
-    assert "not known for b" in surface.finding and draw("loss_landscape", [empty]) == []
+    assert "not known for b" in contour.finding and draw("loss_landscape", [empty]) == []
 
 
 def test_training_is_told_at_the_last_epoch_that_was_tested() -> None:

@@ -5,6 +5,12 @@ const { make, percent, points, largest, colour, paintMap } = AttentionDrawing;
 const by = (id) => document.getElementById(id);
 const NEEDS_CHANGE = "Choose a severity or hide patches first: the trace compares the clean image with the changed one.";
 
+// Relative luminance of a colour, from 0 to 1 (WCAG 2).
+function luminance(rgb) {
+  const [red, green, blue] = rgb.map((value) => (value <= 10 ? value / 3294.6 : ((value / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
+
 export class CausalTrace {
   // `condition` returns the request of the changed condition of a model.
   constructor(start, view, condition) {
@@ -103,10 +109,10 @@ export class CausalTrace {
 
   cell(value) {
     if (value === undefined) return make("td", { class: "effect", text: "–" });
-    const rgb = colour(value, this.most, true), dark = 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2] < 140;
+    const rgb = colour(value, this.most, true);
     const cell = make("td", { class: "effect", text: points(value), title: `${(100 * value).toFixed(3)} points` });
     cell.style.backgroundColor = `rgb(${rgb.join(",")})`;
-    cell.style.color = dark ? "#fff" : "#111";
+    cell.style.color = luminance(rgb) < 0.179 ? "#fff" : "#000";  // the one with more contrast
     return cell;
   }
 

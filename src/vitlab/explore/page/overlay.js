@@ -32,6 +32,7 @@ export class Overlay {
   // The classes to choose from: the predicted one, and all that the panels show.
   offer(names) {
     const chosen = by("target").value, all = [...new Set(["", chosen, ...names])];
+    if (String(all) === String([...by("target").options].map((option) => option.value))) return;
     by("target").replaceChildren(...all.map((name) => make("option", { value: name, text: name || "predicted class" })));
     by("target").value = chosen;
   }

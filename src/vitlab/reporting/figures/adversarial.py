@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import Figure, line, remove_unused_bar_notes, start_at_zero
+from vitlab.reporting.headline import Headline, Phrase, Samples, describe_number
 from vitlab.reporting.panels import on_panel, panels_with_own_axes
 from vitlab.reporting.percent import at, from_clean, percent, percent_error, union
 
@@ -33,7 +33,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     return [Figure(_finding(measurements), paper, remove_unused_bar_notes(plot))]
 
 
-def _finding(measurements: Sequence[Measurement]) -> str:
+def _finding(measurements: Sequence[Measurement]) -> str | Headline:
     """Accuracy under the last attack and at the largest radius that all models have."""
     first = measurements[0].axes
     attacks = [attack for attack in first["attack"] if all(attack in m.axes["attack"] for m in measurements)]
@@ -42,4 +42,5 @@ def _finding(measurements: Sequence[Measurement]) -> str:
         return "The models were measured under different attacks: their accuracies are not comparable"
     attack, radius = attacks[-1], max(radii)
     accuracy = at("accuracy", lambda m: (m.axes["attack"].index(attack), m.axes["epsilon"].index(radius)))
-    return describe_number(f"Accuracy under {attack.upper()} at ε = {radius:g}/255", measurements, accuracy, "%")
+    what, claim = f"Accuracy under {attack.upper()} at ε = {radius:g}/255", Phrase("Accuracy under attack is")
+    return describe_number(what, measurements, accuracy, "%", claim=claim, samples=Samples())

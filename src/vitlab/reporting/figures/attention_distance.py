@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure
+from vitlab.reporting.headline import Phrase
 from vitlab.reporting.layer_plots import bounds, curves, deep_half_finding, known
 
 _WORDS = ("nearer", "farther")
+_CLAIM = Phrase("Attention reaches", ("less far", "farther"))
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
@@ -17,12 +19,14 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
         measurements, "distance", "mean of a<sub>ij</sub> ‖p<sub>i</sub> - p<sub>j</sub>‖₁, image sides", heads=False
     )
     title = deep_half_finding(
-        measurements, "distance", "Attention distance over all pairs", "image sides", words=_WORDS
+        measurements, "distance", "Attention distance over all pairs", "image sides", words=_WORDS, claim=_CLAIM
     )
     figures = [Figure(title, "CB Fig. 7b", pairs)]
     if any(known(measurement, "attended") for measurement in measurements):
         plot = curves(measurements, "attended", "distance, image sides (dots: heads)")
         bounds(plot, measurements, "uniform", "uniform attention")
-        title = deep_half_finding(measurements, "attended", "Attended distance per query", "image sides", words=_WORDS)
+        title = deep_half_finding(
+            measurements, "attended", "Attended distance per query", "image sides", words=_WORDS, claim=_CLAIM
+        )
         figures.append(Figure(title, "after CB Fig. 7b", plot))
     return figures

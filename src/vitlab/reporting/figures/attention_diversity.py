@@ -8,14 +8,16 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import NORMAL
-from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import Figure
 from vitlab.reporting.findings import interval
+from vitlab.reporting.headline import Headline, Phrase, Samples, describe_number
 from vitlab.reporting.layer_plots import curves, deep_half_finding, known
 from vitlab.reporting.mosaic import mosaic, tile
 from vitlab.reporting.panels import panels, short
 
 _PAPER = "TAPADL Fig. 4, Sec. 4.1.2"
+_LOCAL = Phrase("Local heads are", ("fewer", "more numerous"))
+_ROWS = Phrase("Queries attend", ("less alike", "more alike"))
 _MOST = 12  # the maximum number of layers whose matrices are shown
 
 
@@ -25,13 +27,15 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     if any(known(measurement, "head_similarity") for measurement in measurements):
         plot = curves(measurements, "head_similarity", "cosine similarity of two heads")
         words = ("more diverse", "less diverse")
-        said = deep_half_finding(measurements, "head_similarity", "Similarity of heads", words=words)
+        said = deep_half_finding(
+            measurements, "head_similarity", "Similarity of heads", words=words, claim=Phrase("Heads are", words)
+        )
         figures.append(Figure(said, _PAPER, plot))
     paired = [measurement for measurement in measurements if known(measurement, "head_pairs")]
     figures += [_pairs(paired)] if paired else []
     if any(known(measurement, "row_similarity") for measurement in measurements):
         plot = curves(measurements, "row_similarity", "cosine to the mean row (dots: heads)")
-        said = deep_half_finding(measurements, "row_similarity", "Similarity of rows to their mean")
+        said = deep_half_finding(measurements, "row_similarity", "Similarity of rows to their mean", claim=_ROWS)
         figures.append(Figure(said, "TAPADL Eq. 2", plot))
     if any(known(measurement, "neighbourhood_mass") for measurement in measurements):
         figures.append(_local(measurements))
@@ -59,7 +63,7 @@ def _matrix(plot: object, pairs: np.ndarray, row: int, column: int, name: str) -
     tile(plot, pairs[:heads, :heads], row, column, name, text)
 
 
-def _most_similar(measurements: Sequence[Measurement]) -> str:
+def _most_similar(measurements: Sequence[Measurement]) -> str | Headline:
     best = (-np.inf, 0, 0, 0, "", np.nan)
     for measurement in measurements:
         pairs = np.array(measurement.values["head_pairs"], dtype=float)
@@ -73,7 +77,8 @@ def _most_similar(measurements: Sequence[Measurement]) -> str:
     if not subject:
         return "Each layer has one head: there are no pairs of heads"
     where = f"{i + 1} and {j + 1} in layer {layer + 1} of {subject}"
-    return f"The two most similar heads: {where}, similarity {value:.3f}{interval(half)}"
+    sentence = f"The two most similar heads: {where}, similarity {value:.3f}{interval(half)}"
+    return Headline(sentence, f"The two most similar heads: {where}")
 
 
 def _local(measurements: Sequence[Measurement]) -> Figure:
@@ -82,12 +87,19 @@ def _local(measurements: Sequence[Measurement]) -> Figure:
     for panel, name in enumerate(("self_mass", "neighbourhood_mass")):
         curves(measurements, name, "", plot=plot, panel=panel)
     plot.update_yaxes(rangemode="tozero")
+    heads = Samples("heads", _head_count)
     what = "Heads with more than half of their attention on the 3×3 tokens around the query"
-    return Figure(describe_number(what, measurements, _local_heads, "%"), "TAPADL Fig. 4", plot)
+    return Figure(
+        describe_number(what, measurements, _local_heads, "%", claim=_LOCAL, samples=heads), "TAPADL Fig. 4", plot
+    )
+
+
+def _head_count(measurement: Measurement) -> int:
+    return int(np.isfinite(np.asarray(measurement.values.get("neighbourhood_mass", np.nan), dtype=float)).sum())
 
 
 def _local_heads(measurement: Measurement) -> tuple[float, float]:
     """The share of heads with more than half of their attention in the 3×3 neighbourhood, in percent."""
     mass = np.asarray(measurement.values.get("neighbourhood_mass", np.nan), dtype=float)
-    heads = int(np.isfinite(mass).sum())
+    heads = _head_count(measurement)
     return (100 * float((mass > 0.5).sum()) / heads if heads else np.nan), np.nan

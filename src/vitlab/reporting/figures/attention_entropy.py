@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure
+from vitlab.reporting.headline import Phrase
 from vitlab.reporting.layer_plots import bounds, curves, deep_half_finding, known
 
+_EVEN = Phrase("Attention is", ("more focused", "more even"))
 _POOLED = ("pooled_p15", "pooled_p85")
 
 
@@ -22,13 +24,16 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     y = f"entropy, nats<br>(band: 15th to 85th percentile, {over})"
     plot = curves(measurements, "mean", y, heads=False, tails=_POOLED if pooled else ("p15", "p85"))
     bounds(plot, measurements, "bound", "log N, uniform attention")
-    figures = [Figure(deep_half_finding(measurements, "mean", "Attention entropy", "nats"), "CB Fig. 4", plot)]
-    for name, what, y, paper in (
-        ("normalised", "Entropy relative to its bound", "entropy / log N (dots: heads)", "after CB Fig. 4"),
-        ("class_row", "Entropy of the class token's attention", "entropy, nats (dots: heads)", "CB Fig. 7a"),
+    figures = [
+        Figure(deep_half_finding(measurements, "mean", "Attention entropy", "nats", claim=_EVEN), "CB Fig. 4", plot)
+    ]
+    of_class = Phrase("The class token's attention is", _EVEN.words)
+    for name, what, y, paper, claim in (
+        ("normalised", "Entropy relative to its bound", "entropy / log N (dots: heads)", "after CB Fig. 4", _EVEN),
+        ("class_row", "Entropy of the class token's attention", "entropy, nats (dots: heads)", "CB Fig. 7a", of_class),
     ):
         if any(known(measurement, name) for measurement in measurements):
             unit = "nats" if "nats" in y else ""
-            finding = deep_half_finding(measurements, name, what, unit)
+            finding = deep_half_finding(measurements, name, what, unit, claim=claim)
             figures.append(Figure(finding, paper, curves(measurements, name, y)))
     return figures

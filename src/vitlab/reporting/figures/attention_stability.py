@@ -9,14 +9,15 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import NORMAL
-from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import Figure, band, empty_plot, heat_map, labels, line, plain
 from vitlab.reporting.findings import interval
+from vitlab.reporting.headline import Headline, Phrase, describe_number
 from vitlab.reporting.layer_plots import curves, deep_half_finding, error_by_layer, known
 from vitlab.reporting.panels import on_panel, panels, rounded
 from vitlab.reporting.readings import mean, reading
 
 _PAPER = "TAPADL Figs. 1, 5"
+_STABLE = Phrase("Attention under corruption is", ("less stable", "more stable"))
 _SIMILARITY = "cosine similarity of clean and corrupted attention"
 
 
@@ -27,7 +28,9 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
         plot = curves(measurements, "mean", "cosine similarity (dots: heads)")
         figures.append(
             Figure(
-                deep_half_finding(measurements, "mean", "Similarity of attention on clean and corrupted images"),
+                deep_half_finding(
+                    measurements, "mean", "Similarity of attention on clean and corrupted images", claim=_STABLE
+                ),
                 _PAPER,
                 plot,
             )
@@ -50,10 +53,12 @@ def _overall(measurements: Sequence[Measurement]) -> Figure:
     return Figure(_finding(measurements), _PAPER, plot)
 
 
-def _finding(measurements: Sequence[Measurement]) -> str:
+def _finding(measurements: Sequence[Measurement]) -> Headline:
     corruption = str(measurements[0].settings.get("corruption") or "corruption").replace("_", " ")
-    words = ("less stable", "more stable")
-    return describe_number(f"Similarity of attention under {corruption}", measurements, reading("overall"), words=words)
+    words = _STABLE.words
+    what = f"Similarity of attention under {corruption}"
+    claim = Phrase(f"Attention under {corruption} is", words)
+    return describe_number(what, measurements, reading("overall"), words=words, claim=claim, name="overall")
 
 
 def _by_layer(measurements: Sequence[Measurement]) -> Figure:
@@ -76,7 +81,8 @@ def _by_layer(measurements: Sequence[Measurement]) -> Figure:
     lows = [_least_stable(measurement, table) for measurement, table in zip(measurements, tables, strict=True)]
     least = min(lows, key=lambda low: low[0])
     value = f"mean similarity {least[0]:.3f}{interval(least[3])}"
-    return Figure(f"Attention is least stable in layer {least[1]} of {least[2]}: {value}", _PAPER, plot)
+    claim = f"Attention is least stable in layer {least[1]} of {least[2]}"
+    return Figure(Headline(f"{claim}: {value}", claim), _PAPER, plot)
 
 
 def _lowest(measurements: Sequence[Measurement], name: str) -> float:

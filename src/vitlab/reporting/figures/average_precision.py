@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import Figure, bars, empty_plot, line, remove_unused_bar_notes, start_at_zero
+from vitlab.reporting.headline import Headline, describe_number
 from vitlab.reporting.label_maps import picture_rows
 from vitlab.reporting.object_pictures import with_objects
 from vitlab.reporting.panels import on_panel, panels_with_own_axes
@@ -32,8 +32,8 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     return [*figures, *_pictures(measurements)]
 
 
-def _finding(measurements: Sequence[Measurement], name: str, words: str) -> str:
-    return describe_number(words, measurements, reading(name, 100), "%")
+def _finding(measurements: Sequence[Measurement], name: str, words: str) -> Headline:
+    return describe_number(words, measurements, reading(name, 100), "%", name=name)
 
 
 def _recall(measurements: Sequence[Measurement]) -> Any:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.core.statistics import proportion_interval
-from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import Figure, line, reference
+from vitlab.reporting.headline import Headline, Phrase, describe_number
 from vitlab.reporting.panels import on_panel, panels_with_own_axes
 from vitlab.reporting.percent import percent
 from vitlab.reporting.readings import reading
@@ -57,10 +58,13 @@ def _distribution(measurement: Measurement) -> tuple[np.ndarray, np.ndarray]:
     return 50 * (edges[1:] + edges[:-1]), 100 * counts / max(counts.sum(), 1)
 
 
-def _finding(measurements: Sequence[Measurement]) -> str:
+def _finding(measurements: Sequence[Measurement]) -> Headline:
     """ECE, and whether each model is over- or underconfident."""
     sides = [f"{measurement.subject} is {_side(measurement)}" for measurement in measurements]
-    return f"{describe_number('ECE', measurements, reading('ece', 100), '%')}; {', '.join(sides)}"
+    claim = Phrase("Confidence is", ("better calibrated", "worse calibrated"))
+    error = describe_number("ECE", measurements, reading("ece", 100), "%", claim=claim, name="ece")
+    row = None if error.row is None else replace(error.row, what="Expected calibration error (ECE)")
+    return replace(error, sentence=f"{error.sentence}; {', '.join(sides)}", row=row)
 
 
 def _side(measurement: Measurement) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import NORMAL
-from vitlab.reporting.differences import describe_number, same_conditions
+from vitlab.reporting.differences import same_conditions
 from vitlab.reporting.drawing import SEQUENTIAL, Figure, bars, empty_plot, plain, remove_unused_bar_notes, start_at_zero
 from vitlab.reporting.findings import UNKNOWN, interval
+from vitlab.reporting.headline import Headline, Phrase, describe_number
 from vitlab.reporting.panels import on_panel, panels
 from vitlab.reporting.percent import aligned, percent, percent_error, union
 from vitlab.reporting.readings import reading
@@ -75,12 +77,15 @@ def _heights(measurement: Measurement, against: bool) -> tuple[list[str], list[f
     return ["mCE" if against else "mean", *names], [total, *heights.tolist()], [error, *errors.tolist()]
 
 
-def _mean_finding(measurements: Sequence[Measurement]) -> str:
+def _mean_finding(measurements: Sequence[Measurement]) -> Headline:
     title = "Mean error over corruptions and severities"
     if all(same_conditions(measurements[0], other) for other in measurements[1:]):
-        return f"{describe_number(title, measurements, mean_error, '%')}{_subset(measurements)}"
-    single = [describe_number(each.subject, [each], mean_error, "%") for each in measurements]
-    return f"{title}, not comparable (different corruptions or severities): {', '.join(single)}{_subset(measurements)}"
+        found = describe_number(title, measurements, mean_error, "%", claim=Phrase("The error under corruptions is"))
+        return replace(found, sentence=f"{found.sentence}{_subset(measurements)}")
+    single = [describe_number(each.subject, [each], mean_error, "%").sentence for each in measurements]
+    claim = "Not comparable: the models were measured under different corruptions"
+    title = f"{title}, not comparable (different corruptions or severities)"
+    return Headline(f"{title}: {', '.join(single)}{_subset(measurements)}", claim)
 
 
 def _subset(measurements: Sequence[Measurement]) -> str:
@@ -91,11 +96,11 @@ def _subset(measurements: Sequence[Measurement]) -> str:
     return f"; on {', and on '.join(less)}" if less else ""
 
 
-def _total_finding(measurements: Sequence[Measurement]) -> str:
+def _total_finding(measurements: Sequence[Measurement]) -> str | Headline:
     """mCE if known, else the corruptions with the highest and lowest error, in the unit of the bars."""
     against = _has_baseline(measurements)
     if against and any(np.isfinite(percent(measurement, "mce")) for measurement in measurements):
-        return describe_number("mCE", measurements, reading("mce", 100), "%")
+        return describe_number("mCE", measurements, reading("mce", 100), "%", name="mce")
     hardest = "; ".join(_hardest(measurement, against) for measurement in measurements)
     return f"{'CE, error relative to the reference model' if against else 'Mean error by corruption'}: {hardest}"
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import SEQUENTIAL, Figure, plain
+from vitlab.reporting.headline import Headline, Phrase, describe_number
 from vitlab.reporting.panels import on_panel, panels, rounded, share_y_axis
 from vitlab.reporting.readings import reading
 from vitlab.reporting.residual_stream_plot import along_depth, effects, stream
@@ -18,11 +19,17 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     """Δ log amplitude at the highest frequency before and after every step; and curves over all frequencies."""
     plot = along_depth(measurements, "high", "Δ log amplitude")
     changes = "; ".join(f"{m.subject}: {effects(m, brief=len(measurements) > 2)}" for m in measurements)
-    figures = [
-        Figure(f"High frequencies (Δ log amplitude at {_highest(measurements)}). {changes}", "HDVW Figs. 8, D.2", plot)
-    ]
+    sentence = f"High frequencies (Δ log amplitude at {_highest(measurements)}). {changes}"
+    figures = [Figure(replace(_high(measurements), sentence=sentence), "HDVW Figs. 8, D.2", plot)]
     whole = [m for m in measurements if "amplitude" in m.values and "frequency" in m.values]
     return [*figures, _spectra(whole)] if whole else figures
+
+
+def _high(measurements: Sequence[Measurement]) -> Headline:
+    """The result of the amplitude of the highest frequency."""
+    what = "Δ log amplitude at the highest frequency, after the last block"
+    claim = Phrase("High frequencies in the last features are", ("weaker", "stronger"))
+    return describe_number(what, measurements, reading("high"), claim=claim, name="high")
 
 
 def _highest(measurements: Sequence[Measurement]) -> str:
@@ -47,8 +54,7 @@ def _spectra(measurements: Sequence[Measurement]) -> Figure:
         _family(plot, measurement, panel)
     _depth_scale(plot)
     share_y_axis(plot, range(len(measurements)))
-    what = "Δ log amplitude at the highest frequency, after the last block"
-    return Figure(describe_number(what, measurements, reading("high")), "HDVW Figs. 2a, D.2", plot)
+    return Figure(_high(measurements), "HDVW Figs. 2a, D.2", plot)
 
 
 def _family(plot: object, measurement: Measurement, panel: int) -> None:

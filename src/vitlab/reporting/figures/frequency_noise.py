@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import Figure, empty_plot, labels, line, remove_unused_bar_notes
+from vitlab.reporting.headline import Headline, Phrase, describe_number
 from vitlab.reporting.percent import at, percent, percent_error
 from vitlab.reporting.readings import reading
 
@@ -24,16 +25,21 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     return [Figure(_finding(measurements), "HDVW Fig. 2b", remove_unused_bar_notes(plot))]
 
 
-def _finding(measurements: Sequence[Measurement]) -> str:
+def _finding(measurements: Sequence[Measurement]) -> Headline:
     """The drop under high and under low frequencies; HDVW reports a larger drop of convolutions under high ones."""
-    parts = []
+    parts: list[Headline] = []
     for side, sign in (("above", 1), ("below", -1)):
         drop = at("drop", partial(_side, sign=sign))
         if any(np.isfinite(drop(measurement)[0]) for measurement in measurements):
-            parts.append(describe_number(f"noise {side} 0.5 π", measurements, drop, "points"))
+            claim = Phrase(f"{'High' if sign > 0 else 'Low'}-frequency noise lowers accuracy", ("less", "more"))
+            what = f"Drop of accuracy under noise {side} 0.5 π"
+            parts.append(describe_number(what, measurements, drop, "points", claim=claim))
     # the drop is at most the accuracy without noise
     clean = describe_number("accuracy without noise", measurements, reading("clean_accuracy", 100), "%")
-    return f"Drop of accuracy under {'; '.join(parts)}; {clean}" if parts else "Drop of accuracy: not known"
+    if not parts:
+        return Headline("Drop of accuracy: not known")
+    drops = "; ".join(part.sentence.removeprefix("Drop of accuracy under ") for part in parts)
+    return replace(parts[0], sentence=f"Drop of accuracy under {drops}; {clean.sentence}")
 
 
 def _side(measurement: Measurement, sign: int) -> np.ndarray:

@@ -9,8 +9,9 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import NORMAL
-from vitlab.reporting.differences import describe_number, number
+from vitlab.reporting.differences import number
 from vitlab.reporting.drawing import Figure, bars, line, remove_unused_bar_notes
+from vitlab.reporting.headline import Phrase, Samples, describe_number
 from vitlab.reporting.panels import on_panel, panels_with_own_axes
 from vitlab.reporting.readings import reading
 
@@ -21,8 +22,15 @@ _NEP, _APE = reading("negative_proportion", 100), reading("positive_average")
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     """The spectrum in two panels, one per sign, then NEP and APE."""
     of, convex, flat = _of(measurements), ("more convex", "less convex"), ("flatter", "sharper")
-    share = describe_number(f"Negative eigenvalues (NEP) {of}", measurements, _NEP, "%", words=convex)
-    mean = describe_number(f"Mean positive eigenvalue (APE) {of}", measurements, _APE, words=flat)
+    eigenvalues = Samples("eigenvalues", lambda measurement: len(_pool(measurement)))
+    told: list[dict[str, Any]] = [{"claim": Phrase("The loss is", convex), "samples": eigenvalues}]
+    told.append({"claim": Phrase("The loss is", flat)})
+    share = describe_number(
+        f"Negative eigenvalues (NEP) {of}", measurements, _NEP, "%", words=convex, name="negative_proportion", **told[0]
+    )
+    mean = describe_number(
+        f"Mean positive eigenvalue (APE) {of}", measurements, _APE, words=flat, name="positive_average", **told[1]
+    )
     return [
         Figure(share, "HDVW Figs. 1c and 4", _spectrum(measurements)),
         Figure(mean, "HDVW Figs. C.5 and C.6", _summary(measurements)),

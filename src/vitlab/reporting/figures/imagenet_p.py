@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import Figure, bars, empty_plot, plain, remove_unused_bar_notes, start_at_zero
+from vitlab.reporting.headline import Headline, describe_number
 from vitlab.reporting.percent import percent, percent_error, union
 from vitlab.reporting.readings import mean, reading
 
@@ -40,10 +40,10 @@ def _total(measurement: Measurement, against: bool) -> Row:
     return {"mFR": (float(percent(measurement, "mfr")), float(percent_error(measurement, "mfr")))} if against else {}
 
 
-def _finding(measurements: Sequence[Measurement], name: str, against: bool) -> str:
+def _finding(measurements: Sequence[Measurement], name: str, against: bool) -> str | Headline:
     """mFR if known for any model, else the mean over the perturbations that all models have."""
     if against and any(np.isfinite(percent(measurement, "mfr")) for measurement in measurements):
-        return describe_number("mFR", measurements, reading("mfr", 100), "%")
+        return describe_number("mFR", measurements, reading("mfr", 100), "%", name="mfr")
     rows = [_row(measurement, name) for measurement in measurements]
     shared = [
         each

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,13 @@ from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import NORMAL
 from vitlab.reporting.drawing import GREY, Figure, bars, plain
 from vitlab.reporting.findings import interval, verdict
+from vitlab.reporting.headline import Headline, Phrase, describe_number
 from vitlab.reporting.layer_plots import known
 from vitlab.reporting.panels import on_panel, panels, share_y_axis
-from vitlab.reporting.readings import mean
+from vitlab.reporting.readings import mean, reading
 
 _PAPER = "HDVW Figs. 10b, D.4"
+_BESIDE = 26  # the most units of a model whose panel is beside those of other models
 _PATTERNS = {"MSA": "", "MLP": "/", "Conv": "x"}  # for print in grey
 
 
@@ -29,8 +32,11 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
 
 
 def _bars(measurements: Sequence[Measurement], name: str, y: str, scale: float) -> Figure:
-    titles = [f"{measurement.subject} (mean: {_means(measurement, name, scale)})" for measurement in measurements]
-    plot = panels(titles, "block", y, columns=1, height=max(180, 340 - 40 * len(measurements)))
+    titles = [measurement.subject for measurement in measurements]
+    units = max(len(measurement.axes["unit"]) for measurement in measurements)
+    columns = 3 if units <= _BESIDE else 1
+    height = 240 if columns > 1 else max(180, 340 - 40 * len(measurements))
+    plot = panels(titles, "block", y, columns=columns, height=height)
     for panel, measurement in enumerate(measurements):
         _units(plot, measurement, name, scale, panel)
         _blocks(plot, measurement, panel)
@@ -41,7 +47,7 @@ def _bars(measurements: Sequence[Measurement], name: str, y: str, scale: float) 
     plot.update_layout(barmode="overlay")
     plot.update_yaxes(zeroline=True, zerolinecolor=GREY)
     share_y_axis(plot, range(len(measurements)))
-    return Figure(_finding(measurements, name, scale), _PAPER, plot)
+    return Figure(_headline(measurements, name, scale), _PAPER, plot)
 
 
 def _units(plot: Any, measurement: Measurement, name: str, scale: float, panel: int) -> None:
@@ -82,6 +88,22 @@ def _blocks(plot: Any, measurement: Measurement, panel: int) -> None:
     plot.layout.shapes = [*plot.layout.shapes, *lines]
 
 
+def _headline(measurements: Sequence[Measurement], name: str, scale: float) -> Headline:
+    """The mean change over all units in the claim and the table; the largest change in the sentence."""
+    accuracy = name == "change"
+    what, unit = ("accuracy", "points") if accuracy else ("NLL", "nats")
+    words = ("more accuracy", "less accuracy") if accuracy else ("less likelihood", "more likelihood")
+    mean_change = describe_number(
+        f"Mean change of {what} without a unit",
+        measurements,
+        reading(name, scale),
+        unit,
+        claim=Phrase("Removing one unit costs", words),
+        name=name,
+    )
+    return replace(mean_change, sentence=_finding(measurements, name, scale))
+
+
 def _finding(measurements: Sequence[Measurement], name: str, scale: float) -> str:
     """The unit whose removal costs most, with its 95 % interval; the largest of many changes is biased upwards."""
     unit, worse = ("points", -1) if name == "change" else ("nats", 1)
@@ -109,15 +131,6 @@ def _unit(measurement: Measurement, place: int) -> str:
     if "block" not in measurement.values:
         return name
     return f"{name.rpartition(' ')[2]} of block {int(measurement.values['block'][place]) + 1}"
-
-
-def _means(measurement: Measurement, name: str, scale: float) -> str:
-    """The mean change for each kind of unit."""
-    change, _ = _changes(measurement, name, scale)
-    kinds = [str(unit).rpartition(" ")[2] for unit in measurement.axes["unit"]]
-    own = {kind: [c for c, other in zip(change, kinds, strict=True) if other == kind] for kind in dict.fromkeys(kinds)}
-    means = {kind: mean(found) for kind, found in own.items()}
-    return ", ".join(f"{kind} {f'{m:+.2g}' if np.isfinite(m) else 'not known'}" for kind, m in means.items())
 
 
 def _pattern(kind: str) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import GREY, SEQUENTIAL, Figure, empty_plot, line, plain
+from vitlab.reporting.headline import Headline, Phrase, describe_number
 from vitlab.reporting.layer_plots import known
 from vitlab.reporting.panels import on_panel, panels, panels_with_own_axes
 
@@ -21,7 +21,7 @@ _MOST = 64  # the maximum number of drawn points along a side
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """Surfaces and contours of NLL + ℓ2 on one scale for all models; then slices of NLL alone.
+    """Contours and surfaces of NLL + ℓ2 on one scale for all models; then slices of NLL alone.
 
     Planes without a finite loss are skipped.
     """
@@ -29,8 +29,8 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     if not seen:
         return []
     return [
-        Figure(_finding(measurements, "total", "NLL + ℓ2"), _PAPER, _surfaces(seen)),
-        Figure(_share_finding(measurements), _PAPER, _contours(seen)),
+        Figure(_finding(measurements, "total", "NLL + ℓ2"), _PAPER, _contours(seen)),
+        Figure(_share_finding(measurements), _PAPER, _surfaces(seen)),
         Figure(_finding(measurements, "nll", "NLL alone"), "", _slices(measurements)),
     ]
 
@@ -122,15 +122,19 @@ def _slices(measurements: Sequence[Measurement]) -> Any:
     return plot
 
 
-def _finding(measurements: Sequence[Measurement], name: str, loss: str) -> str:
+def _finding(measurements: Sequence[Measurement], name: str, loss: str) -> Headline:
     what = f"Mean rise of {loss} from the model to the edge of the plane"
-    return describe_number(what, measurements, lambda m: (_rise(m, name), np.nan), "nats", words=("flatter", "sharper"))
+    words = ("flatter", "sharper")
+    claim = Phrase("The loss surface is" if name == "total" else "The surface of the NLL alone is", words)
+    return describe_number(what, measurements, lambda m: (_rise(m, name), np.nan), "nats", words=words, claim=claim)
 
 
-def _share_finding(measurements: Sequence[Measurement]) -> str:
+def _share_finding(measurements: Sequence[Measurement]) -> Headline:
     """The share of the rise that is due to the ℓ2 term, which does not depend on the data."""
     what = "Share of the ℓ2 term in the rise to the edge of the plane"
-    return describe_number(what, measurements, lambda m: (_share(m), np.nan), "%")
+    return describe_number(
+        what, measurements, lambda m: (_share(m), np.nan), "%", claim=Phrase("The share of the ℓ2 term is")
+    )
 
 
 def _share(measurement: Measurement) -> float:

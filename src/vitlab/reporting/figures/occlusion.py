@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import Figure, line, remove_unused_bar_notes, start_at_zero
+from vitlab.reporting.headline import Headline, Phrase, Samples, describe_number
 from vitlab.reporting.panels import on_panel, panels_with_own_axes
 from vitlab.reporting.percent import at, from_clean, percent, percent_error
 
@@ -40,7 +40,7 @@ def _shares(measurement: Measurement, kind: str) -> dict[float, int]:
     return {float(share): place for place, (name, share) in enumerate(words) if name == kind}
 
 
-def _finding(measurements: Sequence[Measurement]) -> str:
+def _finding(measurements: Sequence[Measurement]) -> str | Headline:
     """Accuracy with the first mask that all models have; masks of the centre come first."""
     first = measurements[0].axes["mask"]
     shared = [mask for mask in first if all(mask in measurement.axes["mask"] for measurement in measurements)]
@@ -49,4 +49,5 @@ def _finding(measurements: Sequence[Measurement]) -> str:
     kind, share = str(shared[0]).split()
     accuracy = at("accuracy", lambda m: m.axes["mask"].index(shared[0]))
     hidden = f"the central {share} of each side hidden" if kind == "centre" else f"{share} of the patches dropped"
-    return describe_number(f"Accuracy with {hidden}", measurements, accuracy, "%")
+    claim = Phrase(f"Accuracy {'with a hidden centre' if kind == 'centre' else 'without some patches'} is")
+    return describe_number(f"Accuracy with {hidden}", measurements, accuracy, "%", claim=claim, samples=Samples())

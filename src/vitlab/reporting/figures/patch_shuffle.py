@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import Figure, empty_plot, line, remove_unused_bar_notes, start_at_zero
+from vitlab.reporting.headline import Headline, Phrase, Samples, describe_number
 from vitlab.reporting.percent import at, from_clean, percent, percent_error, union
 
 
@@ -23,13 +23,15 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     return [Figure(_finding(measurements), "", remove_unused_bar_notes(plot))]
 
 
-def _finding(measurements: Sequence[Measurement]) -> str:
+def _finding(measurements: Sequence[Measurement]) -> str | Headline:
     shared = [grid for grid in measurements[0].axes["grid"] if all(grid in m.axes["grid"] for m in measurements)]
     if not shared:
         return "The models were measured with different grids: their accuracies are not comparable"
     grid = max(shared)
     accuracy = at("accuracy", lambda m: m.axes["grid"].index(grid))
-    return describe_number(f"Accuracy with {grid} × {grid} patches in random order", measurements, accuracy, "%")
+    what = f"Accuracy with {grid} × {grid} patches in random order"
+    claim = Phrase("Accuracy on shuffled patches is")
+    return describe_number(what, measurements, accuracy, "%", claim=claim, samples=Samples())
 
 
 def _name(grid: float) -> str:

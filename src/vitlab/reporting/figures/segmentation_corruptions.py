@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import Figure, bars, empty_plot, plain, remove_unused_bar_notes, start_at_zero
+from vitlab.reporting.headline import Headline, describe_number
 from vitlab.reporting.label_maps import coloured, picture_rows
 from vitlab.reporting.percent import percent
 from vitlab.reporting.readings import reading
@@ -119,12 +119,12 @@ def _half(measurement: Measurement, name: str) -> np.ndarray:
     return np.asarray(half)
 
 
-def _finding(measurements: Sequence[Measurement]) -> str:
+def _finding(measurements: Sequence[Measurement]) -> Headline:
     name = next((n for n in ("mean_miou", "clean_miou") if any(n in m.values for m in measurements)), "mean_miou")
     title = "Mean mIoU under corruptions" if name == "mean_miou" else "mIoU on clean images"
     if all(measurement.settings.get("suite") == "by_condition" for measurement in measurements):
         title = "Mean mIoU over the conditions"
-    return describe_number(title, measurements, reading(name, 100), "%")
+    return describe_number(title, measurements, reading(name, 100), "%", name=name)
 
 
 def _group_finding(measurements: Sequence[Measurement]) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import Figure, bars, labels, remove_unused_bar_notes
+from vitlab.reporting.headline import Headline, Phrase, describe_number
 from vitlab.reporting.panels import on_panel, panels_with_own_axes
 from vitlab.reporting.percent import percent, percent_error
 from vitlab.reporting.readings import reading
@@ -29,5 +29,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     return [Figure(_finding(measurements), "", remove_unused_bar_notes(plot))]
 
 
-def _finding(measurements: Sequence[Measurement]) -> str:
-    return describe_number("Shape bias where shape and texture conflict", measurements, reading("shape_bias", 100), "%")
+def _finding(measurements: Sequence[Measurement]) -> Headline:
+    what = "Shape bias where shape and texture conflict"
+    claim = Phrase("Where shape and texture conflict, shape decides", ("less often", "more often"))
+    return describe_number(what, measurements, reading("shape_bias", 100), "%", claim=claim, name="shape_bias")

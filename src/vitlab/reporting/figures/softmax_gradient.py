@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import Figure, empty_plot, heat_map, labels, line, reference
+from vitlab.reporting.headline import Headline, Phrase, describe_number
 from vitlab.reporting.layer_plots import bounds, curves, deep_half_finding, known
 from vitlab.reporting.panels import on_panel, panels, rounded
 from vitlab.reporting.readings import mean, reading
 
 _PAPER = "CB Fig. 5"
+_SIZES = ("smaller", "larger")
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
@@ -24,7 +25,8 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     if any(known(measurement, "mean") for measurement in measurements):
         plot = curves(measurements, "mean", "nuclear norm, λ = 1 (dots: heads)")
         bounds(plot, measurements, "bound", "1 - 1/N, uniform attention")
-        title = deep_half_finding(measurements, "mean", "Norm of the softmax Jacobian at the models' attention")
+        what = "Norm of the softmax Jacobian at the models' attention"
+        title = deep_half_finding(measurements, "mean", what, claim=Phrase("The softmax Jacobian is", _SIZES))
         figures.append(Figure(title, "CB Sec. 3.1", plot))
     return figures
 
@@ -46,8 +48,8 @@ def _plane(measurement: Measurement) -> Figure:
     equal, far = mean(norm.diagonal()), mean((norm[0, -1], norm[-1, 0]))
     apart = abs(x[-1] - x[0])
     where = f"{equal:.3g} where they are equal, {far:.2g} where they differ by {apart:.3g}"
-    title = f"Softmax of two numbers: the norm of its Jacobian is {where}"
-    return Figure(title, _PAPER, plot)
+    sentence = f"Softmax of two numbers: the norm of its Jacobian is {where}"
+    return Figure(Headline(sentence, "The Jacobian of softmax is largest where its inputs are equal"), _PAPER, plot)
 
 
 def _by_entropy(measurements: Sequence[Measurement]) -> Figure:
@@ -63,4 +65,4 @@ def _by_entropy(measurements: Sequence[Measurement]) -> Figure:
         reference(plot, (dense / dense.max()).tolist(), longest.values["curve_norm"], "one key and N - 1 equal ones")
     plot.update_layout(xaxis_range=[0, 1.02], yaxis_rangemode="tozero", hovermode="closest")
     what = "Correlation of a row's entropy with the norm of the softmax Jacobian"
-    return Figure(describe_number(what, measurements, reading("correlation")), "CB Sec. 3.1", plot)
+    return Figure(describe_number(what, measurements, reading("correlation"), name="correlation"), "CB Sec. 3.1", plot)

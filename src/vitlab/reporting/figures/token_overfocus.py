@@ -8,11 +8,13 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure, reference
+from vitlab.reporting.headline import Phrase
 from vitlab.reporting.layer_plots import curves, deep_half_finding, known
 from vitlab.reporting.panels import panels, share_y_axis
 
 _PAPER = "TAPADL Fig. 1, Sec. 3.1"
 _WORDS = ("lower", "higher")
+_CLAIM = Phrase("Attention is", ("less concentrated on few tokens", "more concentrated on few tokens"))
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
@@ -46,7 +48,7 @@ def _top(measurements: Sequence[Measurement], tops: Sequence[Measurement]) -> Fi
     deepest = max(len(top.values.get("uniform", ())) for top in tops)
     if deepest:
         reference(plot, list(range(1, deepest + 1)), np.full(deepest, share), "uniform attention")
-    title = deep_half_finding(measurements, "top", f"Share of attention on {tokens}", words=_WORDS)
+    title = deep_half_finding(measurements, "top", f"Share of attention on {tokens}", words=_WORDS, claim=_CLAIM)
     return Figure(title, _PAPER, plot)
 
 
@@ -57,4 +59,4 @@ def _pair(measurements: Sequence[Measurement], name: str, y: str, what: str) -> 
         plot = curves(measurements, value, y, plot=plot, panel=panel)
     plot.update_yaxes(rangemode="tozero")
     share_y_axis(plot, (0, 1))
-    return Figure(deep_half_finding(measurements, name, what, words=_WORDS), _PAPER, plot)
+    return Figure(deep_half_finding(measurements, name, what, words=_WORDS, claim=_CLAIM), _PAPER, plot)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import Figure, colour, empty_plot, marker, plain, remove_unused_bar_notes
+from vitlab.reporting.headline import Headline, describe_number
 from vitlab.reporting.readings import reading
 
 
@@ -43,7 +44,8 @@ def _error_bars(measurement: Measurement, name: str, scale: float) -> dict[str, 
     return {"type": "data", "array": [high], "arrayminus": [low], "thickness": 1}
 
 
-def _finding(measurements: Sequence[Measurement]) -> str:
+def _finding(measurements: Sequence[Measurement]) -> Headline:
     """Both numbers of each model: overfitting is a lower NLL with a higher error."""
-    fit = describe_number("NLL on the training set", measurements, reading("train_nll"), "nats")
-    return f"{fit}; {describe_number('error on the test set', measurements, reading('test_error', 100), '%')}"
+    fit = describe_number("NLL on the training set", measurements, reading("train_nll"), "nats", name="train_nll")
+    test = describe_number("error on the test set", measurements, reading("test_error", 100), "%")
+    return replace(fit, sentence=f"{fit.sentence}; {test.sentence}")

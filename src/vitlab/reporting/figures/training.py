@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.differences import describe_number
-from vitlab.reporting.drawing import Figure, empty_plot, labels, line
+from vitlab.reporting.drawing import Figure, empty_plot, labels, line, reference
 from vitlab.reporting.findings import finding
+from vitlab.reporting.headline import Headline, Phrase, describe_number
 from vitlab.reporting.layer_plots import known
 from vitlab.reporting.panels import on_panel, panels_with_own_axes
 from vitlab.reporting.readings import reading
@@ -33,20 +33,29 @@ _RATES = ("learning_rate", "lr")
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     """Training and test loss, and the accuracies that are stored; a second figure for the learning rate."""
-    stored = [name for name in _ACCURACIES if any(name in one.values for one in measurements)] or ["top1"]
+    stored = [name for name in _ACCURACIES if any(_varies(one, name) for one in measurements)] or ["top1"]
     titles = ["loss", *(_ACCURACIES[name] for name in stored)]
     units = ["loss, nats", *(f"{_ACCURACIES[name]}, %" for name in stored)]
     plot = panels_with_own_axes(titles, ["epoch"] * len(titles), units)
     for index, measurement in enumerate(measurements):
         for name, (set_name, dash) in _LOSSES.items():
             if name in measurement.values:
-                _add_curve(plot, measurement, name, f"{measurement.subject}, {set_name}", index, line={"dash": dash})
+                look = {"line": {"dash": dash}, "showlegend": not any(stored[0] in one.values for one in measurements)}
+                _add_curve(plot, measurement, name, f"{measurement.subject}, {set_name}", index, **look)
         for panel, name in enumerate(stored, start=1):
             if name in measurement.values:
-                place = {"line": {"dash": "solid"}, "showlegend": False, **on_panel(panel)}
+                place = {"line": {"dash": "solid"}, "showlegend": panel == 1, **on_panel(panel)}
                 _add_curve(plot, measurement, name, measurement.subject, index, **place)
+    for set_name, dash in _LOSSES.values():
+        reference(plot, [None], [np.nan], f"{set_name} set")
+        plot.data[-1].line.dash = dash
     plot.update_yaxes(hoverformat=".4g")
     return [Figure(_finding(measurements), "CB Fig. S11", plot), *_rates(measurements)]
+
+
+def _varies(measurement: Measurement, name: str) -> bool:
+    """Whether an accuracy is stored and is not always 100 %, such as the top-5 accuracy of five classes."""
+    return name in measurement.values and bool((np.asarray(measurement.values[name], dtype=float) != 100).any())
 
 
 def _rates(measurements: Sequence[Measurement]) -> list[Figure]:
@@ -60,7 +69,8 @@ def _rates(measurements: Sequence[Measurement]) -> list[Figure]:
     plot.update_yaxes(exponentformat="power", rangemode="tozero")
     peaks = [_highest(measurements[index].values[name]) if name else np.nan for index, name in stored]
     names = [measurement.subject for measurement in measurements]
-    return [Figure(finding("Highest learning rate", [float(peak) for peak in peaks], names, noisy=False), "", plot)]
+    sentence = finding("Highest learning rate", [float(peak) for peak in peaks], names, noisy=False)
+    return [Figure(Headline(sentence, "Learning rate by epoch"), "", plot)]
 
 
 def _highest(rates: np.ndarray) -> float:
@@ -79,17 +89,21 @@ def _add_curve(plot: Any, measurement: Measurement, name: str, label: str, index
     line(plot, x, y, label, index, error=error, **look)
 
 
-def _finding(measurements: Sequence[Measurement]) -> str:
+def _finding(measurements: Sequence[Measurement]) -> Headline:
     """Top-1 accuracy or mean IoU after the last epoch, or the loss if there is neither."""
     if any(known(measurement, "top1") for measurement in measurements):
-        return describe_number("Top-1 accuracy after the last epoch", measurements, reading("top1"), "%")
+        return _last(measurements, "top1", "Top-1 accuracy", "%")
     if any(known(measurement, "miou") for measurement in measurements):
-        return describe_number("Mean IoU after the last epoch", measurements, reading("miou"), "%")
+        return _last(measurements, "miou", "Mean IoU", "%")
     if any(known(measurement, "box_ap50") for measurement in measurements):
-        return describe_number("Box AP50 after the last epoch", measurements, reading("box_ap50"), "%")
+        return _last(measurements, "box_ap50", "Box AP50", "%")
     if any(known(measurement, "accuracy") for measurement in measurements):
-        return describe_number("Accuracy of answers after the last epoch", measurements, reading("accuracy"), "%")
+        return _last(measurements, "accuracy", "Accuracy of answers", "%")
     stored = "loss" if any(known(measurement, "loss") for measurement in measurements) else "train_loss"
-    return describe_number(
-        f"{_LOSSES[stored][0].capitalize()} loss after the last epoch", measurements, reading(stored), "nats"
-    )
+    return _last(measurements, stored, f"{_LOSSES[stored][0].capitalize()} loss", "nats")
+
+
+def _last(measurements: Sequence[Measurement], name: str, what: str, unit: str) -> Headline:
+    """The result of a number after the last epoch."""
+    title, claim = f"{what} after the last epoch", Phrase(f"{what} is")
+    return describe_number(title, measurements, reading(name), unit, claim=claim, name=name)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.differences import describe_number
 from vitlab.reporting.drawing import GREY, Figure, colour, dash, empty_plot, labels, marker, plain
+from vitlab.reporting.headline import Headline, describe_number
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
@@ -55,10 +56,12 @@ def _polar(measurement: Measurement) -> tuple[list[float], list[float]]:
     return radius.tolist(), angle.tolist()
 
 
-def _finding(measurements: Sequence[Measurement]) -> str:
+def _finding(measurements: Sequence[Measurement]) -> Headline:
     what, words = "Largest angle to the initial direction", ("smaller", "larger")
-    sentence = describe_number(what, measurements, lambda m: (_largest(m), np.nan), "°", words=words)
-    return f"{sentence}. Two coordinates describe little of a trajectory in millions of dimensions"
+    angle = describe_number(what, measurements, lambda m: (_largest(m), np.nan), "°", words=words)
+    return replace(
+        angle, sentence=f"{angle.sentence}. Two coordinates describe little of a trajectory in millions of dimensions"
+    )
 
 
 def _largest(measurement: Measurement) -> float:

@@ -126,7 +126,7 @@ var AttentionPanel = AttentionPanel || (() => {
         const name = make("th", { scope: "row", text: String(i + 1), title: `${layer.name}: ${layer.kind}` });
         const places = Object.keys(PLACES).filter((at) => layer.places && layer.places[at]);
         const buttons = places.map((at) => make("button", { type: "button", value: at, text: PLACES[at],
-          "aria-label": `Ablate ${at === "block" ? "" : `the ${PLACES[at]} of `}layer ${i + 1}`, onclick: () => this.view.ablate(this, i, at) }));
+          "aria-label": `Ablate the ${PLACES[at]} of layer ${i + 1}`, onclick: () => this.view.ablate(this, i, at) }));
         const ablate = make("div", { class: "av-ablate" }, ...buttons);
         const row = make("tr", {}, name, make("td", {}, strip, why, ablate), entropy, lens(layer, this.found));
         return { row, maps, strip, why, entropy, ablate, buttons };

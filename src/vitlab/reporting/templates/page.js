@@ -5,8 +5,23 @@ const places = [...document.querySelectorAll(".plot")];
 const root = document.documentElement;
 const white = { ink: "#1b1f24", paper: "#ffffff" };
 
-function figureOf(place) {
-  const figure = JSON.parse(document.getElementById(`${place.id}-data`).textContent);
+// Models have other colours in the dark theme: those of the light theme are replaced in the data of a figure.
+
+const listed = (name) => (document.body.dataset[name] || "").split(" ").filter((each) => each);
+const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)).join(",");
+const palette = listed("colours").map((light, i) => [light, listed("darkColours")[i]]);
+
+function isDark() {
+  const theme = root.dataset.theme || "auto";
+  return theme === "auto" ? matchMedia("(prefers-color-scheme: dark)").matches : theme === "dark";
+}
+
+function figureOf(place, dark = false) {
+  let text = document.getElementById(`${place.id}-data`).textContent;
+  for (const [light, other] of dark ? palette : []) {
+    text = text.replaceAll(light, other).replaceAll(`rgba(${rgb(light)},`, `rgba(${rgb(other)},`);
+  }
+  const figure = JSON.parse(text);
   for (const bars of figure.data.flatMap((trace) => [trace.error_x, trace.error_y])) {
     if (bars && bars.array) bars.array = bars.array.map((half) => half ?? NaN); // plotly draws null as an error of 0
   }
@@ -22,21 +37,19 @@ function colours() {
   return { ink: style.getPropertyValue("--ink").trim(), paper: style.getPropertyValue("--paper").trim() };
 }
 
-function inked({ ink, paper }) {
-  return { "font.color": ink, "hoverlabel.bgcolor": paper, "hoverlabel.font.color": ink, "hoverlabel.bordercolor": ink, "modebar.color": ink, "modebar.activecolor": ink };
+function inked(layout) {
+  const { ink, paper } = colours();
+  const label = { ...layout.hoverlabel, bgcolor: paper, font: { color: ink }, bordercolor: ink };
+  const bar = { color: ink, activecolor: ink, bgcolor: "rgba(0,0,0,0)" };
+  return { ...layout, font: { ...layout.font, color: ink }, hoverlabel: label, modebar: bar };
 }
 
 function draw(place) {
   if (place.dataset.drawn) return;
   place.dataset.drawn = "yes";
-  const { data, layout } = figureOf(place);
-  const { ink, paper } = colours();
-  layout.font = { ...layout.font, color: ink };
-  layout.hoverlabel = { ...layout.hoverlabel, bgcolor: paper, font: { color: ink }, bordercolor: ink };
-  layout.modebar = { color: ink, activecolor: ink, bgcolor: "rgba(0,0,0,0)" };
-  layout.autosize = true;
+  const { data, layout } = figureOf(place, isDark());
   const reset = { name: "reset", title: "Reset (Escape)", icon: Plotly.Icons.home, click: restore };
-  Plotly.newPlot(place, data, layout, { responsive: true, displayModeBar: "hover", displaylogo: false, modeBarButtons: [[reset]] });
+  Plotly.newPlot(place, data, inked({ ...layout, autosize: true }), { responsive: true, displayModeBar: "hover", displaylogo: false, modeBarButtons: [[reset]] });
 }
 
 function restore(place) {
@@ -45,9 +58,14 @@ function restore(place) {
   draw(place);
 }
 
-function recolour(change = {}) {
-  for (const place of places) {
-    if (place.dataset.drawn) Plotly.relayout(place, { ...inked(colours()), ...change });
+let printed = 0; // the width of the figures while the page is printed
+
+function recolour() {
+  for (const place of places.filter((each) => each.dataset.drawn)) {
+    const layout = inked({ ...place.layout, autosize: !printed });
+    if (printed) layout.width = printed;
+    else delete layout.width;
+    Plotly.react(place, figureOf(place, isDark()).data, layout);
   }
 }
 
@@ -56,7 +74,7 @@ const near = new IntersectionObserver(
     near.unobserve(entry.target);
     draw(entry.target);
   }),
-  { rootMargin: "600px" },
+  { rootMargin: "1200px" },
 );
 places.forEach((place) => near.observe(place));
 
@@ -137,15 +155,21 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => reco
 
 const sheet = 680; // A4 between margins of 15 mm
 let before = "auto";
+let unfolded = [];
 addEventListener("beforeprint", () => {
+  unfolded = [...document.querySelectorAll("main details:not([open])")];
+  unfolded.forEach((fold) => { fold.open = true; });
   before = root.dataset.theme || "auto";
   root.dataset.theme = "light";
   places.forEach(draw);
-  recolour({ width: sheet });
+  printed = sheet;
+  recolour();
 });
 addEventListener("afterprint", () => {
+  unfolded.forEach((fold) => { fold.open = false; });
   root.dataset.theme = before;
-  recolour({ width: null, autosize: true });
+  printed = 0;
+  recolour();
 });
 
 // SVG: on a white background, with the finding as the title.
@@ -164,7 +188,7 @@ async function svg(place) {
   const { data, layout } = figureOf(place);
   for (const key of place.dataset.drawn ? scenesOf(layout) : []) layout[key].camera = place.layout[key].camera; // keeps the current rotation
   const width = Math.max(640, place.clientWidth);
-  const title = wrapped(document.getElementById(`${place.id}-title`).textContent, width / 9);
+  const title = wrapped(place.dataset.title, width / 9);
   const room = 22 * title.length + 16;
   const height = (layout.height || 420) + room;
   layout.margin = { ...layout.margin, t: ((layout.margin && layout.margin.t) || 40) + room };
@@ -191,3 +215,20 @@ for (const pressed of document.querySelectorAll("[data-save]")) {
     else save(await svg(place), "image/svg+xml", name);
   });
 }
+
+// Navigation: the menu is a fold in a narrow window; a link into a fold opens it; the section in view is marked.
+
+const menu = document.querySelector(".menu");
+const narrow = matchMedia("(max-width: 999px)");
+const fit = () => { if (menu) menu.open = !narrow.matches; };
+narrow.addEventListener("change", fit);
+fit();
+
+const links = new Map([...document.querySelectorAll(".side nav li a")].map((link) => [link.getAttribute("href").slice(1), link]));
+for (const link of links.values()) link.addEventListener("click", fit);
+const seen = new IntersectionObserver((entries) => {
+  for (const entry of entries.filter((each) => each.isIntersecting)) {
+    links.forEach((link, id) => link.toggleAttribute("aria-current", id === entry.target.id));
+  }
+}, { rootMargin: "-20% 0px -70% 0px" });
+for (const card of document.querySelectorAll(".card")) seen.observe(card);

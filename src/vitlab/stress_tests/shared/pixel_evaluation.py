@@ -58,6 +58,7 @@ class Outcome:
         classes: K.
         size: (h, w) of the images.
         about: the provenance.
+        pixels: yields the images as pixels, in the same order.
     """
 
     clean: np.ndarray
@@ -65,6 +66,7 @@ class Outcome:
     classes: int
     size: tuple[int, int]
     about: Mapping[str, Any]
+    pixels: Callable[[], Iterable[PixelBatch]] = tuple
 
 
 def evaluate_perturbations(
@@ -104,7 +106,7 @@ def evaluate_perturbations(
     correct = np.stack([each["correct"] for each in steps])
     about = provenance(device=str(device), images=correct.shape[1], data=getattr(batches, "fingerprint", ""))
     h, w = next(iter(read()))[0].shape[-2:]
-    return Outcome(correct[0], correct[1:], int(steps[0]["classes"]), (h, w), about)
+    return Outcome(correct[0], correct[1:], int(steps[0]["classes"]), (h, w), about, pixels)
 
 
 def mean_and_error(each: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

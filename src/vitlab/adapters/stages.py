@@ -1,0 +1,103 @@
+"""Models without blocks of attention and MLP: the outputs of their stages, for features, and what attention they have.
+
+The stages of a timm model are those of its `feature_info`. A layer that contains a softmax between tokens is a block of
+its own. Its map is not offered, because the order of its tokens is not known without an adapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from vitlab.adapters.blocks import block_of, with_stage_ends
+from vitlab.adapters.flow import Flow, Shape
+from vitlab.adapters.softmaxes import softmax_modules
+from vitlab.adapters.trial import leaf
+from vitlab.core.anatomy import Block, Mixer, Order, Seam, TokenLayout
+
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+_NO_ATTENTION = "no softmax between tokens was recorded in it"
+_UNKNOWN_ORDER = "the layout of its attention map is not known; an adapter can describe it"
+
+
+def stage_blocks(model: nn.Module, flow: Flow, inputs: Mapping[str, Tensor]) -> tuple[Block, ...]:
+    """One block per layer with attention and per stage, in execution order; empty if the model has neither.
+
+    Args:
+        model: the model.
+        flow: the shapes in one forward of it.
+        inputs: the inputs of this forward.
+    """
+    layers = {_layer(model, path): path for path in softmax_modules(model, inputs)}
+    stages = dict(_stages(model, flow))
+    order = [path for path in flow.calls if path in layers or path in stages]
+    result: list[Block] = []
+    for path in order:
+        layout = map_layout(flow.input("")[-2:], flow.output(path))
+        places = [] if layout is None or _is_container(model, path) else [_out(flow, path, layout)]
+        if path in layers:
+            mixer = Mixer("attention", layers[path], why_no_map=_UNKNOWN_ORDER)
+        elif places:
+            mixer = Mixer(_kind(model), path, why_no_map=_NO_ATTENTION)
+        else:
+            continue
+        stage = sum(other in stages for other in order[: order.index(path)])
+        result.append(block_of(path, len(result), stage, mixer, places))
+    return with_stage_ends(result)
+
+
+def map_layout(size: Shape, shape: Shape) -> TokenLayout | None:
+    """The layout of a map of two images, or None: both axes of the grid are the same fraction of the image.
+
+    >>> map_layout((224, 224), (2, 96, 7, 7)).order
+    'BCHW'
+    >>> map_layout((64, 32), (2, 8, 4, 24)).grid
+    (8, 4)
+    """
+    if len(shape) != 4 or shape[0] != 2:
+        return None
+    axes: tuple[tuple[Shape, Order], ...] = ((shape[2:], "BCHW"), (shape[1:3], "BHWD"))
+    found = [
+        TokenLayout((h, w), order=order)
+        for (h, w), order in axes
+        if h <= size[0] and w <= size[1] and 2 / 3 < (size[0] / h) / (size[1] / w) < 3 / 2
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _layer(model: nn.Module, path: str) -> str:
+    """The nearest module around an attention module that is an item of a container, else the module itself."""
+    parts = path.split(".")
+    for end in range(len(parts), 1, -1):
+        parent = model.get_submodule(".".join(parts[: end - 1]))
+        module = model.get_submodule(".".join(parts[:end]))
+        if isinstance(parent, _CONTAINERS) and not isinstance(module, _CONTAINERS):
+            return ".".join(parts[:end])
+    return path
+
+
+def _stages(model: Any, flow: Flow) -> Iterator[tuple[str, None]]:
+    """The last layers of the stages that timm declares."""
+    information = getattr(model, "feature_info", None)
+    entries = getattr(information, "info", information) or ()
+    for entry in entries:
+        path = entry.get("module", "") if isinstance(entry, dict) else ""
+        if path and flow.ran(path):
+            last = leaf(model, path, -1)
+            if flow.ran(last):
+                yield last, None
+
+
+def _is_container(model: nn.Module, path: str) -> bool:
+    return isinstance(model.get_submodule(path), _CONTAINERS)
+
+
+def _out(flow: Flow, path: str, layout: TokenLayout) -> Seam:
+    return flow.seam("block.out", path, "out", layout)
+
+
+def _kind(model: nn.Module) -> str:
+    convolves = any(isinstance(module, nn.Conv2d) and max(module.kernel_size) > 1 for module in model.modules())
+    return "conv" if convolves else "unknown"

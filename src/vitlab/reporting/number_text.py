@@ -1,0 +1,84 @@
+"""Numbers as text: rounded to their error, shares in percent, with a true minus sign."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from vitlab.reporting.differences import Difference, Number
+from vitlab.reporting.findings import UNKNOWN
+from vitlab.reporting.words import value_in_words
+
+#: Words in the names of shares, which are shown in percent.
+_SHARES = ("accuracy", "error", "drop", "mce", "miou", "ece", "ap", "ap50", "ap75", "confidence")
+
+#: Shares that are not recognised by their name or description, by kind.
+_SHARES_OF = {
+    "lesion": ("change", "baseline"),
+    "hessian_spectrum": ("negative_proportion",),
+    "attention_entropy": ("normalised",),
+    "shape_texture": ("shape_bias",),
+    "imagenet_p": ("mfr", "flip_rate", "flip_probability"),
+}
+
+#: Significant digits of a number whose error is not known, and of a difference.
+_DIGITS, _DIFFERENCE_DIGITS = 4, 3
+
+
+def unit_of(kind: str, name: str) -> tuple[float, str]:
+    """The factor and the unit of a value of a kind.
+
+    >>> unit_of("calibration", "accuracy"), unit_of("training", "top1"), unit_of("loss_landscape", "nll")
+    ((100.0, '%'), (1.0, '%'), (1.0, ''))
+    """
+    if kind == "training":
+        return 1.0, "%" if name.startswith(("top", "miou", "accuracy", "box", "mask", "pixel")) else ""
+    share = any(word in name.split("_") for word in _SHARES) or name in _SHARES_OF.get(kind, ())
+    return (100.0, "%") if share or value_in_words(kind, name).startswith("share") else (1.0, "")
+
+
+def value_text(number: Number, scale: float = 1.0) -> str:
+    """A number rounded to its error.
+
+    >>> value_text(Number(0.71234, 0.01), 100), value_text(Number(3.14159)), value_text(Number(-2.0, 0.1))
+    ('71.2 ± 2.0', '3.142', '−2.00 ± 0.20')
+    """
+    half = scale * number.half_width
+    if not math.isfinite(half):
+        return minus(f"{scale * number.value:.{_DIGITS}g}")
+    places = _places(half)
+    return minus(f"{scale * number.value:.{places}f} ± {half:.{places}f}")
+
+
+def difference_text(difference: Difference, scale: float = 1.0) -> str:
+    """A difference with its sign, rounded to its error.
+
+    >>> difference_text(Difference("", "", "", Number(1.0, 0.3), Number(0.0, 0.4)))
+    '−1.00 ± 0.98'
+    """
+    half = scale * difference.half_width
+    if not math.isfinite(half):
+        return minus(f"{scale * difference.value:+.{_DIFFERENCE_DIGITS}g}")
+    places = _places(half)
+    return minus(f"{scale * difference.value:+.{places}f} ± {half:.{places}f}")
+
+
+def clearness(difference: Difference) -> str:
+    """`clear` if the difference is larger than its noise, `unclear` if not, `unknown` if its noise is not known."""
+    if difference.verdict == UNKNOWN:
+        return "unknown"
+    return "clear" if difference.strength > 1 else "unclear"
+
+
+def minus(text: str) -> str:
+    """Text with the minus sign U+2212 before numbers in place of the hyphen.
+
+    >>> minus("-0.5, 1e-05, ImageNet-C, +2")
+    '−0.5, 1e−05, ImageNet-C, +2'
+    """
+    return re.sub(r"(?<![\w.)])-(?=\d)|(?<=\de)-(?=\d)", "−", text)
+
+
+def _places(half: float) -> int:
+    """Decimal places that show two significant digits of an error, at most 6."""
+    return 3 if half <= 0 else min(6, max(0, 1 - math.floor(math.log10(half))))

@@ -1,0 +1,143 @@
+"""A section as data for a template: its claim, one figure, the key numbers, and the rest for a fold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from vitlab.core.descriptions import origin
+from vitlab.reporting import page_figure
+from vitlab.reporting.default_drawing import draw_by_axes
+from vitlab.reporting.differences import Difference
+from vitlab.reporting.drawing import Figure, Fragment, draw
+from vitlab.reporting.headline import Phrase, state
+from vitlab.reporting.image_strips import strips
+from vitlab.reporting.number_text import clearness, difference_text, value_text
+from vitlab.reporting.rows import Row, rows
+from vitlab.reporting.sections import Section
+
+#: The number of rows of the table outside the fold, of a section in one column and of a wide one.
+VISIBLE_ROWS, VISIBLE_ROWS_WIDE = 2, 1
+
+_SYMBOLS = {"unclear": "≈", "unknown": "?"}
+_WORDS = {"clear": "clear", "unclear": "within the noise", "unknown": "noise not known"}
+
+
+def view(number: int, section: Section, differences: Sequence[Difference], labels: Sequence[str]) -> dict[str, Any]:
+    """A section for the template.
+
+    Args:
+        number: of the section on the page, from 1.
+        section: the measurements of one kind.
+        differences: the result of `comparison.compare` of the section.
+        labels: of all models of the report. If the section has the first of them, its figures have their colours and
+            need no legend of their own.
+    """
+    figures, note = draw_section(section)
+    table = rows(section, differences, [each.headline.row for each in figures if isinstance(each, Figure)])
+    own = list(section.repeats)
+    shared = labels if own == list(labels[: len(own)]) else ()
+    views = [page_figure.view(each, shared) for each in figures]
+    for index, each in enumerate(views, start=1):
+        each["id"], each["file"] = f"figure-{number}-{index}", f"{_file(section)}-{index}"
+    key = table[0] if table else None
+    cells = [_row(row, own) for row in table]
+    wide = bool(views) and (views[0]["panels"] > 2 or not views[0]["plot"])
+    pictures = strips(section)
+    shown = VISIBLE_ROWS_WIDE if wide else VISIBLE_ROWS
+    return {
+        "id": f"section-{number}",
+        "title": section.title[:1].upper() + section.title[1:],
+        "claim": claim_of(figures, key),
+        "badge": key.clearness if key is not None else "",
+        "wide": wide,
+        "figures": views,
+        "note": note,
+        "labels": own,
+        "rows": cells[:shown],
+        "more_rows": cells[shown:],
+        "strips": pictures,
+        "fold": fold_title(max(0, len(views) - 1), len(cells[shown:]), sum(len(each.pictures) for each in pictures)),
+        "key": key,
+        "footnote": _footnote(section),
+    }
+
+
+def fold_title(figures: int, numbers: int, pictures: int = 0) -> str:
+    """The title of a fold.
+
+    >>> fold_title(2, 0), fold_title(1, 3, 8), fold_title(0, 0)
+    ('2 more figures', '8 images, 1 more figure, 3 more numbers', 'The result in words')
+    """
+    counts = ((pictures, "image"), (figures, "more figure"), (numbers, "more number"))
+    parts = [f"{count} {noun}{'s' if count > 1 else ''}" for count, noun in counts if count]
+    return ", ".join(parts) or "The result in words"
+
+
+def claim_of(figures: Sequence[Figure | Fragment], key: Row | None) -> str:
+    """The claim of the first figure, else that of the key number; empty if there is neither."""
+    first = next((each.headline for each in figures if isinstance(each, Figure)), None)
+    if first is not None and (first.row is not None or key is None):
+        return first.title
+    if key is not None:
+        return state(key, Phrase(f"{key.what} is"))
+    return first.title if first is not None else ""
+
+
+def _file(section: Section) -> str:
+    return f"{section.kind}{'-' if section.variant else ''}{section.variant}"
+
+
+def draw_section(section: Section) -> tuple[list[Figure | Fragment], str]:
+    """The figures of a section and a note.
+
+    Values that the drawing of their kind does not support, such as those of another version, are drawn by the names of
+    their axes, and the note says so.
+    """
+    measurements = section.averaged()
+    try:
+        return draw(section.kind, measurements), ""
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        note = f"The drawing of {section.kind} cannot draw these values ({type(error).__name__}: {error})"
+        if section.shows_pictures:
+            return [], f"{note}."
+        return [*draw_by_axes(measurements)], f"{note}; each value is drawn by its axes instead."
+
+
+def _row(row: Row, labels: Sequence[str]) -> dict[str, Any]:
+    return {"name": row.title, "cells": [_cell(row, label) for label in labels]}
+
+
+def _cell(row: Row, label: str) -> dict[str, str]:
+    """A table cell: the number, its count if there are few samples, and its difference from the baseline."""
+    if label not in row.numbers:
+        return {"value": "–"}
+    number, count = row.numbers[label], row.counts.get(label, "")
+    cell = {"value": value_text(number, row.scale), "count": count}
+    if count and math.isnan(number.half_width):
+        cell = {"value": count, "count": ""}  # a count says more than a percentage without an error
+    difference = row.differences.get(label)
+    if difference is not None:
+        kind = clearness(difference)
+        larger = "▲" if difference.value > 0 else "▼"
+        cell |= {"difference": difference_text(difference, row.scale), "state": kind}
+        cell |= {"symbol": _SYMBOLS.get(kind, larger), "words": _WORDS[kind]}
+    return cell
+
+
+def _footnote(section: Section) -> str:
+    """The origin of extensions, the repeats, and what numbers by epoch mean; empty if there is nothing to explain."""
+    notes = []
+    used = {"figures": origin("figures", section.kind)}
+    for each in section.averaged():
+        used |= each.provenance.get("extensions", {})
+    added = [f"{name} ({where})" for name, where in sorted(used.items()) if where]
+    if added:
+        notes.append(f"From extensions: {', '.join(added)}.")
+    repeats = max(map(len, section.repeats.values()))
+    if repeats > 1 and not section.shows_pictures:
+        notes.append(f"Up to {repeats} repeats.")
+    if any(dims[:1] == ("epoch",) for each in section.averaged() for dims in each.dims.values()):
+        notes.append("Numbers by epoch are those of the last epoch.")
+    return " ".join(notes)

@@ -1,0 +1,278 @@
+"""Every model of timm, and every image model of Hugging Face, is described or refused with one line.
+
+Models are built on the meta device, and on the CPU if they do not run there. `make test-full` scans all names and
+prints its counts; the quick tests take a seeded sample.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import timm
+import torch
+from timm.layers import set_fused_attn
+from torch import Tensor, nn
+
+import vitlab
+from vitlab.adapters import inputs_of
+from vitlab.adapters.softmaxes import softmax_modules
+
+#: Tasks of Hugging Face whose models take images and nothing else.
+TASKS = (
+    "IMAGE_CLASSIFICATION",
+    "IMAGE",
+    "BACKBONE",
+    "MASKED_IMAGE_MODELING",
+    "DEPTH_ESTIMATION",
+    "SEMANTIC_SEGMENTATION",
+    "OBJECT_DETECTION",
+)
+SMALL = 6_000_000  # parameters of the models that are built for real
+SHARE = 0.95  # of the models with attention that are described
+
+
+@dataclass(frozen=True)
+class Row:
+    """The outcome for one model.
+
+    `described`, `refused`, `crashed`, `other inputs` if it takes more than images, or videos or text instead, and
+    `not built` if its constructor needs a library that is not installed or a setting.
+    """
+
+    name: str
+    outcome: str
+    reason: str = ""
+    attention: bool = False
+
+
+def scan(name: str, build: Callable[[], nn.Module]) -> Row:
+    """Build a model and describe it."""
+    row = _scan(name, build, "meta")
+    return _scan(name, build, "cpu") if "meta" in row.reason and row.outcome != "described" else row
+
+
+def _scan(name: str, build: Callable[[], nn.Module], device: str) -> Row:
+    try:
+        with warnings.catch_warnings(), torch.device(device):
+            warnings.simplefilter("ignore")
+            model = build().eval()
+    except Exception as error:
+        return Row(name, "not built", f"{type(error).__name__}: {error}")
+    try:
+        found = vitlab.describe(model)
+        return Row(
+            name, "described", attention=_attends(model) or any("attention" in b.mixer.kind for b in found.blocks)
+        )
+    except vitlab.VitlabError as error:
+        others = "not images" in str(error) or "in addition to images" in str(error)
+        return Row(name, "other inputs" if others else "refused", str(error), not others and _attends(model))
+    except Exception as error:
+        return Row(name, "crashed", f"{type(error).__name__}: {error}")
+
+
+def _attends(model: nn.Module) -> bool:
+    """Whether the forward computes attention; for a model that does not run, whether a module is named so."""
+    try:
+        return bool(softmax_modules(model, inputs_of(model)))
+    except Exception:
+        return any("attention" in type(module).__name__.lower() for module in model.modules())
+
+
+def check(title: str, rows: list[Row], share: float = 0.0) -> None:
+    """Print the counts; nothing crashes, reasons are one line, and nearly all models with attention are described."""
+    outcomes = Counter(row.outcome for row in rows)
+    attending = [row for row in rows if row.attention and row.outcome != "not built"]
+    described = sum(row.outcome == "described" for row in attending)
+    print(f"\n{title}: {len(rows)} models, " + ", ".join(f"{n} {outcome}" for outcome, n in sorted(outcomes.items())))
+    print(f"with attention: {described} of {len(attending)} described")
+    for row in rows:
+        if row.outcome in ("refused", "crashed"):
+            print(f"  {row.name}: {row.outcome}: {row.reason}")
+    assert not [row for row in rows if row.outcome == "crashed"]
+    assert all("\n" not in row.reason for row in rows if row.outcome == "refused")
+    assert described >= share * len(attending)
+
+
+def timm_names(sample: int | None) -> list[str]:
+    """All names of timm, or a sample of modules with one name each."""
+    if sample is None:
+        return sorted(timm.list_models())
+    modules = random.Random(0).sample(sorted(timm.list_modules()), sample)
+    return [min(timm.list_models(module=module), key=lambda name: (len(name), name)) for module in modules]
+
+
+def hugging_face_classes() -> dict[str, Any]:
+    """Image models of Hugging Face by class name; classes whose libraries are not installed are left out."""
+    import transformers
+    from transformers.models.auto import modeling_auto
+
+    names: set[str] = set()
+    for task in TASKS:
+        for classes in getattr(modeling_auto, f"MODEL_FOR_{task}_MAPPING_NAMES").values():
+            names |= {classes} if isinstance(classes, str) else set(classes)
+    return {name: getattr(transformers, name) for name in sorted(names) if hasattr(transformers, name)}
+
+
+def _default(kind: Any) -> Callable[[], nn.Module]:
+    def build() -> nn.Module:
+        model: nn.Module = kind(kind.config_class())
+        return model
+
+    return build
+
+
+def _named(name: str) -> Callable[[], nn.Module]:
+    def build() -> nn.Module:
+        return timm.create_model(name)
+
+    return build
+
+
+def test_a_sample_of_timm() -> None:
+    check("timm, sample", [scan(name, _named(name)) for name in timm_names(8)])
+
+
+@pytest.mark.full
+def test_all_of_timm() -> None:
+    check("timm", [scan(name, _named(name)) for name in timm_names(None)], SHARE)
+
+
+def test_a_sample_of_hugging_face() -> None:
+    classes = hugging_face_classes()
+    chosen = random.Random(0).sample(sorted(classes), 4)
+    check("Hugging Face, sample", [scan(name, _default(classes[name])) for name in chosen])
+
+
+@pytest.mark.full
+def test_all_of_hugging_face() -> None:
+    check("Hugging Face", [scan(name, _default(kind)) for name, kind in hugging_face_classes().items()], SHARE)
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "reason"),
+    [
+        ("VideoMAEModel", "VideoMAEConfig", "takes videos, not images"),
+        ("ImageGPTModel", "ImageGPTConfig", "takes input_ids, not images"),
+        ("Siglip2Model", "Siglip2Config", "needs spatial_shapes|takes input_ids"),
+        ("ResNetModel", "ResNetConfig", "no softmax between tokens was recorded"),
+    ],
+)
+def test_the_reason_of_a_refusal_is_true(name: str, config: str, reason: str) -> None:
+    import transformers
+
+    with torch.device("meta"):
+        model = getattr(transformers, name)(getattr(transformers, config)())
+    with pytest.raises(vitlab.VitlabError, match=reason) as caught:
+        vitlab.describe(model)
+    assert "input_size=" not in str(caught.value)
+
+
+# -- built for real ----------------------------------------------------------------------------------------------------
+
+
+class Mixing(nn.Module):
+    """A part that changes every token."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 0.5 * x + 0.5 * x.roll(1, dims=1) + 0.1
+
+
+def small_models(count: int) -> list[str]:
+    """A seeded sample of timm's small models for small images, one of each class."""
+    names = random.Random(1).sample(timm.list_models(), len(timm.list_models()))
+    chosen: dict[str, str] = {}
+    for name in names:
+        size = timm.get_pretrained_cfg(name).input_size or (3, 224, 224)
+        if max(size) > 256 or name.startswith(("naflex", "gemma")):
+            continue
+        with torch.device("meta"):
+            model = timm.create_model(name)
+        if sum(parameter.numel() for parameter in model.parameters()) <= SMALL:
+            chosen.setdefault(type(model).__name__, name)
+        if len(chosen) == count:
+            break
+    return list(chosen.values())
+
+
+def built(name: str, fused: bool) -> nn.Module:
+    """The model with parameters from a fixed seed, and with or without fused attention."""
+    set_fused_attn(fused)
+    try:
+        torch.manual_seed(0)
+        return timm.create_model(name).eval()
+    finally:
+        set_fused_attn(True)
+
+
+def explicit_maps(model: nn.Module, images: Tensor, paths: list[str]) -> dict[str, Tensor]:
+    """The inputs of `attn_drop`, which are the maps of a model without fused attention."""
+    found: dict[str, Tensor] = {}
+
+    def keep(path: str) -> Callable[..., None]:
+        def hook(module: nn.Module, arguments: tuple[Tensor, ...]) -> None:
+            found[path] = arguments[0]
+
+        return hook
+
+    for path in paths:
+        if (drop := getattr(model.get_submodule(path), "attn_drop", None)) is not None:
+            drop.register_forward_pre_hook(keep(path))
+    with torch.no_grad():
+        model(images)
+    return found
+
+
+def check_real(name: str) -> tuple[int, int, int]:
+    """Returns the numbers of seams, of recorded maps, and of maps that were compared with an explicit softmax."""
+    model = built(name, fused=True)
+    size = timm.get_pretrained_cfg(name).input_size or (3, 224, 224)
+    images = torch.randn(2, *size, generator=torch.Generator().manual_seed(0))
+    try:
+        anatomy = vitlab.describe(model, size[-1])
+    except vitlab.VitlabError:
+        return 0, 0, 0
+    with torch.no_grad():
+        plain = model(images)
+        for seam in anatomy.seams:
+            if seam == "attn":
+                continue  # replaced, not hooked
+            having = [block.name for block in anatomy.blocks if block.seam(seam)]
+            vitlab.retrofit(model, Mixing(), at=seam, blocks=having, input_size=size[-1])
+            model(images)
+            vitlab.restore(model)
+            assert torch.equal(model(images), plain), f"{name}: restore after {seam} changed the outputs"
+        with vitlab.record(model, "attention", input_size=size[-1]) as tape:
+            assert torch.equal(model(images), plain), f"{name}: recording changed the outputs"
+    maps = {block.mixer.path: tape[block.name] for block in anatomy.blocks if block.mixer.queries is not None}
+    explicit = explicit_maps(built(name, fused=False), images, list(maps))
+    compared = 0
+    for path, recorded in maps.items():
+        assert (recorded.sum(-1) - 1).abs().max() < 1e-4, f"{name}: rows of {path} do not sum to one"
+        if path in explicit and explicit[path].shape == recorded.shape:
+            torch.testing.assert_close(recorded, explicit[path], rtol=1e-3, atol=1e-5)
+            compared += 1
+    return len(anatomy.seams), len(maps), compared
+
+
+def check_sample(names: list[str]) -> None:
+    results = {name: check_real(name) for name in names}
+    seams, maps, compared = (sum(numbers) for numbers in zip(*results.values(), strict=True))
+    print(
+        f"\nbuilt: {len(results)} models, {seams} seams restored bit by bit, {maps} maps, {compared} equal to a softmax"
+    )
+    assert seams > 0 and maps > 0 and compared > 0
+
+
+def test_a_sample_built_for_real() -> None:
+    check_sample(["test_vit", "test_vit4", "mobilevit_xxs", "test_convnext"])
+
+
+@pytest.mark.full
+def test_a_larger_sample_built_for_real() -> None:
+    check_sample(small_models(40))

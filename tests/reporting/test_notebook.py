@@ -1,0 +1,97 @@
+"""A measurement in a notebook: a small drawing with the numbers, escaped, and nothing that runs."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from cases.looks import LOOKS
+from vitlab.core.measurement import Measurement
+from vitlab.reporting.drawing import bars, empty_plot, heat_map, line
+from vitlab.reporting.static_axes import Extent, round_steps
+from vitlab.reporting.static_figure import svg
+
+EVIL = "</svg><script>alert('x')</script><img src=x onerror=alert(1)>"
+
+
+class Tags(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, list[tuple[str, str | None]]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, attrs))
+
+
+@pytest.mark.parametrize("kind", sorted(LOOKS))
+def test_every_kind_is_small_and_runs_nothing(kind: str) -> None:
+    cell = LOOKS[kind]("a model")._repr_html_()
+    assert len(cell.encode()) < 100_000 and "<svg" in cell
+    assert not {"script", "iframe", "object", "link"} & {tag for tag, _ in Tags(cell).found}
+    ElementTree.fromstring(re.search(r"<svg.*</svg>", cell, re.S)[0])  # well-formed
+    assert "nan" not in re.sub(r'"data:[^"]*"', "", cell).lower().split()
+
+
+def test_hostile_strings_are_text() -> None:
+    odd = Measurement(EVIL, EVIL, {EVIL: np.ones(2)}, {EVIL: (EVIL,)}, {EVIL: (EVIL, "b")}, {EVIL: EVIL}, {EVIL: EVIL})
+    tags = Tags(odd._repr_html_()).found
+    assert not {"script", "img"} & {tag for tag, _ in tags}
+    assert not [name for _, attributes in tags for name, _ in attributes if name.startswith("on")]
+
+
+def test_points_are_at_their_place() -> None:
+    plot = empty_plot("x", "y")
+    line(plot, [0, 10], [0.0, 5.0], "a", 0)
+    plot.update_layout(xaxis_range=[0, 10], yaxis_range=[0, 5])
+    drawing = ElementTree.fromstring(svg(plot))
+    (path,) = (each.get("d") for each in drawing.iter() if each.tag.endswith("path"))
+    (x0, y0), (x1, y1) = ([float(n) for n in pair] for pair in re.findall(r"[ML]([\d.]+) ([\d.]+)", path))
+    height = float(drawing.get("height"))
+    assert (x0, x1) == (56.0, 640 - 14.0) and (y0, y1) == (height - 44, 34.0)
+
+
+def test_bars_start_at_zero_and_their_heights_are_proportional() -> None:
+    plot = empty_plot("", "y")
+    bars(plot, ["a", "b"], [2.0, -1.0], "m", 0)
+    found = [float(each) for each in re.findall(r'width="[\d.]+" height="([\d.]+)"/>', svg(plot))]
+    assert found[0] == pytest.approx(2 * found[1], abs=0.2)
+
+
+def test_a_matrix_is_a_picture_with_its_first_row_at_the_bottom() -> None:
+    import base64
+    import io
+
+    from PIL import Image
+
+    plot = empty_plot("x", "y")
+    heat_map(plot, [[0.0, 0.0], [1.0, 1.0]], [1, 2], [1, 2])
+    data = re.search(r"data:image/png;base64,([^\"]+)", svg(plot))[1]
+    pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB"))
+    assert pixels[0].sum() > pixels[-1].sum()  # the row of ones, bright in Viridis, is on top
+    assert pixels.shape == (2, 2, 3)
+
+
+def test_a_measurement_of_pictures_shows_them() -> None:
+    pictures = np.random.default_rng(0).integers(0, 255, (6, 300, 200, 3), dtype=np.uint8)
+    view = Measurement("attention_view", "a", {"pictures": pictures}, {"pictures": ("image", "r", "c", "k")})
+    cell = view._repr_html_()
+    assert cell.count("<img") == 4 and len(cell) < 100_000
+
+
+def test_ticks_are_round_numbers_inside_the_range() -> None:
+    for low, high in ((0.0, 1.0), (-3.2, 7.9), (0.0011, 0.0019), (950.0, 2040.0)):
+        steps = list(round_steps(low, high))
+        assert 2 <= len(steps) <= 6 and low <= steps[0] and steps[-1] <= high
+        np.testing.assert_allclose(np.diff(steps), steps[1] - steps[0])
+
+
+def test_categories_and_logarithms() -> None:
+    names = Extent(["a", "b", "a"]).axis({}, 0.0, 100.0)
+    assert names.categories == ("a", "b") and names.pixel("a") < names.pixel("b")
+    log = Extent([1.0, 100.0]).axis({"type": "log", "range": [0, 2]}, 0.0, 100.0)
+    assert log.pixel(10.0) == pytest.approx(50.0) and np.isnan(log.pixel(0.0))
