@@ -17,8 +17,10 @@ VIEWS = [(width, scheme) for width in (1400, 800, 390) for scheme in ("light", "
 
 _VIOLATIONS = """axe.run(document, {resultTypes: ['violations']}).then(found => found.violations
     .filter(each => ['serious', 'critical'].includes(each.impact))
-    .flatMap(each => each.nodes.map(node =>
-        `${each.id} (${each.impact}): ${node.target.join(' ')}: ${node.any.concat(node.all, node.none).map(check => check.message).join('; ')}`)))"""
+    .flatMap(each => each.nodes.map(node => {
+        const reasons = [...node.any, ...node.all, ...node.none].map(check => check.message).join('; ');
+        return `${each.id} (${each.impact}): ${node.target.join(' ')}: ${reasons}`;
+    })))"""
 
 _CONTROLS = "a[href], button, select, input, textarea, summary, [tabindex='0']"
 
@@ -37,7 +39,8 @@ _FOCUS = """() => {
     const box = (label || control).getBoundingClientRect();
     const drawn = box.bottom > 0 && box.top < innerHeight && box.right > 0 && box.left < innerWidth;
     const fold = control.matches('summary') && !control.parentElement.open;
-    return {name: control.outerHTML.slice(0, 160), drawn, marked: marked(control) || (label !== null && marked(label)), fold};
+    const visible = marked(control) || (label !== null && marked(label));
+    return {name: control.outerHTML.slice(0, 160), drawn, marked: visible, fold};
 }"""
 
 _MISSED = f"""() => [...document.querySelectorAll("{_CONTROLS}")]

@@ -169,6 +169,24 @@ def test_commands_parse(line: str) -> None:
         assert plugins.recipe(parsed["recipe"]).epochs
 
 
+def test_training_on_your_own_images_finds_training_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands of the page, with a folder as the page makes it: three classes of four images."""
+    from PIL import Image
+
+    from vitlab.data.catalogue import open_data
+
+    for label in ("red", "green", "blue"):
+        (tmp_path / "photos" / label).mkdir(parents=True)
+        for i in range(4):
+            Image.new("RGB", (8, 8)).save(tmp_path / "photos" / label / f"{i}.png")
+    monkeypatch.chdir(tmp_path)
+    lines = re.findall(r"^\$ vitlab train (.*photos.*)$", (ROOT / "docs/your_own.md").read_text("utf-8"), re.MULTILINE)
+    recipes = [shlex.split(line)[0] for line in lines]
+    assert recipes
+    for recipe in recipes:
+        assert len(open_data(plugins.recipe(recipe).data).to_train_on()) == 9
+
+
 def test_paper_numbers_stand_in_the_results() -> None:
     """Each number in a row of measured_claims.md that cites a page of results occurs on that page."""
     rows = re.findall(
