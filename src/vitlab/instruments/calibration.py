@@ -86,7 +86,11 @@ def measure(
             hardest.add(x, each[-1].nll, targets)
     scores = concatenate(each)
     values = {**_values(scores, bins), **hardest.values()}
-    single = {"edges": ("edge",), "accuracy_interval": ("bound",), "nll_interval": ("bound",)}
+    single: dict[str, tuple[str, ...]] = {
+        "edges": ("edge",),
+        "accuracy_interval": ("bound",),
+        "nll_interval": ("bound",),
+    }
     single |= DIMS | {name: ("image",) for name in values if name.endswith("_by_image")}
     dims = {name: single.get(name, ("bin",) if value.ndim else ()) for name, value in values.items()}
     about = provenance(device=str(device), images=len(scores), data=getattr(batches, "fingerprint", ""))
