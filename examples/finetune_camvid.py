@@ -7,7 +7,7 @@ images, under the five perturbations of CB Table 9 and under the corruptions of 
 their parts, so these are other experiments than CB Table 6 or TAPADL Table 4.
 
 Every finished run writes one JSON file; what `--out` or `--done` already holds is skipped. Needs CamVid and the weights
-as `deit_tiny_patch16_224.safetensors` below VITLAB_DATA. `--smoke` trains one step on the CPU.
+as `deit_tiny_patch16_224.safetensors` below VITLAB_DATA. `--smoke` trains small models on scenes for one step.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import vitlab
 from vitlab.core.recipe import change
 from vitlab.core.store import Run, write_atomically
 from vitlab.pair_inputs import pair_parts
-from vitlab.recipes.segmentation import camvid_upernet
+from vitlab.recipes.segmentation import camvid_upernet, quick_segmentation
 
 #: The compared variants, as settings of the recipe `camvid_upernet`.
 ARMS: dict[str, dict[str, Any]] = {
@@ -47,6 +47,8 @@ EXAMPLES = ("example_image", "example_truth", "example_prediction")
 def main() -> None:
     """Train and measure all networks that are not done yet."""
     options = _options()
+    if not options.smoke:
+        _weights(options.weights)  # exits without data
     out: Path = options.out
     out.mkdir(parents=True, exist_ok=True)
     done = {path.stem for path in out.glob("*.json")} | names_of_finished(options.done)
@@ -69,12 +71,14 @@ def main() -> None:
 
 def run(arm: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Train and measure one network; returns its results as plain data."""
-    recipe = camvid_upernet(weights=_weights(options.weights), epochs=options.epochs, seed=seed, **ARMS[arm])
-    recipe = change(replace(recipe, evaluate_every=options.epochs), tuple(options.set))
     images, severities = options.images, options.severities
     if options.smoke:
-        recipe = replace(recipe, epochs=1, steps_per_epoch=1, batch_size=2, precision="float32", data="camvid")
+        recipe = replace(quick_segmentation(images=8, epochs=1, **ARMS[arm]), batch_size=8)
         images, severities = 2, [3]
+    else:
+        recipe = camvid_upernet(weights=_weights(options.weights), epochs=options.epochs, seed=seed, **ARMS[arm])
+        recipe = replace(recipe, evaluate_every=options.epochs)
+    recipe = change(recipe, tuple(options.set))
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="camvid-") as folder:
         last = vitlab.train(recipe, folder, device=options.device)
@@ -83,7 +87,7 @@ def run(arm: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     trained = time.monotonic()
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device)
-    (batches,) = pair_parts(model, "camvid", images, 1, batch_size=16)
+    (batches,) = pair_parts(model, recipe.data, images, 1, batch_size=16)
     batches = replace(batches, items=[(pixels.to(device), masks.to(device)) for pixels, masks in batches])
     runs = 1 if options.smoke else 5
     nine = vitlab.stress("segmentation_corruptions", model, batches, name=arm, runs=runs, pictures=4)
@@ -129,7 +133,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--weights", default="", help="file of the weights; by default below VITLAB_DATA")
     parser.add_argument("--device", help="cpu or cuda; by default CUDA where there is one")
     parser.add_argument("--set", action="append", default=[], help="a setting of every recipe, key=value, for trials")
-    parser.add_argument("--smoke", action="store_true", help="one seed, one step, two images")
+    parser.add_argument("--smoke", action="store_true", help="one seed, one step, two images of scenes")
     return parser.parse_args()
 
 

@@ -146,7 +146,7 @@ def saved(expression: str, path: Path, drop: str = "nothing") -> dict[str, Tenso
 def test_weights_with_a_part_need_the_part(part: str, tmp_path: Path) -> None:
     path, name = tmp_path / "fitted.safetensors", part.partition("(")[0]
     state = saved(f"{text()} | {part}", path)
-    with pytest.raises(VitlabError, match=rf"saved with {name}, which the model does not have; add ' \| {name}' to it"):
+    with pytest.raises(VitlabError, match=rf"saved with {name} at .*not have there; add ' \| {name}\("):
         vitlab.load(text(weights=str(path)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

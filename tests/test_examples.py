@@ -80,7 +80,13 @@ def test_a_missing_library_is_one_line(name: str, missing: str, tmp_path: Path) 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["cifar100_context_broadcasting", "finetune_deit_tiny_cifar100", "look_inside_deit_tiny", "stress_deit_tiny"],
+    [
+        "cifar100_context_broadcasting",
+        "finetune_camvid",
+        "finetune_deit_tiny_cifar100",
+        "look_inside_deit_tiny",
+        "stress_deit_tiny",
+    ],
 )
 def test_says_what_data_it_misses(name: str, tmp_path: Path) -> None:
     ended = run(ROOT / f"examples/{name}.py", tmp_path)

@@ -193,9 +193,11 @@ def _difference(absent: Sequence[str], unexpected: Sequence[str]) -> str:
     problems = []
     extra_parts, missing_parts = parts_in(unexpected), parts_in(absent)
     if extra_parts:
-        parts = "".join(f" | {name}" for name in extra_parts)
+        parts = "".join(f" | {name}(blocks=…)" for name in extra_parts)
+        places = [name.partition(".vitlab_")[0] for name in unexpected if parts_in([name])]
         problems.append(
-            f"it was saved with {', '.join(extra_parts)}, which the model does not have; add '{parts}' to it"
+            f"it was saved with {', '.join(extra_parts)} at {', '.join(dict.fromkeys(places))}, which the model does "
+            f"not have there; add '{parts}' to it"
         )
     if missing_parts:
         problems.append(f"it was saved without {', '.join(missing_parts)}, which the model has")

@@ -135,7 +135,9 @@ def prepare(
     if data is not None:
         check_source(data)
     where = choose_device(device)
-    jobs = _jobs([procedure(kind.name, text, kind.known()) for text in names], repeats, kind)
+    procedures = [procedure(kind.name, text, kind.known()) for text in names]
+    _check_repeats(procedures, repeats)
+    jobs = _jobs(procedures, repeats, kind)
     fingerprint_of = cache(partial(folder_fingerprint, besides=out))
     opened = []
     for text, name in zip(models, called or models, strict=True):
@@ -263,6 +265,14 @@ def _check(
         raise VitlabError(f"invalid repeats={repeats}; expected 1{limit or ' or more'}")
     if called and len(called) != len(models):
         raise VitlabError(f"{len(called)} names were given for {len(models)} models; give one for each, or none")
+
+
+def _check_repeats(procedures: Sequence[Procedure], repeats: int) -> None:
+    whole = [each.name for each in procedures if not each.card.splittable]
+    if repeats > 1 and whole:
+        raise VitlabError(
+            f"invalid repeats={repeats} with {', '.join(whole)}, which is no mean over images; omit --repeats"
+        )
 
 
 def _jobs(procedures: Sequence[Procedure], repeats: int, kind: Kind) -> list[Job]:

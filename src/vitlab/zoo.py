@@ -144,7 +144,7 @@ def _fit_parts(model: nn.Module, parsed: ModelExpression, origin: str = "random"
 def _load_file_weights(model: nn.Module, parsed: ModelExpression, path: str, entry: str | None) -> str:
     """Load a file's weights and fit the parts, which are fitted first if the file has them; returns the origin."""
     is_vilt = (parsed.source, parsed.name) == _VILT
-    tensors, metadata = read_weights(weights_file(path) if is_vilt else path, entry)
+    tensors, metadata = read_weights(weights_file(path) if is_vilt else _weights_file(path), entry)
     tensors, layout = (tensors, "") if is_vilt else from_released(tensors, model, parsed, path)
     with_parts = bool(parts_in(tensors))
     if with_parts:

@@ -193,7 +193,7 @@ def _recipes(folder: Path) -> Iterator[Target]:
     for name in plugins.recipes():
         make = plugins.recipe_function(name)
         yield from _targets("recipe", name, make, 0, lambda name=name, **given: plugins.recipe(_call(name, given)))
-    recipe = plugins.recipe("quick")
+    recipe = change(plugins.recipe("quick"), {"optimizer.warmup_epochs": 1.0})  # a fraction is valid
     for path, default in _fields(recipe):
         yield Target(
             "recipe", "settings of a run", path, default, lambda value, path=path: change(recipe, {path: value})

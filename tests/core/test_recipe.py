@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import Any
 
 import pytest
 
 from vitlab.core.errors import VitlabError
-from vitlab.core.recipe import Recipe, change
+from vitlab.core.recipe import Optimizer, Recipe, change, stored_recipe
 
 START = Recipe("timm/vit_tiny_patch16_224", "scenes")
 
@@ -116,3 +117,16 @@ def test_settings_of_the_optimiser_are_checked(setting: str) -> None:
     name = setting.partition("=")[0].rpartition(".")[2]
     with pytest.raises(VitlabError, match=rf"{name}=.*: expected (a number above 0|an integer from 0)"):
         change(Recipe("timm/vit_tiny_patch16_224", "scenes"), [setting])
+
+
+def test_numbers_keep_their_type_because_digests_of_stored_results_depend_on_it() -> None:
+    assert type(Optimizer(warmup_epochs=5).warmup_epochs) is int
+    assert json.dumps(dataclasses.asdict(START)) == json.dumps(
+        dataclasses.asdict(stored_recipe(dataclasses.asdict(START)))
+    )
+
+
+@pytest.mark.parametrize("given", [{"epochs": 0}, {"seed": "x"}, {"image_size": (224,)}, {"precision": "float64"}])
+def test_a_recipe_in_python_is_checked_like_one_of_the_command_line(given: dict[str, Any]) -> None:
+    with pytest.raises(VitlabError, match=rf"^Recipe\({next(iter(given))}=.*: expected"):
+        Recipe("timm/vit_tiny_patch16_224", "scenes", **given)

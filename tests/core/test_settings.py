@@ -65,7 +65,7 @@ FITTING = [
     *({"numbers": value} for value in ((), (1, 0.5), range(3), np.array([0.1, 0.2]), torch.tensor([1.0]))),
     *({"function": value} for value in (len, None)),
     *({"table": value} for value in ({}, {"a": 1})),
-    *({"anything": value} for value in (3, "x", object())),
+    *({"anything": value} for value in (3, "x", {1})),
     {"more": 3},
 ]
 

@@ -1,4 +1,4 @@
-"""The instrument: its values against the metric, its pictures against the images, parts of the images joined."""
+"""The instrument: its values against the metric, its pictures against the images, repeats refused."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import torch
 
 import vitlab
 from cases import redraw
+from vitlab import runner
+from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
-from vitlab.core.pooling import pool
 from vitlab.data.detection_sets import open_detection
 from vitlab.detection_inputs import detection_parts
 from vitlab.instruments.shared.average_precision import detect, precision_curves
@@ -49,14 +50,11 @@ def test_values_are_means_of_the_curves(model: Any, tmp_path: Path) -> None:
     assert Measurement.load(tmp_path / "kept") == found
 
 
-@pytest.mark.filterwarnings("ignore:.*random weights")
-def test_parts_of_the_images_are_joined(model: Any) -> None:
-    parts = [
-        vitlab.measure("average_precision", model, part, examples=2) for part in detection_parts(model, DATA, 6, 2)
-    ]
-    joined = pool(parts)
-    assert joined.values["example_image"].shape == (4, SIDE, SIDE, 3)
-    assert joined.values["objects"].tolist() == (parts[0].values["objects"] + parts[1].values["objects"]).tolist()
+def test_repeats_are_refused(tmp_path: Path) -> None:
+    """The mean of AP over parts of the images is not AP."""
+    with pytest.raises(VitlabError, match="invalid repeats=2 with average_precision, which is no mean over images"):
+        list(runner.measure([MODEL], ["attention_entropy", "average_precision"], tmp_path, data=DATA, repeats=2))
+    assert not list(tmp_path.iterdir())
 
 
 def test_pictures_hold_the_objects() -> None:

@@ -23,7 +23,7 @@ SHAPES = [
     (1, 1, 1, 1, 1, 1, 1, "none"),
     (2, 1, 2, 2, 50, 50, 16, "none"),
     (4, 2, 4, 2, 33, 90, 24, "masked"),
-    (1, 1, 2, 2, 130, 197, 64, "added"),
+    (1, 1, 1, 1, 70, 197, 64, "added"),
     (1, 1, 1, 1, 17, 40, 80, "none"),
 ]
 INSTRUMENTS = ("attention_entropy", "attention_distance", "token_overfocus")

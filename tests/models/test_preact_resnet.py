@@ -9,7 +9,8 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from cases import redraw
-from vitlab.models.preact_resnet import PAPER, StagedNetwork
+from vitlab.models._staged_network import StagedNetwork
+from vitlab.models.preact_resnet import PAPER
 
 TINY = {"depths": (1, 2), "width": 8, "num_classes": 5}
 

@@ -1,7 +1,7 @@
 """Our models follow the conventions of timm's models; `EXCEPTIONS` names each difference and its reason.
 
-Configurations are checked for all models, on the meta device. What needs numbers is checked on the tiny models of
-`cases`, one or more of each class, and on all models at their own size in `make test-full`.
+Configurations are checked on the meta device. What needs numbers is checked on the tiny models of `cases`, one or more
+of each class, and on all models at their own size in `make test-full`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,12 @@ from torch import Tensor, nn
 
 from cases import Case, alternet, rvt_fan, small
 from vitlab import zoo
+from vitlab.core import plugins
 
 NAMES = zoo.model_names("vitlab")
+#: One model of each file and every fourth of the others in the quick tests, all in `make test-full`.
+QUICK = {timm.list_models(module=module.rpartition(".")[2])[0] for module in plugins.models()} | set(NAMES[::4])
+EVERY = [name if name in QUICK else pytest.param(name, marks=pytest.mark.full) for name in NAMES]
 
 #: Class and check: the reason why a model of ours does not meet a convention.
 EXCEPTIONS: dict[tuple[str, str], str] = {
@@ -55,7 +59,7 @@ def maps_of(features: Tensor, output_fmt: str) -> tuple[int, ...] | None:
 # -- configurations --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EVERY)
 def test_default_cfg(name: str) -> None:
     with torch.device("meta"):
         model: Any = timm.create_model(name)
@@ -73,7 +77,7 @@ def test_default_cfg(name: str) -> None:
     assert (first.ndim == 4 and first.shape[1] == 3) or excepted(model, "first_conv")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EVERY)
 def test_models_without_classifier_and_without_pooling(name: str) -> None:
     with torch.device("meta"):
         model: Any = timm.create_model(name)
@@ -88,7 +92,7 @@ def test_models_without_classifier_and_without_pooling(name: str) -> None:
     assert model.num_classes == 5 and model.get_classifier().weight.shape[0] == 5
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EVERY)
 def test_groups_of_parameters_are_ordered_by_depth(name: str) -> None:
     with torch.device("meta"):
         model: Any = timm.create_model(name)
@@ -223,6 +227,23 @@ def test_all_models_at_their_own_size(name: str, check: Callable[[Any, tuple[int
     torch.manual_seed(0)
     model: Any = timm.create_model(name)
     check(model, model.default_cfg["input_size"][1:])
+
+
+@pytest.mark.slow
+def test_checkpointing_of_a_compiled_model() -> None:
+    case = next(case for case in CASES if case.family == "local_vit")
+    results = []
+    for compiled in (False, True):
+        model: Any = case.model().train()
+        model.set_grad_checkpointing()
+        torch._dynamo.reset()
+        run = torch.compile(model, backend="aot_eager") if compiled else model
+        loss = run(images(model, case.size)).square().mean()
+        loss.backward()
+        gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+        results.append((loss.detach(), gradients, dict(model.named_buffers())))
+    for plain, checkpointed in zip(*results, strict=True):
+        torch.testing.assert_close(checkpointed, plain)
 
 
 def test_every_exception_is_one_of_our_models() -> None:

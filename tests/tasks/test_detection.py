@@ -253,6 +253,28 @@ def test_the_paper_puts_cb_outside_of_the_tapped_blocks() -> None:
     assert [part.block for part in vitlab.parts(model)] == [f"backbone.blocks.{i}" for i in (0, 1, 2, 4, 6, 8, 9, 10)]
 
 
+@pytest.mark.filterwarnings("ignore:.*has another number of classes")
+def test_weights_that_were_trained_with_cb(tmp_path: Path) -> None:
+    """The pretrained part stays in its blocks, with the same weights; other blocks are an error that names them."""
+    tiny_vit = "timm/deit_tiny_patch16_224(embed_dim=24, num_heads=3, depth=12{}) | ContextBroadcast(blocks='8:11')"
+    trained = zoo.load(tiny_vit.format(""), seed=1)
+    zoo.save(trained, tiny_vit.format(""), str(tmp_path / "model.safetensors"))
+
+    def built(settings: str) -> Any:
+        text = plugins.recipe(f"coco_mask_rcnn(part='cb', weights={str(tmp_path)!r}{settings})").model
+        text = text.replace("dynamic_img_size", "embed_dim=24, num_heads=3, depth=12, dynamic_img_size")
+        return vitlab.load(text.replace("backbone=", "size=(64, 64), width=16, head=16, backbone="))
+
+    model = built(", blocks='8:11'")
+    assert [part.block for part in vitlab.parts(model)] == [f"backbone.blocks.{index}" for index in (8, 9, 10)]
+    found, given = model.state_dict(), trained.state_dict()
+    for index in (0, 9):
+        name = f"blocks.{index}.mlp.fc1.weight"
+        assert torch.equal(found[f"backbone.{name}"], given[name])
+    with pytest.raises(VitlabError, match=r"saved with ContextBroadcast at blocks\.8\.mlp, blocks\.9\.mlp"):
+        built("")
+
+
 def test_coco_refuses_a_part_with_a_grid() -> None:
     with pytest.raises(VitlabError, match="part='tap' needs images of one size"):
         plugins.recipe("coco_mask_rcnn(part='tap')")

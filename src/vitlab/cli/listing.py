@@ -284,7 +284,7 @@ def show_kernels(expression: str, size: tuple[int, int] | None, *, as_json: bool
     """Print which form of each fused operator runs for a model on this machine, and why."""
     from vitlab import zoo
     from vitlab.adapters import describe, inputs_of
-    from vitlab.kernels.status import status
+    from vitlab.kernels.kernel_paths import status
     from vitlab.recording import record
 
     model = zoo.load(expression).eval()

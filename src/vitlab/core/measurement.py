@@ -52,6 +52,8 @@ class Card:
         passes: how often it runs over its inputs, and whether it shares its pass with others.
         needs: what the model must have, for example `attention`.
         higher_is_better: None where neither direction is better.
+        splittable: whether the images can be split into parts (`--repeats`); False for values that cannot be computed
+            from those of the parts.
     """
 
     title: str
@@ -61,6 +63,7 @@ class Card:
     passes: Passes = "several"
     needs: tuple[str, ...] = ()
     higher_is_better: bool | None = None
+    splittable: bool = True
 
     @property
     def needs_labels(self) -> bool:

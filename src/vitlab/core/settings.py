@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from numbers import Real
 from typing import Any
 
-from vitlab.core.annotations import convert, fits, hint, shown, words
+from vitlab.core.annotations import fits, hint, shown, words
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.signatures import Setting, settings_of, takes_any
 
@@ -74,8 +74,6 @@ def check_value(name: str, key: str, value: Any, annotation: Any) -> None:
 
 
 def check_fields(data: Any) -> None:
-    """Check the fields of a frozen dataclass, and convert them to their types: integers to floats, lists to tuples."""
+    """Check the fields of a dataclass. Values are not converted: digests of stored recipes depend on their types."""
     for setting in settings_of(type(data)):
-        value = getattr(data, setting.name)
-        check_value(type(data).__name__, setting.name, value, setting.annotation)
-        object.__setattr__(data, setting.name, convert(value, setting.annotation))
+        check_value(type(data).__name__, setting.name, getattr(data, setting.name), setting.annotation)

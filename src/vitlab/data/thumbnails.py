@@ -17,7 +17,7 @@ def thumbnails(pixels: Tensor, side: int) -> np.ndarray:
     """Scale pictures down.
 
     Args:
-        pixels: (B, C, h, w) in [0, 1]; a single channel is repeated.
+        pixels: (B, C, h, w) in [0, 1]. The first three channels are shown, or the first one in grey if there are fewer.
         side: maximum height and width in pixels.
 
     Returns:
@@ -26,9 +26,10 @@ def thumbnails(pixels: Tensor, side: int) -> np.ndarray:
     >>> thumbnails(torch.ones(1, 1, 8, 4), 4).shape
     (1, 4, 2, 3)
     """
+    shown = pixels[:, : 3 if pixels.shape[1] >= 3 else 1]
     scale = min(1.0, side / max(pixels.shape[-2:]))
     small = (max(1, round(pixels.shape[-2] * scale)), max(1, round(pixels.shape[-1] * scale)))
-    scaled = F.interpolate(pixels[:, :3].float(), small, mode="area").clamp(0, 1).mul(255).round()
+    scaled = F.interpolate(shown.float(), small, mode="area").clamp(0, 1).mul(255).round()
     pictures: np.ndarray = scaled.expand(-1, 3, -1, -1).permute(0, 2, 3, 1).to(torch.uint8).cpu().numpy()
     return pictures
 

@@ -29,6 +29,7 @@ CARD = Card(
     passes="one",
     needs=("boxes and masks",),
     higher_is_better=True,
+    splittable=False,
 )
 
 _KINDS: tuple[Kind, Kind] = ("box", "mask")
@@ -45,8 +46,8 @@ def measure(model: nn.Module, batches: Iterable[Any], *, examples: Annotated[int
     Returns:
         For boxes and for masks: `box_ap` over all thresholds, `box_ap50` and `box_ap75` at one; `box_ap_by_threshold`
         (threshold), `box_ap50_by_class` (class) and `box_precision` (threshold, recall), the mean over classes. All are
-        fractions. Values of classes without an object are NaN. With repeats, AP is the mean over the parts, which is
-        slightly higher than AP on all images.
+        fractions. Values of classes without an object are NaN. AP is no mean over images, so that `--repeats` is
+        refused.
     """
     if not isinstance(model, MaskRCNN):
         raise VitlabError(

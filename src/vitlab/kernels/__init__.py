@@ -14,7 +14,7 @@ __all__ = ["status"]
 
 def __getattr__(name: str) -> Any:
     if name == "status":  # imported on first use: the operators import this package
-        from vitlab.kernels.status import status
+        from vitlab.kernels.kernel_paths import status
 
         return status
     raise AttributeError(f"module 'vitlab.kernels' has no attribute {name!r}; it has: status")

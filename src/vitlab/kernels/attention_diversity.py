@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 from vitlab.kernels import attention_diversity_triton
-from vitlab.kernels.attention_diversity_triton import MAXIMUM_CHANNELS, MAXIMUM_KEYS, OPERATOR
+from vitlab.kernels.attention_diversity_triton import MAXIMUM_CHANNELS, MAXIMUM_KEYS
 from vitlab.kernels.availability import transformed, unavailable
+
+OPERATOR = attention_diversity_triton.OPERATOR
 
 
 def diversity(
@@ -46,7 +48,8 @@ def from_sums(totals: Tensor, units: Tensor, rows: int, threshold: float, releas
     if released:
         average = average * (average > threshold)
     lengths = torch.linalg.vector_norm(average, dim=-1).clamp_min(1e-8)
-    return ((average * units).sum(-1) / lengths).mean() / rows
+    value: Tensor = ((average * units).sum(-1) / lengths).mean() / rows
+    return value
 
 
 def missing(q: Tensor, k: Tensor, bias: Tensor | None) -> str:

@@ -146,7 +146,7 @@ def _rows_contiguous(x: Tensor) -> Tensor:
 
 
 def _deep(channels: int) -> int:
-    return min(128, max(16, triton.next_power_of_2(channels)))
+    return int(min(128, max(16, triton.next_power_of_2(channels))))
 
 
 def _constants(weights: Tensor, width: int, prefix: int, nested: bool) -> dict[str, Any]:

@@ -24,6 +24,9 @@ def checkpoint_block(block: nn.Module, *arguments: Any) -> Any:
         block: the module.
         arguments: its arguments.
     """
+    if torch.compiler.is_compiling():
+        # The compiler decides what to compute again, never updates buffers twice, and does not support `context_fn`.
+        return checkpoint(block, *arguments, use_reentrant=False)
 
     def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         return nullcontext(), _frozen_statistics(block)

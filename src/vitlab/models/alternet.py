@@ -41,8 +41,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitlab.core.errors import VitlabError, unknown
+from vitlab.models._staged_network import StagedNetwork
 from vitlab.models.preact_resnet import (
-    StagedNetwork,
     drop_path_rates,
     first_convolution,
     image_settings,

@@ -107,6 +107,7 @@ class TokenAwarePooling(nn.Module):
             logits: Tensor = self.predictor(x[:, prefix:].unflatten(1, grid).permute(0, 3, 1, 2))
         else:
             first, norm, second = self.predictor
+            assert isinstance(first, nn.Conv2d) and isinstance(second, nn.Conv2d)
             hidden: Tensor = norm(_convolve(x, first.weight, grid, prefix).permute(0, 3, 1, 2))
             if x.is_cuda:  # convolutions of so few channels are slow there
                 logits = _convolve(hidden.flatten(2).mT, second.weight, grid, 0).permute(0, 3, 1, 2)

@@ -30,7 +30,8 @@ def coco_mask_rcnn(
 
     Source: CB, Sec. 4.4 and Table 7: ViT-Ti, AdamW, 1e-4 · batch / 16, weight decay 0.05, CB not in the blocks that
         feed the pyramid; XCiT's protocol for what it does not state (sides, warm-up of 500 steps, blocks 3, 5, 7 and
-        11, drop path). CB pretrains with its part on ImageNet-1K; give `weights` of such a run to do the same.
+        11, drop path). CB pretrains with its part on ImageNet-1K. To do the same, train
+        `context_broadcasting(blocks='8:11')`, and give its `weights` and `blocks='8:11'` here.
     Hardware: not published.
     Runtime: not published.
     Expected: for ViT-Ti, box AP, AP50, AP75 and mask AP, AP50, AP75: plain 34.8, 57.4, 36.5 and 32.5, 54.3, 33.7; with
@@ -41,8 +42,8 @@ def coco_mask_rcnn(
         size: `tiny`, `small` or `base`.
         part: short name of a part, as in `deit_imagenet`. `tap` depends on the grid of the tokens and is refused here,
             because the sizes of the images differ.
-        blocks: the blocks with the part.
-        weights: file of the backbone's weights; '' for timm's pretrained weights.
+        blocks: the blocks with the part. For weights that were trained with the part: the blocks of that run.
+        weights: file or run folder of the backbone's weights; '' for timm's pretrained weights.
         batch_size: images per step; the learning rate follows it.
 
     >>> coco_mask_rcnn(part="cb").model.partition(" | ")[2]
@@ -55,10 +56,12 @@ def coco_mask_rcnn(
     name = f"deit_{choose('size', size, SIZES)}_patch16_224"
     origin: dict[str, Any] = {"weights": weights} if weights else {"pretrained": True}
     settings = {**origin, "drop_path_rate": DROP_PATH[size], "dynamic_img_size": True}
-    backbone = str(ModelExpression("timm", name, settings))
     calls = parts(part, blocks=blocks if part else "")
+    # Parts in the expression of the backbone are inserted before its weights are loaded, which may have them.
+    inside = calls if weights and blocks != "not-tapped" else ()
+    backbone = str(ModelExpression("timm", name, settings, inside))
     return Recipe(
-        model=model("vitlab", "mask_rcnn", {"backbone": backbone}, *calls),
+        model=model("vitlab", "mask_rcnn", {"backbone": backbone}, *(() if inside else calls)),
         data="coco",
         task="detection",
         image_size=(800, 1344),

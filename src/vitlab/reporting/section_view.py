@@ -127,7 +127,7 @@ def _cell(row: Row, label: str) -> dict[str, str]:
 
 
 def _footnote(section: Section) -> str:
-    """What the numbers mean beyond the explanations for all tables, and the origin of extensions; often empty."""
+    """The origin of extensions, the repeats, and what numbers by epoch mean; empty if there is nothing to explain."""
     notes = []
     used = {"figures": origin("figures", section.kind)}
     for each in section.averaged():

@@ -238,7 +238,10 @@ def _noise(sections: Sequence[Section]) -> str:
     repeats = [each for section in sections for each in section.repeats.values()]
     most = max(map(len, repeats))
     if most == 1:
-        return "One measurement per kind and model: 95 % intervals, where given, are over images (normal)."
+        return (
+            "One measurement per kind and model: 95 % intervals, where given, are over images (normal), or over "
+            "random runs of a corruption."
+        )
     repeated = [each for each in repeats if len(each) > 1]
     parts = all(map(_parts, repeated))
     what = "parts of the images" if parts else "runs or seeds"

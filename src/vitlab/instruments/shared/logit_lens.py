@@ -111,7 +111,7 @@ def _apply_lens(model: nn.Module, anatomy: Anatomy, stacking: _OutputStacking, i
         names = stacking.stacked if stacking.strategies[0] != "none" else []
         if len(logits) != len(images) * max(1, len(names)):
             raise VitlabError("the modules after the last block change the batch size")
-    except VitlabError:
+    except Exception:  # third-party code that does not accept the stacked outputs; the next strategy is tried
         if stacking.strategies[0] == "none":
             raise
         del stacking.strategies[0]
