@@ -25,8 +25,8 @@ from vitlab.reporting.sections import Section, label_models, sort
 
 PICTURES = Path(__file__).resolve().parents[1] / "pictures" / "gallery"
 WIDTH = 640
-#: Width and height of the part of the page that shows a figure in HTML, in pixels of the page.
-FRAGMENT = (1000, 760)
+#: The largest height of a figure in HTML, in pixels of the page.
+HEIGHT = 760
 COLOURS = 64
 
 
@@ -55,8 +55,7 @@ def screenshot(page: Any, section: Section, folder: Path) -> bytes:
     shown.scroll_into_view_if_needed()
     page.wait_for_timeout(1000)
     box = shown.bounding_box()
-    width, height = FRAGMENT
-    area = {"x": box["x"], "y": box["y"] + page.evaluate("scrollY"), "width": width, "height": height}
+    area = {"x": box["x"], "y": box["y"] + page.evaluate("scrollY"), "width": box["width"], "height": HEIGHT}
     return bytes(page.screenshot(clip=area, full_page=True))
 
 

@@ -18,7 +18,7 @@ from vitlab.data.mixing import draw_mixes, mix_images
 from vitlab.data.resident import TrainingBatch
 from vitlab.data.scenes import MEAN, STD, draw_scenes
 from vitlab.data.streaming import ImageStream
-from vitlab.data.workers import Workers
+from vitlab.data.workers import Workers, training_transform
 from vitlab.preprocessing import Preprocessing
 
 FULL = Augment(crop="resized", randaugment="rand-m9-n2-mstd0.5-inc1", erasing=0.5, mixup=0.8, cutmix=1.0)
@@ -149,3 +149,17 @@ def test_a_batch_of_nothing_but_broken_files_is_left_out(tmp_path: Path) -> None
 def test_a_batch_that_does_not_divide_is_refused() -> None:
     with pytest.raises(VitlabError, match="batch_size=4; expected a multiple of the 3 processes"):
         workers(world=3)
+
+
+@pytest.mark.parametrize("increasing", ["", "-inc1"])
+def test_randaugment_keeps_the_first_bits_at_every_magnitude(increasing: str) -> None:
+    """From no bit, a black image, to four; against a bit mask. Pillow 13 refuses to keep no bit."""
+    pixels = np.arange(48, dtype=np.uint8).reshape(4, 4, 3) * 5
+    for magnitude in range(11):
+        settings = Augment("none", flip=0.0, randaugment=f"rand-m{magnitude}-n1{increasing}")
+        transform = training_transform(settings, (4, 4), (0.0,) * 3, (1.0,) * 3)
+        (operation,) = (each for each in transform.transforms[2].ops if each.name.startswith("Posterize"))
+        operation.prob = 1.0
+        bits = 4 - int(magnitude * 0.4) if increasing else int(magnitude * 0.4)
+        mask = 256 - 2 ** (8 - bits)
+        assert np.array_equal(operation(Image.fromarray(pixels)), pixels & mask)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from timm.data.auto_augment import posterize as timm_posterize
 from timm.data.auto_augment import rand_augment_transform
 from timm.data.random_erasing import RandomErasing
 from timm.data.transforms import RandomResizedCropAndInterpolation
@@ -150,12 +151,32 @@ def training_transform(
             steps.append(transforms.RandomCrop(size, padding=(size[1] // 8, size[0] // 8)))
     steps.append(transforms.RandomHorizontalFlip(settings.flip))
     if settings.randaugment:
-        fill = tuple(round(255 * value) for value in mean)
-        steps.append(
-            rand_augment_transform(settings.randaugment, {"translate_const": int(min(size) * 0.45), "img_mean": fill})
-        )
+        steps.append(_rand_augment(settings.randaugment, size, mean))
     steps += [transforms.ToTensor(), transforms.Normalize(mean, std)]
     if settings.erasing:
         steps.append(RandomErasing(settings.erasing, mode="pixel", device="cpu"))
     composed: Callable[[Image.Image], Tensor] = transforms.Compose(steps)
     return composed
+
+
+def _rand_augment(policy: str, size: tuple[int, int], mean: tuple[float, ...]) -> Callable[[Image.Image], Image.Image]:
+    """timm's RandAugment, with our `posterize`."""
+    fill = tuple(round(255 * value) for value in mean)
+    augment = rand_augment_transform(policy, {"translate_const": int(min(size) * 0.45), "img_mean": fill})
+    for operation in augment.ops:
+        if operation.name.startswith("Posterize"):
+            operation.aug_fn = posterize
+    return augment  # type: ignore[no-any-return]
+
+
+def posterize(image: Image.Image, bits: int, **others: Any) -> Image.Image:
+    """timm's posterize; 0 bits, which RandAugment draws at magnitude 10 and Pillow 13 refuses, is a black image.
+
+    >>> white = Image.new("L", (1, 1), 255)
+    >>> posterize(white, 0).getpixel((0, 0)), posterize(white, 2).getpixel((0, 0))
+    (0, 192)
+    """
+    if bits < 1:
+        return Image.new(image.mode, image.size)
+    kept: Image.Image = timm_posterize(image, bits)
+    return kept

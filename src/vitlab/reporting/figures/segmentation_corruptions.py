@@ -92,7 +92,7 @@ def _bars(measurements: Sequence[Measurement], rows: Sequence[dict[str, tuple[fl
         errors = np.array(halves) / 1.96  # `bars` takes standard errors
         bars(plot, [_words(name) for name in row], heights, measurement.subject, index, error=errors)
     start_at_zero(plot)
-    plot.update_xaxes(tickangle=-40 if max(map(len, rows)) > 8 else 0)
+    plot.update_xaxes(tickangle=-40)
     return remove_unused_bar_notes(plot)
 
 
