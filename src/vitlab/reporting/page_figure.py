@@ -11,7 +11,7 @@ from vitlab.reporting.number_text import minus
 from vitlab.reporting.plot_data import to_json
 
 #: The height of a plot that does not declare one, and of a single panel without a legend, in pixels.
-HEIGHT, SINGLE = 420, 276
+HEIGHT, SINGLE = 420, 264
 
 #: The size of letters, and the most letters of a line below one of two panels.
 FONT, LINE = 12, 26
