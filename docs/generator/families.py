@@ -44,7 +44,9 @@ def _from_classes(family: str, adapter: Any) -> nn.Module | None:
             known = getattr(importlib.import_module(module), kind, None)
         except ImportError:
             return None
-        model = known(known.config_class()) if known is not None else None
-        if model is not None and adapter.family(model) == family:
+        if not hasattr(known, "config_class"):
+            continue  # not in the installed version, or a class of another library
+        model = known(known.config_class())
+        if adapter.family(model) == family:
             return model
     return None
