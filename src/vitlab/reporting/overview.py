@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vitlab.reporting.differences import Difference
-from vitlab.reporting.number_text import clearness, difference_text, value_text
+from vitlab.reporting.number_text import clearness, difference_text, minus, value_text
 from vitlab.reporting.rows import Row
 
 #: Differences in half widths of their 95 % interval from which a cell has the colour of level 1, 2 and 3.
 LEVELS = (1.0, 2.0, 4.0)
+
+_LONGEST = 7  # characters of a number that fit a cell
 
 
 @dataclass(frozen=True)
@@ -94,5 +97,13 @@ def _cell(row: Row, label: str) -> Cell:
 
 
 def _brief(text: str) -> str:
-    """A number without its error, which the table of the section has."""
-    return text.partition(" ±")[0]
+    """A number without its error, which the table of the section has; with two digits if it does not fit a cell.
+
+    >>> _brief("−2.00 ± 0.20"), _brief("+0.000734 ± 0.000003"), _brief("0.000031")
+    ('−2.00', '+0.00073', '3.1e−05')
+    """
+    number = text.partition(" ±")[0]
+    if len(number) <= _LONGEST or not re.fullmatch(r"[+−]?[\d.]+", number):
+        return number
+    value = float(number.replace("−", "-"))
+    return minus(f"{value:+.2g}" if number[0] in "+−" else f"{value:.2g}")
