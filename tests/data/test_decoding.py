@@ -12,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
+from vitlab.core.errors import VitlabError
 from vitlab.data import decoding
 from vitlab.data.decoding import open_labels, open_rgb
 from vitlab.data.images import ImageFiles
@@ -121,3 +122,13 @@ def test_damaged_exif_does_not_lose_the_image(tmp_path: Path) -> None:
     Image.fromarray(GREYS).save(tmp_path / "image.png", exif=b"Exif\x00\x00XX\x00*")  # Pillow raises on this header
     with pytest.warns(UserWarning, match="EXIF data of an image cannot be read"):
         assert np.array_equal(np.array(open_rgb(tmp_path / "image.png"))[:, :, 0], GREYS)
+
+
+def test_postscript_is_not_opened(tmp_path: Path) -> None:
+    """Pillow would run Ghostscript on it, whatever the name of the file."""
+    path = tmp_path / "photo.png"
+    path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n")
+    with Image.open(path) as image:
+        assert image.format == "EPS"
+    with pytest.raises(VitlabError, match=r"photo\.png \(cannot identify image file"):
+        open_rgb(path)

@@ -19,14 +19,18 @@ from PIL import Image, ImageOps
 from vitlab.core.errors import VitlabError
 
 
+#: Formats that are read: photographs and scans. Pillow would run Ghostscript on EPS, whatever the name of the file.
+FORMATS = ("BMP", "DIB", "GIF", "ICO", "JPEG", "JPEG2000", "PCX", "PNG", "PPM", "TGA", "TIFF", "WEBP")
+
+
 def open_rgb(
-    source: Path | BinaryIO, formats: tuple[str, ...] | None = None, *, enough: int | None = None
+    source: Path | BinaryIO, formats: tuple[str, ...] = FORMATS, *, enough: int | None = None
 ) -> Image.Image:
     """Open an image in RGB, rotated by its EXIF orientation; the first frame of an animation. Alpha is ignored.
 
     Args:
         source: a path, or a file open for reading.
-        formats: the formats to try, by Pillow's names; default all.
+        formats: the formats to try, by Pillow's names.
         enough: if given, a JPEG is decoded at 1/2, 1/4 or 1/8 of its size as long as both sides keep this many pixels,
             which saves time and memory.
     """
@@ -45,7 +49,7 @@ def open_rgb(
 
 def open_labels(path: Path) -> NDArray[np.generic]:
     """Returns the values (h, w) of a label file, such as a segmentation mask; nothing is scaled or rotated."""
-    with Image.open(path) as image:
+    with Image.open(path, formats=FORMATS) as image:
         return np.array(image)
 
 
