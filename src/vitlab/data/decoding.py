@@ -18,14 +18,11 @@ from PIL import Image, ImageOps
 
 from vitlab.core.errors import VitlabError
 
-
 #: Formats that are read: photographs and scans. Pillow would run Ghostscript on EPS, whatever the name of the file.
 FORMATS = ("BMP", "DIB", "GIF", "ICO", "JPEG", "JPEG2000", "PCX", "PNG", "PPM", "TGA", "TIFF", "WEBP")
 
 
-def open_rgb(
-    source: Path | BinaryIO, formats: tuple[str, ...] = FORMATS, *, enough: int | None = None
-) -> Image.Image:
+def open_rgb(source: Path | BinaryIO, formats: tuple[str, ...] = FORMATS, *, enough: int | None = None) -> Image.Image:
     """Open an image in RGB, rotated by its EXIF orientation; the first frame of an animation. Alpha is ignored.
 
     Args:
