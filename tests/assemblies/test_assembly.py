@@ -77,6 +77,17 @@ def test_taps_of_fan_hybrid_are_those_of_tapadl() -> None:
         torch.testing.assert_close(own, other)
 
 
+def test_taps_of_tiny_vit_are_those_of_timm() -> None:
+    """The convolutional stage, then the three stages of attention."""
+    size = "embed_dims=(8, 16, 24, 32), depths=(1, 1, 2, 1), num_heads=(1, 2, 3, 4), window_sizes=(4, 4, 4, 4)"
+    model = upernet(vitlab.load(f"timm/tiny_vit_5m_224({size})", seed=0), classes=3, width=8, size=(64, 96)).eval()
+    assert model.strides == (4, 8, 16, 32)
+    batch = images(64, 96)
+    expected = model.backbone.forward_intermediates(batch, indices=[0, 1, 2, 3], intermediates_only=True)
+    for own, other in zip(model.maps(batch), expected, strict=True):
+        torch.testing.assert_close(own, other)
+
+
 def test_taps_of_alternet_are_the_ends_of_its_stages() -> None:
     model = upernet(alternet50(width=8, depths=(2, 2, 2, 2), plan=(0, 1, 1, 1)), classes=3, width=8, size=(64, 64))
     assert model.strides == (4, 8, 16, 32)
