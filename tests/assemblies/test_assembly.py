@@ -35,7 +35,7 @@ def tiny(text: str = VIT, size: tuple[int, int] = (32, 48), **settings: object) 
     return model
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if not case.text], ids=lambda case: case.family)
+@pytest.mark.parametrize("case", [case for case in CASES if case.takes_images], ids=lambda case: case.family)
 def test_every_family_can_be_a_backbone(case: Case) -> None:
     """All trained parameters get a gradient (DDP needs it), and the description has the paths of the assembly."""
     model = upernet(case.build(), classes=3, width=8, auxiliary_width=4, size=case.size)
@@ -48,6 +48,13 @@ def test_every_family_can_be_a_backbone(case: Case) -> None:
     assert anatomy.family == case.family and anatomy.input_size == case.size
     assert all(seam.path in modules for block in anatomy.blocks for seam in (*block.seams, *block.taps))
     assert set(anatomy.tapped) <= {block.name for block in anatomy.blocks}
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if not case.takes_images], ids=lambda case: case.family)
+def test_a_backbone_that_needs_more_than_images_is_an_error(case: Case) -> None:
+    with pytest.raises(VitlabError, match="UperNet needs a model that takes images alone") as caught:
+        upernet(case.build(), classes=3, width=8, size=case.size)
+    assert "\n" not in str(caught.value) and all(name in str(caught.value) for name in case.inputs())
 
 
 def test_taps_of_a_plain_vit_equal_timm_intermediates() -> None:
@@ -73,6 +80,17 @@ def test_taps_of_fan_hybrid_are_those_of_tapadl() -> None:
     batch = images(64, 96)
     expected = model.backbone.forward_intermediates(batch, indices=[0, 1, 4, 5], intermediates_only=True)
     assert [tuple(each.shape[1:]) for each in expected] == [(8, 16, 24), (12, 8, 12), (16, 4, 6), (16, 4, 6)]
+    for own, other in zip(model.maps(batch), expected, strict=True):
+        torch.testing.assert_close(own, other)
+
+
+def test_taps_of_tiny_vit_are_those_of_timm() -> None:
+    """The convolutional stage, then the three stages of attention."""
+    size = "embed_dims=(8, 16, 24, 32), depths=(1, 1, 2, 1), num_heads=(1, 2, 3, 4), window_sizes=(4, 4, 4, 4)"
+    model = upernet(vitlab.load(f"timm/tiny_vit_5m_224({size})", seed=0), classes=3, width=8, size=(64, 96)).eval()
+    assert model.strides == (4, 8, 16, 32)
+    batch = images(64, 96)
+    expected = model.backbone.forward_intermediates(batch, indices=[0, 1, 2, 3], intermediates_only=True)
     for own, other in zip(model.maps(batch), expected, strict=True):
         torch.testing.assert_close(own, other)
 

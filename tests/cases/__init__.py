@@ -22,6 +22,12 @@ class Case:
     build: Callable[[], nn.Module]
     size: tuple[int, int] = (32, 32)
     text: bool = False  # takes token ids beside the image
+    classifier: bool = True  # returns logits (B, C)
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether images are the only input; ViLT also takes a text, SigLIP 2 takes patches with a mask."""
+        return list(self.inputs(batch=1)) == [""]
 
     def model(self, seed: int = 0) -> nn.Module:
         return redraw(self.build(), seed).eval()

@@ -108,8 +108,13 @@ CASES = [
         "hf_swin",
         hugging_face("DonutSwinModel", "DonutSwinConfig", **{k: v for k, v in SWIN.items() if k != "num_labels"}),
         (16, 32),
+        classifier=False,
     ),
-    Case("hf_siglip", hugging_face("SiglipVisionModel", "SiglipVisionConfig", **VIT, intermediate_size=48)),
+    Case(
+        "hf_siglip",
+        hugging_face("SiglipVisionModel", "SiglipVisionConfig", **VIT, intermediate_size=48),
+        classifier=False,
+    ),
     PatchCase(
         "hf_siglip2",
         hugging_face(
@@ -123,8 +128,13 @@ CASES = [
             num_patches=16,
         ),
         (32, 48),
+        classifier=False,
     ),
-    Case("hf_dpt", hugging_face("DPTModel", "DPTConfig", **VIT, intermediate_size=48, backbone_out_indices=[0, 1, 2])),
+    Case(
+        "hf_dpt",
+        hugging_face("DPTModel", "DPTConfig", **VIT, intermediate_size=48, backbone_out_indices=[0, 1, 2]),
+        classifier=False,
+    ),
     Case(
         "hf_data2vec",
         hugging_face(
@@ -145,6 +155,7 @@ CASES = [
             num_detection_tokens=3,
         ),
         (32, 48),
+        classifier=False,
     ),
     Case("hf_levit", hugging_face("LevitForImageClassification", "LevitConfig", **LEVIT), (80, 80)),
     GainCase("hf_mobilevit", hugging_face("MobileViTForImageClassification", "MobileViTConfig", **MOBILE), (64, 128)),

@@ -120,7 +120,7 @@ CASES = [
     Case("torchvision_swin_v2", torchvision_swin_v2, (16, 32)),
     Case("hf_vit", hugging_face("ViTForImageClassification", "ViTConfig", **VIT, intermediate_size=48)),
     Case("hf_dinov2", hugging_face("Dinov2ForImageClassification", "Dinov2Config", **VIT, mlp_ratio=2), (32, 48)),
-    Case("hf_clip", hugging_face("CLIPVisionModel", "CLIPVisionConfig", **VIT, intermediate_size=48)),
+    Case("hf_clip", hugging_face("CLIPVisionModel", "CLIPVisionConfig", **VIT, intermediate_size=48), classifier=False),
     Case(
         "hf_swin",
         hugging_face(

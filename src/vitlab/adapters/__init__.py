@@ -160,6 +160,21 @@ def inputs_of(model: nn.Module, input_size: int | tuple[int, int] | None = None)
     return {"": blank_images(model, size)}
 
 
+def check_takes_images(model: nn.Module, input_size: int | tuple[int, int] | None, what: str) -> None:
+    """Raise an error if a model needs more than images (B, C, h, w): a text (CLIP), or a mask of patches (SigLIP 2).
+
+    Args:
+        model: the model, without wrappers.
+        input_size: size of the images.
+        what: what needs images alone, for the error message.
+    """
+    names = list(inputs_of(model, input_size))
+    if len(names) > 1:
+        raise VitlabError(
+            f"{type(model).__name__} takes {', '.join(names)}; {what} needs a model that takes images alone"
+        )
+
+
 def blank_images(model: nn.Module, size: tuple[int, int]) -> Tensor:
     """Two blank images on the model's device, in its precision, with the model's number of input channels."""
     weight = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(0))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitlab.adapters import blank_images, built_size, describe
+from vitlab.adapters import blank_images, built_size, check_takes_images, describe
 from vitlab.adapters.flow import preserve_state
 from vitlab.adapters.wrappers import guard_hooks
 from vitlab.assemblies.input_size import set_input_size
@@ -50,6 +50,7 @@ class Assembly(nn.Module):
     ) -> None:
         super().__init__()
         anatomy = _first_description(backbone, size)
+        check_takes_images(backbone, anatomy.input_size, type(self).__name__)
         self.img_size = anatomy.input_size if size is None else pair(size)
         self.multiple = _multiple(anatomy)
         inner = self.backbone_size(self.img_size)

@@ -68,10 +68,10 @@ class Tap(nn.Module):
 def tapped_places(anatomy: Anatomy, chosen: Sequence[int] | None = None) -> list[Seam]:
     """The four places that a neck reads, from fine to coarse.
 
-    By default: of a model with a convolutional stem (FAN-Hybrid) the two stages of the stem, the last block, and the
-    last block after class attention; of a hierarchical model the last block of each of the last four stages; of a
-    plain model of depth 12 the blocks 3, 5, 7 and 11, as XCiT and BEiT do, and proportional ones for another depth. A
-    model with fewer stages gives its last map several times.
+    By default: of a plain model with a convolutional stem (FAN-Hybrid) the two stages of the stem, the last block, and
+    the last block after class attention; of a hierarchical model the last block of each of the last four stages, those
+    of a convolutional stem (TinyViT) included; of a plain model of depth 12 the blocks 3, 5, 7 and 11, as XCiT and BEiT
+    do, and proportional ones for another depth. A model with fewer stages gives its last map several times.
 
     Args:
         anatomy: of the backbone.
@@ -83,12 +83,14 @@ def tapped_places(anatomy: Anatomy, chosen: Sequence[int] | None = None) -> list
     last = next(block for block in reversed(anatomy.blocks) if _has_map(block))
     if chosen is not None:
         return [_output(block) for block in _by_index(anatomy, chosen)]
-    if anatomy.stem:
-        return [*anatomy.stem[:2], _output(mixing[-1]), _output(last)]
-    if len({_output(block).layout.grid for block in mixing}) == 1:
+    plain = len({_output(block).layout.grid for block in mixing}) == 1
+    if plain and not anatomy.stem:
         positions = [max(round(len(mixing) * part / 12) - 1, 0) for part in (4, 6, 8)]
         return [*(_output(mixing[position]) for position in positions), _output(last)]
-    ends = list({block.stage: _output(block) for block in mixing}.values())[-LEVELS:]
+    if plain:
+        ends = [*anatomy.stem[:2], _output(mixing[-1]), _output(last)]
+    else:
+        ends = [*anatomy.stem, *{block.stage: _output(block) for block in mixing}.values()][-LEVELS:]
     return [*ends, *[ends[-1]] * (LEVELS - len(ends))]
 
 

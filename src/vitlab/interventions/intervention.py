@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from vitlab.adapters import blank_images, describe
+from vitlab.adapters import describe, inputs_of
 from vitlab.adapters.wrappers import guard_hooks, unwrap
 from vitlab.core.anatomy import Anatomy, Block, Seam
 from vitlab.core.errors import VitlabError, unknown
@@ -140,7 +140,8 @@ def activations(
     """
     inner = unwrap(model)
     pixels = images if isinstance(images, Tensor) else images["pixel_values"]
-    anatomy = anatomy or describe(inner, (int(pixels.shape[-2]), int(pixels.shape[-1])))
+    if anatomy is None:
+        anatomy = describe(inner, _image_size(pixels))
     values: dict[tuple[str, str], Tensor] = {}
 
     def store(name: str, place: str) -> Change:
@@ -161,6 +162,15 @@ def activations(
         guard_hooks()
         output = inner(images) if isinstance(images, Tensor) else inner(**images)
     return Activations(values, output)
+
+
+def _image_size(pixels: Tensor) -> tuple[int, int]:
+    if pixels.ndim != 4:
+        raise VitlabError(
+            f"the image size cannot be read from pixels of shape {tuple(pixels.shape)}; expected (B, C, h, w); "
+            "give anatomy=, the result of describe"
+        )
+    return int(pixels.shape[-2]), int(pixels.shape[-1])
 
 
 def _check(action: str, value: Any, source: Any) -> None:
@@ -267,7 +277,7 @@ def _ablate(
         return
     kind = "MSA" if at == "attn" else "MLP"
     with torch.no_grad():
-        found = units(model, anatomy, blank_images(model, anatomy.input_size))
+        found = units(model, anatomy, inputs_of(model, anatomy.input_size))
     branches = {unit.block.name: unit for unit in found if unit.kind == kind}
     for each in blocks:
         if each.name not in branches:

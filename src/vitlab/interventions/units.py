@@ -11,7 +11,7 @@ Shape legend: B batch, C channels, h w grid.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
@@ -40,13 +40,15 @@ class Unit:
     hook: Hook
 
 
-def units(model: nn.Module, anatomy: Anatomy, images: Tensor, conv: Conv = "kernel") -> list[Unit]:
+def units(
+    model: nn.Module, anatomy: Anatomy, images: Tensor | Mapping[str, Tensor], conv: Conv = "kernel"
+) -> list[Unit]:
     """All removable units, in execution order.
 
     Args:
         model: the model, in evaluation mode, without wrappers.
         anatomy: its description at the image size.
-        images: (B, C, h, w); only the first image is used.
+        images: (B, C, h, w), or the inputs by name, as `inputs_of` returns them; only the first image is used.
         conv: unit of convolutional blocks: `"kernel"`, each convolution; or `"block"`, the whole block.
     """
     if conv not in get_args(Conv):
@@ -56,7 +58,9 @@ def units(model: nn.Module, anatomy: Anatomy, images: Tensor, conv: Conv = "kern
         if block.mixer.kind == "conv":
             whole = conv == "block" and block.tap("block.mid") is None
             convolutions += _whole_block(block) if whole else _kernels(model, block)
-    removable = [*_same_shape(model, convolutions, images[:1]), *_branches(model, anatomy, images[:1])]
+    given = {"": images} if isinstance(images, Tensor) else images
+    first = {name: tensor[:1] for name, tensor in given.items()}
+    removable = [*_same_shape(model, convolutions, first), *_branches(model, anatomy, first)]
     return sorted(removable, key=lambda unit: unit.block.index)
 
 
@@ -91,10 +95,16 @@ def pass_input(module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor)
     return arguments[0][..., ::down, ::right] if down * right > 1 else arguments[0]
 
 
+def _run(model: nn.Module, inputs: Mapping[str, Tensor]) -> None:
+    """One forward; the entry `""` is a positional image."""
+    positional = [tensor for name, tensor in inputs.items() if not name]
+    model(*positional, **{name: tensor for name, tensor in inputs.items() if name})
+
+
 # -- branches ---------------------------------------------------------------------------------------------------------
 
 
-def _branches(model: nn.Module, anatomy: Anatomy, image: Tensor) -> list[Unit]:
+def _branches(model: nn.Module, anatomy: Anatomy, inputs: Mapping[str, Tensor]) -> list[Unit]:
     """MSA and MLP units, each with its first candidate that leaves the stream unchanged, else the seam itself."""
     candidates = {}
     for block in anatomy.blocks:
@@ -112,7 +122,7 @@ def _branches(model: nn.Module, anatomy: Anatomy, image: Tensor) -> list[Unit]:
         }
         if not trial:
             break
-        state = _stream(model, anatomy, image, [*trial.values(), *(unit for unit in resolved.values() if unit)])
+        state = _stream(model, anatomy, inputs, [*trial.values(), *(unit for unit in resolved.values() if unit)])
         for name, unit in trial.items():
             if state[name] == "unchanged" or (attempt == 0 and state[name] == "zero"):
                 resolved[name] = unit if state[name] == "unchanged" else None
@@ -128,7 +138,9 @@ def _norms(model: nn.Module, path: str) -> list[str]:
     return [name for name in names if name != path]
 
 
-def _stream(model: nn.Module, anatomy: Anatomy, image: Tensor, branches: Sequence[Unit]) -> dict[str, str]:
+def _stream(
+    model: nn.Module, anatomy: Anatomy, inputs: Mapping[str, Tensor], branches: Sequence[Unit]
+) -> dict[str, str]:
     """Effect of each removed branch on the stream: `unchanged`, `zero` (there is no skip path) or `changed`.
 
     The result is also `changed` if the skip path modifies the tokens (pooling), or if the stream cannot be recorded
@@ -141,7 +153,7 @@ def _stream(model: nn.Module, anatomy: Anatomy, image: Tensor, branches: Sequenc
 
     at = ("block.in", "block.mid", "block.out")
     with record(model, "features", at=at, reduce=store, anatomy=anatomy), removed(model, *branches):
-        model(image)
+        _run(model, inputs)
     return {unit.name: _compare(*(streams.get(place) for place in _ends(unit))) for unit in branches}
 
 
@@ -183,7 +195,7 @@ def _whole_block(block: Block) -> list[Unit]:
     return [Unit(f"{block.name} Conv", block, "Conv", end.path, pass_input)]
 
 
-def _same_shape(model: nn.Module, candidates: Sequence[Unit], image: Tensor) -> list[Unit]:
+def _same_shape(model: nn.Module, candidates: Sequence[Unit], inputs: Mapping[str, Tensor]) -> list[Unit]:
     """The units whose replacement has the shape of their output."""
     matches: dict[str, bool] = {}
     if not candidates:
@@ -196,5 +208,5 @@ def _same_shape(model: nn.Module, candidates: Sequence[Unit], image: Tensor) -> 
         return hook
 
     with removed(model, *(replace(unit, hook=compare_shapes(unit)) for unit in candidates)):
-        model(image)
+        _run(model, inputs)
     return [unit for unit in candidates if matches.get(unit.name)]

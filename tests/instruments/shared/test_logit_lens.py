@@ -12,7 +12,8 @@ from cases.attention import state
 from cases.everything import CASES
 from vitlab.instruments.shared.logit_lens import logit_lens
 
-CLASSIFIERS = [case for case in CASES if not case.text and case.family != "hf_clip"]
+CLASSIFIERS = [case for case in CASES if case.takes_images and case.classifier]
+OTHERS = [case for case in CASES if case not in CLASSIFIERS]
 NOT_READABLE = {"tnt", "crossvit", "coat"}  # two streams, or a last block that is not the last module that mixes tokens
 
 
@@ -64,12 +65,15 @@ def test_the_model_is_restored() -> None:
     assert state(model) == before
 
 
-def test_a_model_without_logits_is_an_error() -> None:
-    case = next(case for case in CASES if case.family == "hf_clip")
+@torch.no_grad()
+@pytest.mark.parametrize("case", OTHERS, ids=lambda case: case.family)
+def test_a_model_without_logits_or_with_other_inputs_is_an_error(case: Case) -> None:
     model = case.model()
+    before = state(model)
+    message = "logit lens needs a classifier" if case.takes_images else "logit lens needs a model that takes images"
     with (
-        torch.no_grad(),
-        logit_lens(model, vitlab.describe(model)) as lens,
-        pytest.raises(vitlab.VitlabError, match="classifier"),
+        pytest.raises(vitlab.VitlabError, match=message) as caught,
+        logit_lens(model, vitlab.describe(model, case.size)) as lens,
     ):
-        lens(case.inputs()["" if "" in case.inputs() else "pixel_values"])
+        lens(case.inputs()["" if case.takes_images else "pixel_values"])
+    assert "\n" not in str(caught.value) and state(model) == before

@@ -18,6 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vitlab.adapters import check_takes_images
+from vitlab.adapters.wrappers import unwrap
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.errors import VitlabError
 from vitlab.instruments.shared.predictions import predict
@@ -51,6 +53,7 @@ def logit_lens(model: nn.Module, anatomy: Anatomy) -> Iterator[Callable[[Tensor]
         model: a classifier. The caller sets evaluation mode and disables gradients.
         anatomy: the description of the model from `describe`.
     """
+    check_takes_images(unwrap(model), anatomy.input_size, "the logit lens")
     blocks = _readable_blocks(anatomy)
     stacking = _OutputStacking([block.name for block in blocks])
     with ExitStack() as stack:
