@@ -101,7 +101,8 @@ def test_kill_9_loses_no_finished_corruption(tmp_path: Path, monkeypatch: pytest
     done: list[tuple[str, int]] = []
 
     def counted(images, name, severity, **settings):
-        done.append((name, severity))
+        if len(images) == 4:  # fewer for the pictures of the report
+            done.append((name, severity))
         return corrupt(images, name, severity, **settings)
 
     corrupt = corruptions.corrupt_pixels
