@@ -21,7 +21,7 @@ from vitlab import zoo
 from vitlab.core.errors import VitlabError
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "examples"))
+sys.path.insert(0, str(ROOT / "studies"))
 
 from evidence.conditions import CONDITIONS, all_jobs, recipe_of  # noqa: E402
 from evidence.measuring import Extent  # noqa: E402
@@ -121,7 +121,7 @@ def test_a_variant_is_compiled_once_for_all_seeds_also_with_recorded_attention(m
 
 
 def command(out: Path, *arguments: str) -> tuple[list[str], dict[str, str]]:
-    script = str(ROOT / "examples/cifar100_evidence.py")
+    script = str(ROOT / "studies/cifar100_evidence.py")
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     return [sys.executable, script, "--smoke", "--out", str(out), *arguments], environment
 

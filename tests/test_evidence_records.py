@@ -18,7 +18,7 @@ from vitlab.experiments.catalogue import experiment
 from vitlab.experiments.record import verdict_of
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "examples"))
+sys.path.insert(0, str(ROOT / "studies"))
 
 from evidence.collecting import read_runs  # noqa: E402
 from evidence.conditions import all_jobs, recipe_of  # noqa: E402
@@ -149,6 +149,6 @@ def test_committed_records_are_those_of_the_committed_runs(runs: list[dict[str, 
         stored = json.loads((RECORDS / f"{name}.json").read_text(encoding="utf-8"))
         record = record_from(experiment(name), runs, Results())
         assert record is not None and stored["verdicts"] == json.loads(json.dumps(record["verdicts"])), (
-            "run: PYTHONPATH=examples python -m evidence.records docs/results/data/cifar100_evidence_runs"
+            "run: PYTHONPATH=studies python -m evidence.records docs/results/data/cifar100_evidence_runs"
         )
         assert stored["differences"] == record["differences"]

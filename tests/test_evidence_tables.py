@@ -17,7 +17,7 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.verdicts import OUTCOMES
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "examples"))
+sys.path.insert(0, str(ROOT / "studies"))
 
 from evidence.claims import CLAIMS, with_part  # noqa: E402
 from evidence.collecting import collect  # noqa: E402
@@ -59,7 +59,7 @@ def run_of(job: Job, top1: float, entropy: float = 3.5) -> dict[str, Any]:
         "seconds": {"training": 2.0 * recipe_of(job).epochs, "measuring": 20.0},
         "provenance": {
             **{"device": "a GPU", "vitlab": "0.1.0", "versions": {"torch": "2.0"}, "data": str(job.condition.holdout)},
-            "command": "examples/cifar100_evidence.py --out /somewhere/evidence --workers 2",
+            "command": "studies/cifar100_evidence.py --out /somewhere/evidence --workers 2",
         },
     }
 

@@ -12,7 +12,7 @@ import pytest
 import vitlab
 
 ROOT = Path(__file__).resolve().parent.parent
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+SCRIPTS = {path.stem: path for folder in ("examples", "studies") for path in sorted((ROOT / folder).glob("*.py"))}
 
 
 def run(example: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -24,7 +24,7 @@ def run(example: Path, folder: Path, *arguments: str) -> subprocess.CompletedPro
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("example", SCRIPTS.values(), ids=lambda path: path.stem)
 def test_runs_at_smoke_size(example: Path, tmp_path: Path) -> None:
     ended = run(example, tmp_path, "--smoke", "--out", "out")
     assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-2000:]
@@ -89,7 +89,7 @@ def test_a_missing_library_is_one_line(name: str, missing: str, tmp_path: Path) 
     ],
 )
 def test_says_what_data_it_misses(name: str, tmp_path: Path) -> None:
-    ended = run(ROOT / f"examples/{name}.py", tmp_path)
+    ended = run(SCRIPTS[name], tmp_path)
     assert ended.returncode != 0
     assert "VITLAB_DATA" in ended.stderr and "KeyError" not in ended.stderr
     assert not (tmp_path / "runs").exists()

@@ -18,7 +18,7 @@ from vitlab.core.errors import VitlabError
 from vitlab.reporting.label_maps import class_colour
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "examples"))
+sys.path.insert(0, str(ROOT / "studies"))
 
 from evidence.finetuning_picture import draw, drawn  # noqa: E402
 from evidence.finetuning_results import load  # noqa: E402

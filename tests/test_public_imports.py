@@ -13,15 +13,7 @@ import vitlab.extend
 
 ROOT = Path(__file__).resolve().parent.parent
 PUBLIC = {"vitlab": {*vitlab.__all__, "extend", "__version__"}, "vitlab.extend": set(vitlab.extend.__all__)}
-#: Scripts that may import internal modules, with the reason.
-EXEMPT = {
-    "finetune_deit_tiny_cifar100.py": "a script of examples/evidence: it reuses one compiled step for all runs",
-    "finetune_camvid.py": "a script of examples/evidence: it reads run folders and batches with label maps",
-}
-#: The modules of examples/evidence train hundreds of networks in a few GPU processes. They keep compiled steps, write
-#: new weights into the same tensors and schedule the runs, so they use the training loop itself, not `vitlab.train`.
-EXEMPT_FOLDER = "evidence"
-SCRIPTS = [path for path in sorted((ROOT / "examples").glob("*.py")) if path.name not in EXEMPT]
+SCRIPTS = sorted((ROOT / "examples").rglob("*.py"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _FENCE = re.compile(r"^```python(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -55,16 +47,6 @@ def test_an_example_imports_public_names(script: Path) -> None:
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda path: path.stem)
 def test_code_of_a_page_imports_public_names(page: Path) -> None:
     assert [name for code in blocks(page) for name in internal(code)] == []
-
-
-def test_only_scripts_of_the_evidence_are_exempt() -> None:
-    """An exempt script imports the package `evidence`; others do not need it."""
-    for name in EXEMPT:
-        path = ROOT / "examples" / name
-        if path.exists():
-            assert f"from {EXEMPT_FOLDER}." in path.read_text(encoding="utf-8")
-    folders = {path.parent.name for path in (ROOT / "examples").rglob("*.py")} - {"examples"}
-    assert folders == {EXEMPT_FOLDER}
 
 
 def test_the_pages_of_the_issue_are_checked() -> None:

@@ -109,10 +109,11 @@ def _results_index() -> str:
 
 
 def _examples() -> str:
-    """Every script of examples/, with its docstring."""
+    """Every script of examples/ and studies/, with its docstring."""
     sections = ["# Examples", "Scripts to run and to adapt. Each has `--help`, which states the data that it needs."]
-    for file in sorted((pages.ROOT / "examples").glob("*.py")):
-        path = f"examples/{file.name}"
+    folders = [pages.ROOT / "examples", pages.ROOT / "studies"]
+    for file in sorted(file for folder in folders for file in folder.glob("*.py")):
+        path = f"{file.parent.name}/{file.name}"
         summary, rest = pages.parts_of(ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "")
         link = f"[`{path}`]({pages.source_page(path)})"
         sections += [f"## {pages.escape(file.stem)}", pages.escape(summary), pages.markdown(rest), link]

@@ -130,5 +130,5 @@ def test_postscript_is_not_opened(tmp_path: Path) -> None:
     path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n")
     with Image.open(path) as image:
         assert image.format == "EPS"
-    with pytest.raises(VitlabError, match=r"photo\.png \(cannot identify image file"):
+    with pytest.raises(VitlabError, match=r"photo\.png \(cannot identify image file\); replace"):
         open_rgb(path)

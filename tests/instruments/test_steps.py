@@ -41,6 +41,8 @@ class Stop:
         self.after, self.total, self.states = after, 0, []
 
     def __call__(self, name: str, total: int, state: str) -> None:
+        if state == "inside":
+            return
         self.total = total
         self.states.append(state)
         if self.states.count("done") == self.after and state == "begun":

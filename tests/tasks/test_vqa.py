@@ -205,7 +205,7 @@ def test_recipes_name_the_rows_of_table_10():
             f"ScaledContextBroadcast(tokens={tokens!r}"
             in plugins.recipe(f"vqa_vilt(part='cb_s', tokens={tokens!r})").model
         )
-    with pytest.raises(VitlabError, match="image, text, both, each"):
+    with pytest.raises(VitlabError, match="'image', 'text', 'both', 'each'"):
         plugins.recipe("vqa_vilt(tokens='images')")
     with pytest.raises(VitlabError, match="cb, cb_s"):
         plugins.recipe("quick_vqa(part='tap')")

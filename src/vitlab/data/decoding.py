@@ -40,7 +40,7 @@ def open_rgb(source: Path | BinaryIO, formats: tuple[str, ...] = FORMATS, *, eno
     except Exception as error:  # Pillow raises many types of exceptions on damaged files
         if not isinstance(source, Path):
             raise
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].removesuffix(f" {str(source)!r}")
         raise VitlabError(f"cannot read the image {source} ({reason}); replace the file") from error
 
 

@@ -1,6 +1,6 @@
 """Does a part help a pretrained DeiT-Ti when it is added at fine-tuning? CIFAR-100 at 224×224, paired seeds.
 
-    VITLAB_DATA=... python examples/finetune_deit_tiny_cifar100.py --out runs/finetune_deit_tiny --seconds 1500
+    VITLAB_DATA=... python studies/finetune_deit_tiny_cifar100.py --out runs/finetune_deit_tiny --seconds 1500
 
 Plain, CB_S, TAP with identity initialisation, and ADL, each fine-tuned with the same seeds; then clean accuracy and
 accuracy under the 15 corruptions, which are applied to the 32×32 images as in CIFAR-100-C. The papers pretrain with

@@ -1,6 +1,6 @@
-"""Tables, verdicts and a picture from the runs of `examples/cifar100_evidence.py`.
+"""Tables, verdicts and a picture from the runs of `studies/cifar100_evidence.py`.
 
-    PYTHONPATH=examples python -m evidence.tables runs/evidence
+    PYTHONPATH=studies python -m evidence.tables runs/evidence
 
 Writes `data/cifar100_evidence.json`, `cifar100_evidence.md` and `cifar100_evidence.svg` in `docs/results`. Without a
 folder of runs, the page and the picture are written again from the data file.
@@ -75,8 +75,8 @@ def _made_with(data: Mapping[str, Any]) -> str:
     about = f"{', '.join(made['device'])}, vitlab {', '.join(made['vitlab'])}, torch {', '.join(made['torch'])}"
     return (
         f"{len(data['runs'])} runs on {about}. The runs, and then this page, the picture and `data/{NAME}.json`:\n\n"
-        "```\nVITLAB_DATA=... python examples/cifar100_evidence.py --out runs/evidence\n"
-        "PYTHONPATH=examples python -m evidence.tables runs/evidence\n```\n\n"
+        "```\nVITLAB_DATA=... python studies/cifar100_evidence.py --out runs/evidence\n"
+        "PYTHONPATH=studies python -m evidence.tables runs/evidence\n```\n\n"
         "The data file holds the commands as they were given.\n\n"
     )
 
@@ -158,7 +158,7 @@ def _conditions(data: Mapping[str, Any]) -> str:
     for condition in CONDITIONS:
         done = [run for run in data["runs"] if run["condition"] == condition.name]
         planned = len(condition.arms) * len(condition.seeds)
-        command = f"`python examples/cifar100_evidence.py --jobs {condition.name}`"
+        command = f"`python studies/cifar100_evidence.py --jobs {condition.name}`"
         notes = "; ".join(filter(None, (_compared(condition), "exploratory" if condition.exploratory else "")))
         spent = f"{sum(map(minutes, done)):.1f}"
         rows.append((condition.name, condition.title, notes or "–", f"{len(done)} of {planned}", spent, command))

@@ -1,10 +1,10 @@
 """The page, tables and pictures of the fine-tuning experiments, from the runs in `docs/results/data/finetuning`.
 
-    PYTHONPATH=examples python -m evidence.finetuning_tables
-    PYTHONPATH=examples python -m evidence.finetuning_tables --scenes runs/finetune_camvid
+    PYTHONPATH=studies python -m evidence.finetuning_tables
+    PYTHONPATH=studies python -m evidence.finetuning_tables --scenes runs/finetune_camvid
 
 Writes `finetuning.md` and `finetuning.svg` in `docs/results`. With `--scenes`, the results of
-`examples/finetune_camvid.py`, it also writes `finetuning.png`; the committed runs hold no pictures.
+`studies/finetune_camvid.py`, it also writes `finetuning.png`; the committed runs hold no pictures.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def main() -> None:
     """Write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--scenes", type=Path, help="results of examples/finetune_camvid.py, for finetuning.png")
+    parser.add_argument("--scenes", type=Path, help="results of studies/finetune_camvid.py, for finetuning.png")
     options = parser.parse_args()
     write(options.results, options.scenes)
     print(f"wrote {options.results / NAME}.md and .svg{' and .png' if options.scenes else ''}")

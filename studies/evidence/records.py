@@ -1,6 +1,6 @@
-"""Judge the experiments of the papers from the runs of `examples/cifar100_evidence.py`, at the scale `small`.
+"""Judge the experiments of the papers from the runs of `studies/cifar100_evidence.py`, at the scale `small`.
 
-    PYTHONPATH=examples python -m evidence.records docs/results/data/cifar100_evidence_runs
+    PYTHONPATH=studies python -m evidence.records docs/results/data/cifar100_evidence_runs
 
 Writes the records `docs/results/data/reproduce/small/NAME.json` and their pictures, of every experiment that has a job
 with the recipe of a run. Then write the overview: `python docs/generator/paper_overview.py`. Add runs and repeat both:

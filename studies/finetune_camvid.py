@@ -1,6 +1,6 @@
 """Does a part help a pretrained DeiT-Ti when it is added at fine-tuning? UperNet on CamVid, paired seeds.
 
-    VITLAB_DATA=... python examples/finetune_camvid.py --out runs/finetune_camvid
+    VITLAB_DATA=... python studies/finetune_camvid.py --out runs/finetune_camvid
 
 Plain, CB_S, TAP with identity initialisation, and ADL, each trained with the same seeds; then mIoU on the clean test
 images, under the five perturbations of CB Table 9 and under the corruptions of Cityscapes-C. The papers pretrain with

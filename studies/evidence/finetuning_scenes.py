@@ -23,7 +23,7 @@ def scenes(folder: Path, seed: int = 0) -> Image.Image:
     """Returns a row per scene: image, truth and the prediction of each variant, with a legend of the classes.
 
     Args:
-        folder: results of `examples/finetune_camvid.py`; those of its first seed hold examples.
+        folder: results of `studies/finetune_camvid.py`; those of its first seed hold examples.
         seed: the first seed.
     """
     runs = {arm: json.loads((folder / f"{arm}-{seed}.json").read_text(encoding="utf-8")) for arm in ARMS}

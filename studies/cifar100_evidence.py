@@ -1,10 +1,10 @@
 """When do CB, TAP and ADL help a ViT-Ti on CIFAR-100? Many conditions, paired seeds, all measurements on each network.
 
-    VITLAB_DATA=... python examples/cifar100_evidence.py --out runs/evidence --workers 2
+    VITLAB_DATA=... python studies/cifar100_evidence.py --out runs/evidence --workers 2
 
-The conditions are in `examples/evidence/conditions.py`, in order of priority. Every finished run writes one JSON file
+The conditions are in `studies/evidence/conditions.py`, in order of priority. Every finished run writes one JSON file
 with everything that was measured; what `--out` or `--done` already holds is skipped. Afterwards
-`PYTHONPATH=examples python -m evidence.tables runs/evidence` makes tables, verdicts and a picture.
+`PYTHONPATH=studies python -m evidence.tables runs/evidence` makes tables, verdicts and a picture.
 `--smoke` trains small models on a few embedded scenes instead.
 """
 

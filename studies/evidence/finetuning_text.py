@@ -43,9 +43,9 @@ random numbers, but bfloat16 is rounded at other places. Several runs shared the
 files are no throughputs; see [speed](speed.md).
 
 ```
-VITLAB_DATA=... python examples/finetune_deit_tiny_cifar100.py --epochs 4 --images 1000 --out runs/cifar
-VITLAB_DATA=... python examples/finetune_camvid.py --set compile=False --out runs/camvid
-PYTHONPATH=examples python -m evidence.finetuning_tables --scenes runs/camvid
+VITLAB_DATA=... python studies/finetune_deit_tiny_cifar100.py --epochs 4 --images 1000 --out runs/cifar
+VITLAB_DATA=... python studies/finetune_camvid.py --set compile=False --out runs/camvid
+PYTHONPATH=studies python -m evidence.finetuning_tables --scenes runs/camvid
 ```
 
 The last command writes this page from `data/finetuning/`, which holds the file of each run, and the scenes below from

@@ -29,7 +29,7 @@ def read_runs(folder: Path) -> list[dict[str, Any]]:
     jobs = {job.name: job for job in all_jobs()}
     found = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
     if not found:
-        raise VitlabError(f"{folder} holds no results (*.json); give the --out of examples/cifar100_evidence.py")
+        raise VitlabError(f"{folder} holds no results (*.json); give the --out of studies/cifar100_evidence.py")
     for name, run in found.items():
         if name not in jobs:
             raise VitlabError(f"{folder / name}.json belongs to no condition; move it elsewhere")
