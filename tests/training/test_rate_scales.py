@@ -16,8 +16,8 @@ from vitlab.core.recipe import Optimizer
 from vitlab.surgery import retrofit
 from vitlab.training.rate_scales import rate_scales
 
-#: Where libraries keep the classifier, and what is between it and the final norm: ViLT's pooler, CoaT's sum, NaFlexViT's
-#: attention pooling.
+#: Where libraries keep the classifier, and what is between it and the final norm: ViLT's pooler, CoaT's sum, and
+#: NaFlexViT's attention pooling.
 CLASSIFIER = ("head.", "head_dist.", "heads.", "classifier.", "fc.", "vilt.pooler.", "aggregate.", "attn_pool.")
 
 
