@@ -16,6 +16,10 @@ from vitlab.core.recipe import Optimizer
 from vitlab.surgery import retrofit
 from vitlab.training.rate_scales import rate_scales
 
+#: Where libraries keep the classifier, and what is between it and the final norm: ViLT's pooler, CoaT's sum, and
+#: NaFlexViT's attention pooling.
+CLASSIFIER = ("head.", "head_dist.", "heads.", "classifier.", "fc.", "vilt.pooler.", "aggregate.", "attn_pool.")
+
 
 @pytest.mark.parametrize("case", VITS, ids=lambda case: case.family)
 def test_the_factors_of_a_vit_are_those_of_timm(case: Case) -> None:
@@ -32,7 +36,7 @@ def test_every_model_has_a_factor_for_every_layer(case: Case) -> None:
     """Blocks by the formula; no parameter of the backbone at full rate; the classifier at that of the head."""
     model = case.model()
     anatomy = describe(model, case.size)
-    scales = rate_scales(model, Optimizer(layer_decay=0.5, head_lr=4.0 if _classifier(model) else 1.0), case.size)
+    scales = rate_scales(model, Optimizer(layer_decay=0.5, head_lr=4.0 if case.classifier else 1.0), case.size)
     names = [name for name, _ in model.named_parameters()]
     assert list(scales) == names
     depth, modules = len(anatomy.blocks), dict(model.named_modules())
@@ -44,19 +48,25 @@ def test_every_model_has_a_factor_for_every_layer(case: Case) -> None:
         assert 0.5 ** (depth - block.index) in own or not inside or modules[path] in _shared(anatomy, modules)
     assert scales[names[0]] == 0.5 ** (depth + 1), "the stem is registered first"
     head = {name for name in names if scales[name] == 4.0}
-    assert head == {name for name in names if any(name.startswith(path) for path in _classifier(model))}
-
-
-def _classifier(model: nn.Module) -> tuple[str, ...]:
-    """Where libraries keep the classifier and what is between it and the final norm (ViLT's pooler, CoaT's sum)."""
-    paths = ("head.", "head_dist.", "heads.", "classifier.", "fc.", "vilt.pooler.", "aggregate.")
-    return tuple(path for path in paths if any(name.startswith(path) for name, _ in model.named_parameters()))
+    assert head == {name for name in names if case.classifier and name.startswith(CLASSIFIER)}
 
 
 def _shared(anatomy: object, modules: dict[str, nn.Module]) -> list[nn.Module]:
     """Mixers that several blocks share."""
     paths = [block.mixer.path for block in anatomy.blocks]  # type: ignore[attr-defined]
     return [modules[path] for path in paths if paths.count(path) > 1]
+
+
+@pytest.mark.parametrize("family", ["mobilevit", "naflexvit", "efficientvit"])
+def test_the_head_is_the_last_layer_of_timm(family: str) -> None:
+    """The last convolution belongs to the last stage; attention pooling after the final norm belongs to the head."""
+    case = next(case for case in CASES if case.family == family)
+    model = case.model()
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    groups = param_groups_layer_decay(model, layer_decay=0.7)
+    expected = {names[id(each)] for group in groups if group["lr_scale"] == 1 for each in group["params"]}
+    scales = rate_scales(model, Optimizer(head_lr=3.0), case.size)
+    assert {name for name in scales if scales[name] == 3.0} == expected
 
 
 def test_new_parameters_of_parts_learn_at_full_rate() -> None:

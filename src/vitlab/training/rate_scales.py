@@ -25,7 +25,7 @@ def rate_scales(model: nn.Module, settings: Optimizer, image_size: tuple[int, in
     With L blocks and layer decay γ, block i (from 0) has γ^(L − i) and the stem γ^(L + 1). Parameters between two
     blocks, such as a downsampling, belong to the block before them, and so does the final norm. The parameters of
     parts, which are new, have 1, and the head has `head_lr`. The head of a classifier is everything registered after
-    the final norm, or after the blocks if there is none; that of a model with an attribute `backbone` is everything
+    the final norm, or after the last stage if there is none; that of a model with an attribute `backbone` is everything
     outside it.
 
     Args:
@@ -93,11 +93,13 @@ def _layers(model: nn.Module, anatomy: Anatomy) -> Iterator[tuple[str, int | Non
 
 
 def _head(model: nn.Module, names: list[str], blocks: list[str]) -> set[str]:
-    """The parameters of the head, of those registered after the blocks: all after the last norm.
+    """The parameters of the head, of those registered after the blocks: all after the last norm and the last stage.
 
     The unit of a parameter is the largest module that contains it and no block. A norm is a unit without matrices, so
-    that a norm inside the classifier belongs to the classifier.
+    that a norm inside the classifier belongs to the classifier. A unit before others that ends with a norm, such as a
+    last convolution, is not of the head.
     """
+    stage = _last_stage(blocks) if blocks else None
     units: dict[str, list[str]] = {}
     for name in names:
         steps = name.split(".")
@@ -105,11 +107,31 @@ def _head(model: nn.Module, names: list[str], blocks: list[str]) -> set[str]:
         unit = next((p for p in prefixes if not any(block.startswith(p) for block in blocks)), name)
         units.setdefault(unit, []).append(name)
     head: set[str] = set()
-    for members in reversed(units.values()):
-        if all(model.get_parameter(name).ndim < 2 for name in members):
+    for unit, members in reversed(units.items()):
+        last = members[-1].rpartition(".")[0]
+        end = [name for name in members if name.rpartition(".")[0] == last]
+        in_stage = stage is not None and unit.startswith(stage)
+        if in_stage or _is_norm(model, members) or (head and _is_norm(model, end)):
             break
         head |= set(members)
     return head
+
+
+def _is_norm(model: nn.Module, names: list[str]) -> bool:
+    return all(model.get_parameter(name).ndim < 2 for name in names)
+
+
+def _last_stage(blocks: list[str]) -> str:
+    """The part, of the smallest module that contains all blocks, with the last block; paths end with a dot.
+
+    >>> _last_stage(["stages.0.layers.0.", "stages.1.layers.0."])
+    'stages.1.'
+    """
+    steps = [path.split(".")[:-1] for path in blocks]
+    common = 0
+    while all(len(path) > common + 1 and path[: common + 1] == steps[0][: common + 1] for path in steps):
+        common += 1
+    return ".".join(steps[-1][: common + 1]) + "."
 
 
 def _paths(model: nn.Module, block: Block) -> list[str]:
