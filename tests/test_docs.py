@@ -132,6 +132,7 @@ def test_added_files_work(tmp_path: Path) -> None:
     assert [verdict["outcome"] for verdict in judged["verdicts"]] == ["not run", "holds"], ended.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_extensions_of_the_page_work(tmp_path: Path) -> None:
     """In a process of their own, because extensions cannot be removed."""
     blocks = dict(fences("docs/adding.md", "python"))

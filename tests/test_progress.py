@@ -117,6 +117,7 @@ def test_waiting_shows_nothing_when_told_so_or_where_there_is_no_terminal(tmp_pa
     assert (found.stdout, found.stderr) == ("done\n", "")
 
 
+@pytest.mark.slow
 def test_a_measurement_names_its_first_steps(tmp_path: Path) -> None:
     tiny = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3, num_classes=25)"
     command = ("measure", tiny, "--with", "attention_entropy", "--images", "8", "--out", str(tmp_path))

@@ -124,6 +124,7 @@ def hugging_face_rebuild(folder: Path) -> str:
     return f"hf/{folder}(pretrained=True)"
 
 
+@pytest.mark.slow
 def test_a_hugging_face_model_with_another_normalisation_gives_the_same_logits(reference, tmp_path: Path) -> None:
     model = vitlab.load(hugging_face_rebuild(tmp_path)).eval()
     assert declared(model)["mean"] == (0.5,) * 3

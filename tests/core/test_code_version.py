@@ -58,6 +58,7 @@ def test_other_files_do_not(file: str, name: str, tmp_path: Path) -> None:
     assert not changed(file, name, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_place_of_the_package_does_not(tmp_path: Path) -> None:
     copy = tmp_path / "elsewhere" / "vitlab"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))

@@ -78,6 +78,7 @@ def as_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VITLAB_PLUGINS", str(FILE))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["package", "file"])
 def test_the_command_line_lists_and_uses_extensions(way: str, installed: Path, tmp_path: Path) -> None:
     extra = {"also": str(installed)} if way == "package" else {"VITLAB_PLUGINS": str(FILE)}

@@ -60,6 +60,7 @@ def errors(device="cpu", dtype=torch.float32):
     return found
 
 
+@pytest.mark.slow
 def test_in_the_interpreter():
     pytest.importorskip("triton")
     run = subprocess.run(

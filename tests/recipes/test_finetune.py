@@ -107,6 +107,7 @@ def test_the_optimiser_follows_the_batch() -> None:
     assert finetune(strong=False).augment.mixup == 0 < finetune().augment.mixup
 
 
+@pytest.mark.slow
 def test_a_run_with_a_new_head_a_part_and_another_size(trained: Path, photos: Path, tmp_path: Path) -> None:
     """From the command line, with quotes and spaces in both paths; the result loads, and measures, as its own run."""
     data = f"folder('{photos}', holdout=0.25)"

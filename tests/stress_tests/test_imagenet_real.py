@@ -77,6 +77,7 @@ def test_names_say_which_image_it_is(tmp_path) -> None:
         stress(empty)
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_real_images_against_a_loop_with_timms_own_pieces() -> None:
     from pathlib import Path

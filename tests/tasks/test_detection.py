@@ -88,6 +88,7 @@ def test_the_loss_is_the_sum_of_the_five_losses() -> None:
     assert total.item() == pytest.approx(sum(each.item() for each in parts.values()), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     """Stopped after step 4 of 6, in the middle of the second epoch."""
     run(tiny(), tmp_path / "whole", device="cpu")

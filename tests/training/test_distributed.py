@@ -136,6 +136,7 @@ print(json.dumps(row))
 """
 
 
+@pytest.mark.slow
 def test_a_sharded_run_trains_and_leaves_a_model(tmp_path: Path) -> None:
     import vitlab
 
