@@ -49,7 +49,7 @@ MEASURED = (
     Measured(runner.measure, ("calibration(bins=10)",), 512),
     Measured(runner.measure, ("hessian_spectrum(mini_batches=1)",), 16),
     Measured(runner.measure, ("loss_landscape(points=9)",), 64),
-    Measured(runner.measure, ("attention_view",), 2),
+    Measured(runner.measure, ("attention_view(lattice=8)",), 2),  # the grid of the models
     Measured(runner.stress, ("corruptions(severities=(1, 3, 5))",), 64),
     Measured(
         runner.stress,

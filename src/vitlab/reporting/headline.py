@@ -156,7 +156,8 @@ def _shortest(phrase: Phrase, told: Sequence[Difference], rest: Sequence[str], e
     verb = f"{'do' if len(rest) > 1 else 'does'} not differ measurably"
     named, counted = (f"; {who} {verb}" if rest else "" for who in (_and(rest), f"{len(rest)} of the others"))
     full, brief = (_sides(phrase, told, names=names) for names in (True, False))
-    forms = [f"{full}{named}{ending}", f"{full}{counted}{ending}", f"{brief}{counted}{ending}", brief]
+    endings = (f"{named}{ending}", f"{counted}{ending}", ending)
+    forms = [f"{start}{end}" for start in (full, brief) for end in endings]
     return next((form for form in forms if len(form) <= LONGEST), shortened(brief))
 
 
