@@ -21,7 +21,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     """
     pooled = all(known(measurement, tail) for measurement in measurements for tail in _POOLED)
     over = "over all heads" if pooled else "mean over heads"
-    y = f"entropy, nats<br>(band: 15th to 85th percentile, {over})"
+    y = f"entropy, nats<br>(15th to 85th percentile,<br>{over})"
     plot = curves(measurements, "mean", y, heads=False, tails=_POOLED if pooled else ("p15", "p85"))
     bounds(plot, measurements, "bound", "log N, uniform attention")
     figures = [
