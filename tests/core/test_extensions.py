@@ -21,6 +21,8 @@ from vitlab.core import descriptions, extensions, plugins
 from vitlab.core.errors import VitlabError
 from vitlab.core.source_files import parsed
 from vitlab.data.catalogue import data_sets
+from vitlab.data.question_catalogue import question_sets
+from vitlab.data.segmentation_sets import pair_sets
 
 FILE = Path(plugin_file.__file__)
 SOURCE = Path(vitlab.__file__).resolve().parents[1]
@@ -403,7 +405,9 @@ def test_measurements_and_the_report_name_the_origin(tmp_path: Path) -> None:
     assert "From extensions" not in vitlab.report([plain], tmp_path / "plain.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("kind", ["parts", "families", "instruments", "stress", "recipes", "losses", "experiments"])
+@pytest.mark.parametrize(
+    "kind", ["parts", "families", "instruments", "stress", "recipes", "data", "losses", "experiments"]
+)
 def test_listing_extensions_from_the_command_line_imports_no_torch(kind: str, installed: Path, tmp_path: Path) -> None:
     code = (
         f"import sys; sys.argv = ['vitlab', 'list', '{kind}', '--json']\nfrom vitlab.cli import main\n"
@@ -413,6 +417,11 @@ def test_listing_extensions_from_the_command_line_imports_no_torch(kind: str, in
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(installed), str(SOURCE)])}
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=tmp_path)
     assert ended.returncode == 0 and "package outside 1.0" in ended.stdout, ended.stderr
+
+
+@pytest.mark.usefixtures("as_file")
+def test_data_sets_are_described_without_an_import_as_with_one() -> None:
+    assert descriptions.data_summaries() == {**pair_sets(), **data_sets(), **question_sets()}
 
 
 @pytest.mark.usefixtures("as_file")

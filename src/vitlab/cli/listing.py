@@ -79,12 +79,7 @@ def _cards(kind: str, known: Mapping[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def _data() -> dict[str, str]:
-    from vitlab.data.catalogue import data_sets
-    from vitlab.data.question_catalogue import question_sets
-    from vitlab.data.segmentation_sets import pair_sets
-
-    known = {**pair_sets(), **data_sets(), **question_sets()}
-    return {name: _with_origin("data", name, text) for name, text in known.items()}
+    return {name: _with_origin("data", name, text) for name, text in descriptions.data_summaries().items()}
 
 
 def _losses() -> dict[str, str]:

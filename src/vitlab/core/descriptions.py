@@ -10,9 +10,20 @@ from typing import Any
 
 from vitlab.core.errors import VitlabError
 from vitlab.core.extensions import KINDS, extensions, resolve, warn_once
-from vitlab.core.source_files import body_of, parsed
+from vitlab.core.source_files import body_of, functions_of, parsed
 
-__all__ = ["attribute", "card", "cards", "origin", "origin_of", "origins", "source_digest", "source_tree", "summary"]
+__all__ = [
+    "attribute",
+    "card",
+    "cards",
+    "data_summaries",
+    "origin",
+    "origin_of",
+    "origins",
+    "source_digest",
+    "source_tree",
+    "summary",
+]
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -54,6 +65,20 @@ def summary(reference: str, name: str | None = None) -> str:
     if name is not None:
         node = next((item for item in tree.body if getattr(item, "name", None) == name), tree)
     return (ast.get_docstring(node) or "").partition("\n")[0]
+
+
+def data_summaries() -> dict[str, str]:
+    """The data sets, each with its description, without importing them.
+
+    >>> data_summaries()["camvid"]
+    'CamVid, 367 + 101 + 233 street scenes of 360×480, 11 classes.'
+    """
+    found: dict[str, str] = {}
+    for module in ("segmentation_sets", "catalogue", "question_catalogue"):
+        reference = f"vitlab.data.{module}"
+        openers = functions_of(_PACKAGE / f"data/{module}.py", "_OPENERS")
+        found |= {name: summary(reference, function) for name, function in openers.items()}
+    return found | {name: summary(each.reference, name) for name, each in extensions("data", found).items()}
 
 
 def card(reference: str) -> dict[str, Any]:

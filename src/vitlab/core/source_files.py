@@ -9,7 +9,7 @@ from typing import Any
 
 from vitlab.core.errors import VitlabError
 
-__all__ = ["assigns", "body_of", "decorated", "literal", "parsed"]
+__all__ = ["assigns", "body_of", "decorated", "functions_of", "literal", "parsed"]
 
 
 @cache
@@ -48,3 +48,14 @@ def literal(file: Path, name: str, default: Any, inside: str = "") -> Any:
             except ValueError:
                 raise VitlabError(f"invalid {name} in {file.name}; expected a literal, for `vitlab list`") from None
     return default
+
+
+def functions_of(file: Path, table: str) -> dict[str, str]:
+    """The keys of a dict of functions, `{"name": function, …}`, and the function's name of each."""
+    for node in parsed(file).body:
+        if not isinstance(node, ast.AnnAssign) or not isinstance(node.value, ast.Dict):
+            continue
+        if ast.unparse(node.target) == table:
+            pairs = zip(node.value.keys, node.value.values, strict=True)
+            return {ast.literal_eval(key): ast.unparse(value) for key, value in pairs if key is not None}
+    return {}
