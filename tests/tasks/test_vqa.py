@@ -207,7 +207,7 @@ def test_recipes_name_the_rows_of_table_10():
         )
     with pytest.raises(VitlabError, match="'image', 'text', 'both', 'each'"):
         plugins.recipe("vqa_vilt(tokens='images')")
-    with pytest.raises(VitlabError, match="cb, cb_s"):
+    with pytest.raises(VitlabError, match="'', 'cb', 'cb_s'"):
         plugins.recipe("quick_vqa(part='tap')")
 
 
