@@ -8,6 +8,7 @@ import pickle
 import pytest
 import torch
 from torch import Tensor, nn
+from torchvision.models import VisionTransformer as TorchvisionViT
 
 import vitlab
 from cases import Case, redraw
@@ -128,7 +129,7 @@ def test_position_embeddings_are_interpolated() -> None:
 
 
 def test_a_backbone_of_one_size_says_how_to_build_it() -> None:
-    backbone = vitlab.load("timm/beit_base_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3)")
+    backbone = TorchvisionViT(image_size=32, patch_size=8, num_layers=4, num_heads=3, hidden_dim=24, mlp_dim=48)
     with pytest.raises(VitlabError, match=r"build the backbone with img_size=\(64, 64\)") as caught:
         upernet(backbone, size=(64, 64))
     assert "\n" not in str(caught.value)
