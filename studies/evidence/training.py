@@ -132,22 +132,8 @@ class Trainer:
             if recipe.objective.diversification:
                 size = recipe.image_size
                 tape = self._recorder.enter_context(record(model, "attention", gradients=True, input_size=size))
-            self._variants[key] = model, _loss(recipe.objective, tape), tape
+            self._variants[key] = model, make_loss(recipe.objective, None, tape), tape
         return self._variants[key]
-
-
-def _loss(objective: Objective, tape: Any) -> Loss:
-    """The objective; recorded maps are cleared before it returns, so that they are not outputs of the compiled step."""
-    value = make_loss(objective, None, tape)
-    if tape is None:
-        return value
-
-    def loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
-        found = value(model, batch)
-        tape.clear()
-        return found
-
-    return loss
 
 
 def _held_out(data: DataSet, count: int) -> DataSet:

@@ -120,6 +120,22 @@ def test_diversification_is_that_of_the_maps_by_hand_and_acts_through_attention_
     assert all(difference[f"{last}.{name}.weight"].abs().max() < 1e-6 for name in ("attn.proj", "mlp.fc1", "mlp.fc2"))
 
 
+def test_a_compiled_step_has_one_output() -> None:
+    """Recorded queries and keys that stay on the tape would be outputs, with a gradient each, of the compiled step."""
+    model, counts = sharp_vit(), []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Any:
+        counts.append(len(next(iter(graph.graph.find_nodes(op="output"))).args[0]))
+        return graph
+
+    with record(model, "attention", gradients=True, input_size=(32, 32)) as tape:
+        loss = make_loss(Objective(diversification=0.5, tau=1.5), tape=tape)
+        compiled = torch.compile(loss, backend=backend, fullgraph=True)
+        values = [compiled(model, batch()).item() for _ in range(3)]
+        assert values == pytest.approx([loss(model, batch()).item()] * 3, abs=1e-5)
+    assert counts == [1]
+
+
 def distilled() -> tuple[nn.Module, nn.Module]:
     student = CASES[2].model().train()
     student.set_distilled_training(True)

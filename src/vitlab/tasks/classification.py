@@ -207,7 +207,7 @@ def make_loss(
     Args:
         settings: smoothing, ADL, distillation.
         teacher: the teacher for distillation.
-        tape: attention recorded with gradients, for ADL; cleared before each forward pass.
+        tape: attention recorded with gradients, for ADL; cleared before and after each forward pass.
     """
     added = extra_losses(settings.extra)
 
@@ -235,6 +235,8 @@ def make_loss(
             value = value + mixed_cross_entropy(
                 outputs(model(patched[0]))[0], labels, partners, weights, settings.smoothing
             )
+        if tape is not None:
+            tape.clear()  # else queries and keys of all layers are outputs of the compiled step
         return value
 
     return loss

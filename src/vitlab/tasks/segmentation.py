@@ -158,7 +158,7 @@ def make_loss(
     Args:
         settings: the ignored label and the weight of the auxiliary head.
         objective: ADL's weight and form.
-        tape: attention recorded with gradients, for ADL; cleared before each forward pass.
+        tape: attention recorded with gradients, for ADL; cleared before and after each forward pass.
     """
 
     def loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
@@ -172,6 +172,7 @@ def make_loss(
         if tape is not None:
             calls, form = tape.self_attention(), objective.diversification_form
             value = value + objective.diversification * attention_diversification(calls, tau=objective.tau, form=form)
+            tape.clear()  # else queries and keys of all layers are outputs of the compiled step
         return value
 
     return loss
