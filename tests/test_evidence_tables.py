@@ -244,6 +244,17 @@ def test_another_recipe_is_refused(tmp_path: Path) -> None:
         collect(store(tmp_path, one, other))
 
 
+def test_runs_from_before_a_setting_existed_are_comparable(tmp_path: Path) -> None:
+    """The text of a stored recipe lacks settings that recipes gained later; their defaults apply."""
+    one, other = (run_of(job, 60.0) for job in all_jobs(["centre-plain"])[:2])
+    assert "task='classification'" in one["recipe"]
+    one["recipe"] = one["recipe"].replace("task='classification', ", "")
+    assert len(collect(store(tmp_path, one, other))["runs"]) == 2
+    other["recipe"] = other["recipe"].replace("task='classification'", "task='segmentation'")
+    with pytest.raises(VitlabError, match="differ in recipe of centre-plain"):
+        collect(store(tmp_path, one, other))
+
+
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(VitlabError, match="holds no results"):
         collect(tmp_path)

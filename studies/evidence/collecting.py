@@ -10,6 +10,7 @@ from typing import Any
 
 from evidence.conditions import Job, all_jobs, recipe_of
 from evidence.metrics import layers_of, values_of
+from evidence.stored_recipes import effective, settings_of
 from vitlab.core.errors import VitlabError
 
 __all__ = ["collect", "read_runs"]
@@ -68,7 +69,7 @@ def _check_alike(runs: Mapping[str, Mapping[str, Any]]) -> None:
         facts = {"data": run["provenance"]["data"]}
         for kind, measured in run["measured"].items():
             facts[kind] = measured["images"], measured["settings"]
-        facts[f"recipe of {run['condition']}-{run['arm']}"] = re.sub(r"\bseed=\d+", "", run["recipe"])
+        facts[f"recipe of {run['condition']}-{run['arm']}"] = effective(settings_of(run["recipe"]))
         for kind, fact in facts.items():
             other, expected = first.setdefault((run["holdout"], kind), (name, fact))
             if fact != expected:

@@ -12,7 +12,7 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import parse_model
 from vitlab.core.recipe import Recipe
 
-__all__ = ["same_recipe", "settings_of"]
+__all__ = ["effective", "same_recipe", "settings_of"]
 
 #: Settings that do not change the trained weights.
 _NO_EFFECT = ("seed", "evaluate_every", "checkpoint_every", "log_every", "snapshots")
@@ -47,26 +47,25 @@ def same_recipe(stored: Mapping[str, Any], other: Recipe) -> bool:
 
     Settings that were added after the run count as the same where the other recipe has their default.
     """
-    default = asdict(Recipe(other.model, other.data))
-    return _same(stored, asdict(other), default)
+    return effective(stored) == effective(asdict(other))
 
 
-def _same(stored: Mapping[str, Any], own: Mapping[str, Any], default: Mapping[str, Any]) -> bool:
-    if set(stored) - set(own):
-        return False
-    for name, value in own.items():
-        if name in _NO_EFFECT:
-            continue
-        known = stored.get(name, default[name])
-        if name == "model":
-            equal = _model(known) == _model(value)
-        elif isinstance(value, Mapping):
-            equal = isinstance(known, Mapping) and _same(known, value, default[name])
-        else:
-            equal = known == value
-        if not equal:
-            return False
-    return True
+def effective(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings that determine the trained weights, but for the seed, with defaults for those not given."""
+    default = asdict(Recipe(settings["model"], settings["data"]))
+    filled = _filled(settings, default)
+    return {name: value for name, value in filled.items() if name not in _NO_EFFECT} | {
+        "model": _model(filled["model"])
+    }
+
+
+def _filled(given: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _filled(given[name], value)
+        if isinstance(value, Mapping) and isinstance(given.get(name), Mapping)
+        else given.get(name, value)
+        for name, value in default.items()
+    } | {name: value for name, value in given.items() if name not in default}
 
 
 def _model(text: str) -> tuple[Any, ...]:
