@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evidence.claims import CLAIMS, Case, Claim, Term
 from vitlab.core.statistics import holm, mean_interval, student_p
 from vitlab.core.verdicts import Verdict, verdict
 
-__all__ = ["Judged", "Runs", "by_arm", "effects", "judge_all"]
+__all__ = ["LEAST_PAIRS", "Judged", "Runs", "by_arm", "effects", "judge_all"]
+
+#: A verdict needs this many pairs; it was fixed before the runs.
+LEAST_PAIRS = 5
 
 #: Values by condition, arm and seed.
 Runs = Mapping[tuple[str, str], Mapping[int, Mapping[str, Any]]]
@@ -24,8 +27,7 @@ class Judged:
     Args:
         claim, case: what was asked.
         differences: of the metric, one for each seed that all runs of the case have; not turned by the claim's sign.
-        p: adjusted over the cases of the claim that have two pairs or more (Holm); None for fewer pairs.
-        family: the number of those cases.
+        p: adjusted over all planned cases of the claim (Holm), where cases without two pairs have 1; None for these.
         verdict: on effects that are positive in the direction of the claim.
     """
 
@@ -33,7 +35,6 @@ class Judged:
     case: Case
     differences: tuple[float, ...]
     p: float | None
-    family: int
     verdict: Verdict
 
     @property
@@ -69,12 +70,13 @@ def judge_all(runs: Runs, claims: Sequence[Claim] = CLAIMS) -> list[Judged]:
 
 def _judge(runs: Runs, claim: Claim) -> list[Judged]:
     differences = [tuple(effects(runs, claim.metric, case.terms).values()) for case in claim.cases]
-    tested = [index for index, values in enumerate(differences) if len(values) > 1]
-    adjusted = dict(zip(tested, holm([student_p(differences[index]) for index in tested]), strict=True))
+    adjusted = holm([student_p(values) if len(values) > 1 else 1.0 for values in differences])
     found = []
-    for index, (case, values) in enumerate(zip(claim.cases, differences, strict=True)):
+    for case, values, p in zip(claim.cases, differences, adjusted, strict=True):
         given = verdict(claim.text, [claim.sign * value for value in values], case.paper)
-        found.append(Judged(claim, case, values, adjusted.get(index), len(tested), given))
+        if 0 < len(values) < LEAST_PAIRS:
+            given = replace(given, outcome="inconclusive", why=f"{len(values)} of at least {LEAST_PAIRS} pairs")
+        found.append(Judged(claim, case, values, p if len(values) > 1 else None, given))
     return found
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from evidence.claims import Term, with_part
 from evidence.collecting import collect
-from evidence.comparing import Judged, Runs, by_arm, effects, judge_all
+from evidence.comparing import LEAST_PAIRS, Judged, Runs, by_arm, effects, judge_all
 from evidence.conditions import CONDITIONS, Condition
 from evidence.costs import expected_minutes, minutes, missing_jobs
 from evidence.metrics import METRICS, Metric
@@ -40,9 +40,9 @@ The smallest relevant effect of a claim is half of the published effect, or 0 wh
 only; it was written down before these results were seen. [Five earlier pairs](cifar100_context_broadcasting.md) with
 other seeds were known. Effects are positive in the direction of the claim. *Holds*: the 95 % interval lies above 0.
 *Does not hold*: it lies below the smallest relevant effect. *Holds, smaller than published*: both. *Inconclusive*:
-neither. p is adjusted over the cases of a claim that have two pairs or more (Holm); † marks a verdict *holds* whose
-adjusted p is above 0.05. The papers' numbers are from ImageNet, most from larger models: nothing here repeats their
-runs.
+neither, or fewer than 5 pairs. p is adjusted over all planned cases of a claim (Holm; 1 for those without two pairs); †
+marks a verdict *holds* whose adjusted p is above 0.05. ‡ marks an interim verdict: pairs are missing. The papers'
+numbers are from ImageNet, most from larger models: nothing here repeats their runs.
 
 """
 
@@ -219,9 +219,13 @@ def _pairs(terms: Sequence[Term], found: int) -> str:
     >>> _pairs(with_part("places", "front"), 5), _pairs(with_part("centre", "cb"), 5)
     ('5', '5 of 8')
     """
-    seeds = [set(condition.seeds) for condition in CONDITIONS for _, name, _ in terms if condition.name == name]
-    planned = len(set.intersection(*seeds))
+    planned = _planned(terms)
     return str(found) if found == planned else f"{found} of {planned}"
+
+
+def _planned(terms: Sequence[Term]) -> int:
+    seeds = [set(condition.seeds) for condition in CONDITIONS for _, name, _ in terms if condition.name == name]
+    return len(set.intersection(*seeds))
 
 
 def _p(judged: Judged) -> str:
@@ -233,7 +237,8 @@ def _p(judged: Judged) -> str:
 def _outcome(judged: Judged) -> str:
     outcome = judged.verdict.outcome
     unsure = outcome.startswith("holds") and judged.p is not None and judged.p > 0.05
-    return f"{outcome} †" if unsure else outcome
+    interim = LEAST_PAIRS <= len(judged.differences) < _planned(judged.case.terms)
+    return outcome + " †" * unsure + " ‡" * interim
 
 
 def main() -> None:
