@@ -120,8 +120,12 @@ def _output_attentions(options: argparse.Namespace) -> tuple[Callable[[], object
 
     @torch.no_grad()
     def run() -> list[Tensor]:
-        maps = [eager(images, output_attentions=True).attentions for _ in range(4)]
-        return [torch.special.entr(each).sum(-1).mean((0, 2)).cpu() for forward in maps for each in forward]
+        found = []
+        for _ in range(4):
+            maps = eager(images, output_attentions=True).attentions
+            found += [torch.special.entr(each).sum(-1).mean((0, 2)) for each in maps]
+            del maps  # before the next forward, as a user who measures memory would write it
+        return [each.cpu() for each in found]
 
     return lambda: _forward(fused, [images] * 4), run
 

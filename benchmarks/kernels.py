@@ -1,6 +1,6 @@
 """Fused operators: exactness, time of each kernel, and cost of parts, losses and instruments relative to plain models.
 
-    python benchmarks/kernels.py [--rows exact,step,kernels,instruments,large,cpu] [--out FOLDER] [--smoke]
+    python benchmarks/kernels.py [--rows exact,step,kernels,instruments,large] [--out FOLDER] [--smoke]
 
 Every row compares A and B in turn in one process and reports the median ratio with its range. Rows are written to
 `FOLDER/kernels.json` as they finish; a row that fails is reported with its error. Steps are forward + backward,
@@ -84,6 +84,8 @@ def make_step(options: argparse.Namespace, part: str, heads: str | None, stack: 
             value = F.cross_entropy(model(images), labels)
             if tape is not None:
                 value = value + attention_diversification(tape.self_attention(), heads=heads)  # type: ignore[arg-type]
+        if tape is not None:
+            tape.clear()  # else queries and keys are outputs of the compiled step
         return value
 
     forward = torch.compile(loss) if device == "cuda" or options.compile else loss

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -53,13 +54,23 @@ def transformed() -> bool:
 
 @contextmanager
 def without_kernels(*operators: str) -> Iterator[None]:
-    """Use the plain torch forms of the given operators inside a `with` block; for comparisons."""
+    """Use the plain torch forms of the given operators inside a `with` block; for comparisons.
+
+    The choice of a form is a constant of compiled code, so all compiled functions are compiled again.
+    """
     added = set(operators) - _DISABLED
     _DISABLED.update(added)
+    _discard_compiled_code(added)
     try:
         yield
     finally:
         _DISABLED.difference_update(added)
+        _discard_compiled_code(added)
+
+
+def _discard_compiled_code(changed: set[str]) -> None:
+    if changed and "torch._dynamo" in sys.modules:
+        torch._dynamo.reset()
 
 
 def run(operator: str, kernel: Callable[[], T], plain: Callable[[], T]) -> T:
