@@ -5,8 +5,8 @@ A program computes some rows of a map, a block of keys at a time. With running m
 
     entropy = log Σ e + m − Σ e l / Σ e,   norm² = Σ e² / (Σ e)²,   weighted = Σ e w / Σ e
 
-The sums over the rows of a key's weights need the final Σ e: a second walk over the keys. Products run on tensor cores
-as three TF32 products, which are as accurate as one in float32.
+The sums over the rows of a key's weights need the final Σ e of each row: a second kernel, whose programs own some keys
+and walk over the rows. Products run on tensor cores as three TF32 products, which are as accurate as one in float32.
 
 Shape legend: B batch (windows folded in), H heads, N query tokens, M key tokens, d head channels, T windows.
 """
@@ -89,33 +89,43 @@ def fused(
     weights = wanted.get("weighted")
     deep = max(16, triton.next_power_of_2(channels))
     tall, wide = (64, 64) if deep <= 64 else (32, 32)
-    tiles = triton.cdiv(rows, tall)
-    per_row = torch.empty(3, batch, heads, rows, device=q.device)
-    received = "received" in wanted
-    parts = torch.empty(batch, heads, tiles if received else 1, columns, device=q.device)
+    per_row = torch.empty(4, batch, heads, rows, device=q.device)  # the three statistics and log Σ exp
+    received = torch.empty(batch, heads, columns if "received" in wanted else 0, device=q.device)
     strides = (0, 0, 0, 0) if bias is None else bias.expand(batch, heads, rows, columns).stride()
+    sizes = (heads, heads // k.shape[1], rows, columns, channels, 1 if weights is None else len(weights), scale)
+    added, constants = q if bias is None else bias, {"BIASED": bias is not None, "TALL": tall, "WIDE": wide}
     with device_guard(q):
-        _statistics_kernel[(batch * heads * tiles,)](
-            q, k, q if bias is None else bias, per_row if weights is None else weights.float().contiguous(),
-            per_row, parts, *q.stride(), *k.stride(), *strides, per_row.stride(0), heads, heads // k.shape[1],
-            rows, columns, channels, 1 if weights is None else len(weights), scale,
-            BIASED=bias is not None, WEIGHTED=weights is not None, RECEIVED=received,
-            TALL=tall, WIDE=wide, DEEP=deep, num_warps=4, num_stages=1,
+        _statistics_kernel[(batch * heads * triton.cdiv(rows, tall),)](
+            q, k, added, per_row if weights is None else weights.float().contiguous(), per_row,
+            *q.stride(), *k.stride(), *strides, per_row.stride(0), *sizes,
+            WEIGHTED=weights is not None, DEEP=deep, **constants, num_warps=4, num_stages=1,
         )  # fmt: skip
-    found = dict(zip(("entropy", "squares", "weighted"), per_row, strict=True))
-    if received:
-        found["received"] = parts.sum(2)
+        if "received" in wanted:
+            _received_kernel[(batch * heads * triton.cdiv(columns, wide),)](
+                q, k, added, per_row[3], received, *q.stride(), *k.stride(), *strides, *sizes,
+                DEEP=deep, **constants, num_warps=4, num_stages=1,
+            )  # fmt: skip
+    found = dict(zip(NAMES, (*per_row[:3], received), strict=True))
     return {name: found[name] for name in wanted}
 
 
 if triton is not None:
 
     @triton.jit
-    def _block_logits(q, K, BIAS, n, m, k_m, k_d, b_n, b_m, N, M, d, BIASED: tl.constexpr, DEEP: tl.constexpr):
-        """The logits of some rows and keys; minus infinity beyond the last key."""
+    def _queries(Q, n, q_n, q_d, N, d, scale, DEEP: tl.constexpr):
+        deep = tl.arange(0, DEEP)
+        present = (n[:, None] < N) & (deep[None, :] < d)
+        return tl.load(Q + n[:, None] * q_n + deep[None, :] * q_d, mask=present, other=0.0).to(tl.float32) * scale
+
+    @triton.jit
+    def _keys(K, m, k_m, k_d, M, d, DEEP: tl.constexpr):
         deep = tl.arange(0, DEEP)
         present = (m[None, :] < M) & (deep[:, None] < d)
-        k = tl.load(K + m[None, :] * k_m + deep[:, None] * k_d, mask=present, other=0.0).to(tl.float32)
+        return tl.load(K + m[None, :] * k_m + deep[:, None] * k_d, mask=present, other=0.0).to(tl.float32)
+
+    @triton.jit
+    def _logits(q, k, BIAS, n, m, b_n, b_m, N, M, BIASED: tl.constexpr):
+        """The logits of some rows and keys; minus infinity beyond the last key."""
         logits = tl.dot(q, k, input_precision="tf32x3")
         if BIASED:
             present = (n[:, None] < N) & (m[None, :] < M)
@@ -124,19 +134,17 @@ if triton is not None:
 
     @triton.jit
     def _statistics_kernel(
-        Q, K, BIAS, WEIGHTS, ROWS, PARTS,
+        Q, K, BIAS, WEIGHTS, ROWS,
         q_b, q_h, q_n, q_d, k_b, k_h, k_m, k_d, b_b, b_h, b_n, b_m, apart, heads, group, N, M, d, windows, scale,
-        BIASED: tl.constexpr, WEIGHTED: tl.constexpr, RECEIVED: tl.constexpr,
-        TALL: tl.constexpr, WIDE: tl.constexpr, DEEP: tl.constexpr,
+        WEIGHTED: tl.constexpr, DEEP: tl.constexpr, BIASED: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
     ) -> None:  # fmt: skip
         """The statistics of some rows of one head."""
         tiles = tl.cdiv(N, TALL)
         map = (tl.program_id(0) // tiles).to(tl.int64)
         tile = tl.program_id(0) % tiles
         image, h = map // heads, map % heads
-        n, deep = tile * TALL + tl.arange(0, TALL), tl.arange(0, DEEP)
-        place = Q + image * q_b + h * q_h + n[:, None] * q_n + deep[None, :] * q_d
-        q = tl.load(place, mask=(n[:, None] < N) & (deep[None, :] < d), other=0.0).to(tl.float32) * scale
+        n = tile * TALL + tl.arange(0, TALL)
+        q = _queries(Q + image * q_b + h * q_h, n, q_n, q_d, N, d, scale, DEEP)
         keys, bias = K + image * k_b + h // group * k_h, BIAS + image * b_b + h * b_h
         weights = WEIGHTS + (image % windows) * N * M
         top = tl.full([TALL], -float("inf"), tl.float32)
@@ -144,7 +152,7 @@ if triton is not None:
         mean, square, weighted = total, total, total
         for start in range(0, M, WIDE):
             m = start + tl.arange(0, WIDE)
-            logits = _block_logits(q, keys, bias, n, m, k_m, k_d, b_n, b_m, N, M, d, BIASED, DEEP)
+            logits = _logits(q, _keys(keys, m, k_m, k_d, M, d, DEEP), bias, n, m, b_n, b_m, N, M, BIASED)
             new = tl.maximum(top, tl.max(logits, 1))
             # If every key so far is masked the maximum is -inf, and -inf - (-inf) would be NaN.
             safe = tl.where(new == -float("inf"), 0.0, new)
@@ -164,10 +172,25 @@ if triton is not None:
         tl.store(out, tl.log(total) - mean / total, mask=n < N)
         tl.store(out + apart, square / (total * total), mask=n < N)
         tl.store(out + 2 * apart, weighted / total, mask=n < N)
-        if RECEIVED:
-            safe = tl.where(top == -float("inf"), 0.0, top) + tl.log(total)
-            for start in range(0, M, WIDE):
-                m = start + tl.arange(0, WIDE)
-                logits = _block_logits(q, keys, bias, n, m, k_m, k_d, b_n, b_m, N, M, d, BIASED, DEEP)
-                p = tl.where(n[:, None] < N, tl.exp(logits - safe[:, None]), 0.0)
-                tl.store(PARTS + (map * tiles + tile) * M + m, tl.sum(p, 0), mask=m < M)
+        tl.store(out + 3 * apart, tl.where(top == -float("inf"), 0.0, top) + tl.log(total), mask=n < N)
+
+    @triton.jit
+    def _received_kernel(
+        Q, K, BIAS, SUMS, RECEIVED,
+        q_b, q_h, q_n, q_d, k_b, k_h, k_m, k_d, b_b, b_h, b_n, b_m, heads, group, N, M, d, windows, scale,
+        DEEP: tl.constexpr, BIASED: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
+    ) -> None:  # fmt: skip
+        """The sums over all rows of the weights of some keys of one head; `SUMS` is log Σ exp of each row."""
+        tiles = tl.cdiv(M, WIDE)
+        map = (tl.program_id(0) // tiles).to(tl.int64)
+        image, h = map // heads, map % heads
+        m = (tl.program_id(0) % tiles) * WIDE + tl.arange(0, WIDE)
+        k = _keys(K + image * k_b + h // group * k_h, m, k_m, k_d, M, d, DEEP)
+        total = tl.zeros([WIDE], tl.float32)
+        for start in range(0, N, TALL):
+            n = start + tl.arange(0, TALL)
+            q = _queries(Q + image * q_b + h * q_h, n, q_n, q_d, N, d, scale, DEEP)
+            logits = _logits(q, k, BIAS + image * b_b + h * b_h, n, m, b_n, b_m, N, M, BIASED)
+            sums = tl.load(SUMS + map * N + n, mask=n < N, other=0.0)
+            total += tl.sum(tl.where(n[:, None] < N, tl.exp(logits - sums[:, None]), 0.0), 0)
+        tl.store(RECEIVED + map * M + m, total, mask=m < M)
