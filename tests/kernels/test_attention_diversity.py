@@ -23,6 +23,7 @@ SHAPES = [
     (2, 3, 49, 49, 16, "added"),
     (2, 2, 33, 90, 24, "masked"),
     (1, 2, 50, 50, 64, "none"),
+    (1, 1, 196, 196, 16, "none"),
 ]
 LARGE = (1, 2, 197, 197, 32, "none")
 FORMS = list(itertools.product([False, True], [False, True]))  # released, averaged
@@ -127,6 +128,35 @@ def kernel_errors(device="cpu", dtype=torch.float32, shapes=SHAPES):
     return found
 
 
+def without_passing_rows():
+    """The values and the largest gradients of uniform maps, none of whose entries reach the threshold."""
+    found = []
+    for released, averaged in FORMS:
+        q, k = (torch.zeros(1, 2, 5, 16, requires_grad=True) for _ in range(2))
+        settings = {"scale": 1.0, "bias": None, "tau": 2.0, "released": released, "averaged": averaged}
+        value = attention_diversity.diversity(q, k, **settings)
+        found += [float(value), *(float(each.abs().max()) for each in torch.autograd.grad(value, (q, k)))]
+    return found
+
+
+def gradients_are_differences():
+    """gradcheck in float32, with steps large enough for its precision; at τ = 1.8 none crosses a threshold."""
+    found = []
+    for released, averaged in FORMS:
+        q, k, _ = operands(1, 2, 6, 6, 4, "none", dtype=torch.float32)
+        settings = {"scale": 0.3, "bias": None, "tau": 1.8, "released": released, "averaged": averaged}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of float32
+            found.append(
+                torch.autograd.gradcheck(
+                    lambda *given, settings=settings: attention_diversity.diversity(*given, **settings),
+                    (q, k),
+                    **{"eps": 2e-3, "atol": 2e-3, "rtol": 0.02, "raise_exception": False, "check_batched_grad": False},
+                )
+            )
+    return found
+
+
 def test_the_kernels_in_the_interpreter():
     pytest.importorskip("triton")
     run = subprocess.run(
@@ -136,6 +166,8 @@ def test_the_kernels_in_the_interpreter():
     errors = json.loads(run.stdout)
     assert len(errors["float32"]) == 4 * len(SHAPES) + 1 and max(errors["float32"]) < 1e-5
     assert max(errors["float16"]) < 2e-2  # the interpreter has no products of bfloat16
+    assert errors["nothing passes"] == [0.0] * 12
+    assert errors["gradcheck"] == [True] * 4
 
 
 @pytest.mark.gpu
@@ -146,4 +178,5 @@ def test_the_kernels_on_a_gpu(dtype, tolerance):
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    print(json.dumps({"float32": kernel_errors(), "float16": kernel_errors(dtype=torch.float16, shapes=[])}))
+    found = {"float32": kernel_errors(), "float16": kernel_errors(dtype=torch.float16, shapes=[])}
+    print(json.dumps({**found, "nothing passes": without_passing_rows(), "gradcheck": gradients_are_differences()}))
