@@ -131,12 +131,12 @@ def _output_attentions(options: argparse.Namespace) -> tuple[Callable[[], object
 
 
 def large(options: argparse.Namespace) -> dict[str, Any]:
-    """Entropy and received attention of DeiT-S on a 2048-pixel image (N = 16,385)."""
+    """Entropy, distance and received attention of DeiT-S on a 2048-pixel image (N = 16,385)."""
     size = 128 if options.smoke else 2048
     model = timm.create_model("deit_small_patch16_224", img_size=size).to(options.device).eval()
     model.pretrained_cfg = {**model.pretrained_cfg, "input_size": (3, size, size)}
     images = torch.rand(1, 3, size, size, device=options.device)
-    names = ("attention_entropy", "token_overfocus")  # distances between all tokens would be 1 GiB
+    names = ("attention_entropy", "attention_distance", "token_overfocus")
     runs = {"plain": lambda: _forward(model, [images]), "changed": lambda: measure_together(names, model, [images])}
     row: dict[str, Any] = dict(timing.ratios(timing.interleaved(runs, 2, 1, options.device), "plain")["changed"])
     if options.device == "cuda":

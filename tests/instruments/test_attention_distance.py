@@ -8,6 +8,7 @@ import torch
 import vitlab
 from cases.attention import ATTENTION, FAMILY, dense, maps, pictures, sharp
 from vitlab.core.anatomy import TokenLayout
+from vitlab.instruments import attention_distance
 from vitlab.instruments.attention_distance import total_distance
 from vitlab.instruments.shared.token_positions import distances
 
@@ -30,9 +31,13 @@ def by_loops(weights, queries, keys, renormalise):
     return total, pairs, h * w
 
 
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "computed"])
 @pytest.mark.parametrize("renormalise", [False, True])
 @pytest.mark.parametrize("case", ATTENTION, ids=lambda case: case.family)
-def test_against_loops_over_tokens(case, renormalise):
+def test_against_loops_over_tokens(case, renormalise, kept, monkeypatch):
+    """With distances of all pairs, and with those of some rows at a time, as for large maps."""
+    if not kept:
+        monkeypatch.setattr(attention_distance, "_KEPT_PAIRS", 0)
     model, images = sharp(case), pictures(case)
     found = vitlab.measure("attention_distance", model, [images], renormalise=renormalise)
     for i, (weights, queries, keys) in enumerate(maps(model, images).values()):

@@ -40,30 +40,34 @@ def operands(batch, windows, heads, shared, rows, columns, channels, bias):
     if bias == "masked":  # more than one block of keys
         added = torch.zeros(batch, 1, 1, columns)
         added[0, ..., : columns - 5], added[1, ..., 5:] = -torch.inf, -torch.inf
-    return q, k, added, torch.rand(windows, rows, columns, generator=generator)
+    places = [torch.rand(windows, count, 2, generator=generator) for count in (rows, columns)]
+    places[1][:, : columns // 8] = torch.nan  # tokens without a position
+    return q, k, added, tuple(places)
 
 
-def exact(q, k, scale, bias, weights):
+def exact(q, k, scale, bias, places):
     """Row by row, one vector at a time."""
     logits = (q.double() @ k.double().repeat_interleave(q.shape[1] // k.shape[1], 1).mT) * scale
     maps = (logits if bias is None else logits + bias.double()).softmax(-1)
-    weights = weights.double().repeat(len(q) // len(weights), 1, 1)
+    rows, columns = (each.double().repeat(len(q) // len(each), 1, 1) for each in places)
+    apart = torch.cdist(rows, columns, p=1)
+    apart = torch.where(columns[:, None, :, 0].isnan(), 0.0, apart)
     logs = torch.where(maps > 0, maps, 1.0).log()
     return {
         "entropy": -torch.einsum("bhnm,bhnm->bhn", maps, logs),
         "squares": torch.einsum("bhnm,bhnm->bhn", maps, maps),
-        "weighted": torch.einsum("bhnm,bnm->bhn", maps, weights),
+        "distance": torch.einsum("bhnm,bnm->bhn", maps, apart),
         "received": torch.einsum("bhnm->bhm", maps),
     }
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_plain(shape):
-    q, k, bias, weights = operands(*shape)
+    q, k, bias, places = operands(*shape)
     layouts = TokenLayout((1, q.shape[2])), TokenLayout((1, k.shape[2]))
     maps = AttentionCall("a block", *layouts, q=q, k=k, scale=0.3, bias=bias).map()
-    found = plain(maps, {"entropy": None, "squares": None, "weighted": weights, "received": None})
-    truth = exact(q, k, 0.3, bias, weights)
+    found = plain(maps, {"entropy": None, "squares": None, "distance": places, "received": None})
+    truth = exact(q, k, 0.3, bias, places)
     for name, values in found.items():
         torch.testing.assert_close(values.double(), truth[name], rtol=1e-4, atol=1e-5)
 
@@ -77,11 +81,11 @@ def test_a_cpu_call_is_not_streamed():
 def errors(device="cpu", dtype=torch.float32):
     found = []
     for shape in SHAPES:
-        q, k, bias, weights = operands(*shape)
+        q, k, bias, places = operands(*shape)
         q, k = q.to(device, dtype), k.to(device, dtype)
-        bias, weights = None if bias is None else bias.to(device), weights.to(device)
-        truth = exact(q, k, 0.3, bias, weights)
-        results = fused(q, k, 0.3, bias, {"entropy": None, "squares": None, "weighted": weights, "received": None})
+        bias, places = None if bias is None else bias.to(device), tuple(each.to(device) for each in places)
+        truth = exact(q, k, 0.3, bias, places)
+        results = fused(q, k, 0.3, bias, {"entropy": None, "squares": None, "distance": places, "received": None})
         found.append(
             max(
                 float((results[name] - truth[name]).abs().max() / truth[name].abs().max().clamp_min(1))

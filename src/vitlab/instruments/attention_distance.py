@@ -19,7 +19,8 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.instruments.shared.one_pass import Result, observe, table
 from vitlab.instruments.shared.per_image_sums import RowSumObserver, flatten_per_image, split_windows
-from vitlab.instruments.shared.token_positions import distances
+from vitlab.instruments.shared.token_positions import place_tokens
+from vitlab.kernels.attention_statistics import Wanted, city_block
 from vitlab.recording.attention_call import AttentionCall, Rows
 
 CARD = Card(
@@ -30,6 +31,9 @@ CARD = Card(
     passes="shared",
     needs=("attention",),
 )
+
+#: Pairs of tokens whose distances are kept in memory (16 MiB); distances of larger maps are computed for some rows.
+_KEPT_PAIRS = 1 << 22
 
 
 def total_distance(weights: Tensor, distance: Tensor, renormalise_from: int | None = None) -> Tensor:
@@ -73,16 +77,17 @@ class Accumulator(RowSumObserver):
     def __init__(self, renormalise: bool = False) -> None:
         self.settings = {"renormalise": renormalise}
         self._renormalise = renormalise
-        self._distances: dict[tuple[TokenLayout, TokenLayout], Tensor] = {}
+        self._places: dict[tuple[TokenLayout, TokenLayout], tuple[Tensor, Tensor]] = {}
+        self._distances: dict[tuple[TokenLayout, TokenLayout], Tensor] = {}  # of all pairs, where they are few
 
     def begin(self, anatomy: Anatomy) -> None:
-        """Compute the distances for every map shape."""
+        """Compute the positions for every map shape."""
         super().begin(anatomy)
         for layouts in map(_layouts, self.blocks):
-            known = distances(*layouts) if layouts not in self._distances else None
-            if known is not None:
-                self._distances[layouts] = known
-        if not self._distances:
+            places = place_tokens(*layouts) if layouts not in self._places else None
+            if places is not None:
+                self._places[layouts] = places
+        if not self._places:
             raise VitlabError(
                 f"{self.kind} needs token positions, which are unknown: all windows are padded "
                 "(use an image size that they tile), or the model shuffles its patches"
@@ -91,25 +96,34 @@ class Accumulator(RowSumObserver):
     def sums(self, block: Block, rows: Rows) -> tuple[Tensor, ...]:
         """-> (B, H)."""
         layouts, weights, place = _layouts(block), rows.weights, rows.place
-        if layouts not in self._distances:
+        if layouts not in self._places:
             return (weights.sum((-1, -2)),)  # detects NaN weights; `result` sets the layer to NaN
-        distance = self._distances[layouts] = self._distances[layouts].to(weights)
         if self._renormalise:
             first = max(layouts[0].prefix - place.start, 0)  # rows of prefix tokens have no distances
             weights, place = weights[:, :, first:], slice(place.start + first, place.stop)
-        return (total_distance(weights, distance[:, place], layouts[1].prefix if self._renormalise else None),)
+        distance = self._distance(layouts, place, weights)
+        return (total_distance(weights, distance, layouts[1].prefix if self._renormalise else None),)
 
-    def wanted(self, block: Block, call: AttentionCall) -> Mapping[str, Tensor | None] | None:
+    def _distance(self, layouts: tuple[TokenLayout, TokenLayout], place: slice, like: Tensor) -> Tensor:
+        """The distances of some rows, (T, rows, M); those of all pairs are kept if they are few."""
+        rows, columns = self._places[layouts] = _moved(self._places[layouts], like.device)
+        if rows.shape[1] * columns.shape[1] * len(rows) > _KEPT_PAIRS:
+            return city_block(rows[:, place], columns).to(like)
+        if layouts not in self._distances:
+            self._distances[layouts] = city_block(rows, columns).to(like)
+        return self._distances[layouts][:, place]
+
+    def wanted(self, block: Block, call: AttentionCall) -> Wanted | None:
         """The distance of each row, weighted by attention; rows are needed to normalise over spatial keys."""
-        distance = self._distances.get(_layouts(block)) if block.name in self.buffer else None
-        if self._renormalise or distance is None or call.q is None:
+        places = self._places.get(_layouts(block)) if block.name in self.buffer else None
+        if self._renormalise or places is None or call.q is None:
             return None
-        self._distances[_layouts(block)] = distance = distance.to(call.q.device)
-        return {"weighted": distance}
+        self._places[_layouts(block)] = places = _moved(places, call.q.device)
+        return {"distance": places}
 
     def totals(self, block: Block, statistics: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         """-> (B, H)."""
-        rows = split_windows(statistics["weighted"], _layouts(block)[0].windows)  # (B, T, H, N)
+        rows = split_windows(statistics["distance"], _layouts(block)[0].windows)  # (B, T, H, N)
         return (rows.sum((1, 3)),)
 
     def values(self, block: Block, *sums: Tensor) -> Tensor:
@@ -120,7 +134,7 @@ class Accumulator(RowSumObserver):
         """Mean distances over pairs and over rows."""
         totals = table([layer.mean(0)[:, 0] for layer in self.per_image()])
         layouts = [_layouts(block) for block in self.blocks]
-        known = np.array([np.nan if each not in self._distances else 1.0 for each in layouts])
+        known = np.array([np.nan if each not in self._places else 1.0 for each in layouts])
         rows = np.array([queries.tokens - queries.prefix for queries, _ in layouts])
         values = {
             "distance": totals * (known / [pairs(*each) for each in layouts])[:, None],
@@ -132,11 +146,12 @@ class Accumulator(RowSumObserver):
 
     def _uniform(self, queries: TokenLayout, keys: TokenLayout) -> float:
         """`attended` under uniform attention within a window."""
-        distance = self._distances.get((queries, keys))
-        if distance is None:
+        if (queries, keys) not in self._places:
             return float("nan")
-        keys_per_row = distance.shape[-1] - (keys.prefix if self._renormalise else 0)
-        return distance.double().sum().item() / keys_per_row / (queries.tokens - queries.prefix)
+        rows, columns = self._places[queries, keys]
+        total = sum(city_block(some, columns).double().sum().item() for some in rows.split(1024, dim=1))
+        keys_per_row = columns.shape[1] - (keys.prefix if self._renormalise else 0)
+        return total / keys_per_row / (queries.tokens - queries.prefix)
 
 
 def measure(model: nn.Module, batches: Iterable[Any], *, renormalise: bool = False) -> Measurement:
@@ -159,6 +174,10 @@ def measure(model: nn.Module, batches: Iterable[Any], *, renormalise: bool = Fal
         `uniform` (layer), the value of `attended` under uniform attention. NaN where positions are unknown.
     """
     return observe(model, batches, [Accumulator(renormalise)])[0]
+
+
+def _moved(places: tuple[Tensor, Tensor], device: torch.device) -> tuple[Tensor, Tensor]:
+    return places[0].to(device), places[1].to(device)
 
 
 def _layouts(block: Block) -> tuple[TokenLayout, TokenLayout]:

@@ -20,6 +20,7 @@ from vitlab.core.measurement import Card, Measurement
 from vitlab.instruments.shared.device_buffer import DeviceBuffer, fetch
 from vitlab.instruments.shared.one_pass import Observer, Result, attention_blocks, observe, table
 from vitlab.instruments.shared.per_image_sums import require_finite
+from vitlab.kernels.attention_statistics import Wanted
 from vitlab.recording.attention_call import AttentionCall, Rows, entropy
 
 CARD = Card(
@@ -109,7 +110,7 @@ class Accumulator(Observer):
         if block.name in self._entropies:
             self._put(block, call, entropy(rows.weights), rows.place.start == 0)
 
-    def wanted(self, block: Block, call: AttentionCall) -> Mapping[str, Tensor | None]:
+    def wanted(self, block: Block, call: AttentionCall) -> Wanted:
         """The entropy of each row."""
         return {"entropy": None}
 

@@ -19,6 +19,7 @@ from vitlab.core.bounds import Length, PositiveShare
 from vitlab.core.measurement import Card, Measurement
 from vitlab.instruments.shared.one_pass import Result, observe, table
 from vitlab.instruments.shared.per_image_sums import RowSumObserver, flatten_per_image
+from vitlab.kernels.attention_statistics import Wanted
 from vitlab.recording.attention_call import AttentionCall, Rows
 
 CARD = Card(
@@ -82,7 +83,7 @@ class Accumulator(RowSumObserver):
         """-> (B·T, H, M)."""
         return (rows.received,)
 
-    def wanted(self, block: Block, call: AttentionCall) -> Mapping[str, Tensor | None]:
+    def wanted(self, block: Block, call: AttentionCall) -> Wanted:
         """The sum over rows."""
         return {"received": None}
 

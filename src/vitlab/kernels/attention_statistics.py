@@ -1,9 +1,9 @@
 """Statistics of attention maps from queries and keys in one streaming pass, in O(N) memory per head.
 
 A program computes some rows of a map, a block of keys at a time. With running maximum m, e = exp(l − m), it accumulates
-Σ e, Σ e l, Σ e² and Σ e w, rescaled when the maximum grows, as in FlashAttention:
+Σ e, Σ e l, Σ e² and Σ e d with the distances d of tokens, rescaled when the maximum grows, as in FlashAttention:
 
-    entropy = log Σ e + m − Σ e l / Σ e,   norm² = Σ e² / (Σ e)²,   weighted = Σ e w / Σ e
+    entropy = log Σ e + m − Σ e l / Σ e,   norm² = Σ e² / (Σ e)²,   distance = Σ e d / Σ e
 
 The sums over the rows of a key's weights need the final Σ e of each row: a second kernel, whose programs own some keys
 and walk over the rows. Products run on tensor cores as three TF32 products, which are as accurate as one in float32.
@@ -27,10 +27,22 @@ except ImportError:  # only CUDA builds of torch include it
     triton = None
 
 OPERATOR = "attention_statistics"
-NAMES = ("entropy", "squares", "weighted", "received")
+NAMES = ("entropy", "squares", "distance", "received")
+#: Names of statistics; the value of `distance` has the positions of queries (T, N, 2) and keys (T, M, 2).
+Wanted = Mapping[str, tuple[Tensor, Tensor] | None]
 
 
-def plain(maps: Tensor, wanted: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
+def city_block(rows: Tensor, columns: Tensor) -> Tensor:
+    """|p_i − p_j|_1 between positions (T, N, 2) and (T, M, 2), as (T, N, M); 0 where a position is NaN.
+
+    >>> city_block(torch.tensor([[[0.0, 0.0], [torch.nan, 0.0]]]), torch.tensor([[[0.5, 0.25]]])).flatten()
+    tensor([0.7500, 0.0000])
+    """
+    apart = (rows[:, :, None, axis].sub(columns[:, None, :, axis]).abs_() for axis in (0, 1))
+    return next(apart).add_(next(apart)).nan_to_num_(nan=0.0)
+
+
+def plain(maps: Tensor, wanted: Wanted) -> dict[str, Tensor]:
     """Reference implementation, from the maps (B, H, N, M); see `fused`.
 
     >>> found = plain(torch.full((1, 1, 2, 2), 0.5), {"squares": None, "received": None})
@@ -38,15 +50,15 @@ def plain(maps: Tensor, wanted: Mapping[str, Tensor | None]) -> dict[str, Tensor
     ([[[0.5, 0.5]]], [[[1.0, 1.0]]])
     """
     found = {}
-    for name, weights in wanted.items():
+    for name, places in wanted.items():
         if name == "entropy":
             found[name] = torch.special.entr(maps).sum(-1)
         elif name == "squares":
             found[name] = maps.square().sum(-1)
         elif name == "received":
             found[name] = maps.sum(-2)
-        elif weights is not None:
-            each = maps.unflatten(0, (-1, len(weights))) * weights[:, None]
+        elif places is not None:
+            each = maps.unflatten(0, (-1, len(places[0]))) * city_block(*places)[:, None]
             found[name] = each.sum(-1).flatten(0, 1)
     return found
 
@@ -67,9 +79,7 @@ def unsupported(q: Tensor) -> str:
     return f"{q.shape[-1]} channels per head; at most 128" if q.shape[-1] > 128 else ""
 
 
-def fused(
-    q: Tensor, k: Tensor, scale: float, bias: Tensor | None, wanted: Mapping[str, Tensor | None]
-) -> dict[str, Tensor]:
+def fused(q: Tensor, k: Tensor, scale: float, bias: Tensor | None, wanted: Wanted) -> dict[str, Tensor]:
     """Statistics of softmax(q kᵀ · scale + bias) without storing the map.
 
     Args:
@@ -77,28 +87,30 @@ def fused(
         k: (B, H, M, d); fewer heads are shared by groups of queries.
         scale: the factor on q kᵀ.
         bias: broadcastable to (B, H, N, M).
-        wanted: names of statistics: `entropy`, `squares` and `weighted` (B, H, N), of each row: its entropy in nats,
-            its squared norm, and the sum of its entries times a weight; `received` (B, H, M), the sum over rows. The
-            value of `weighted` is the weights, (T, N, M), where window t of each image has weights t; others are None.
+        wanted: names of statistics: `entropy`, `squares` and `distance` (B, H, N), of each row: its entropy in nats,
+            its squared norm, and the sum of its entries times the distance between query and key (`city_block`);
+            `received` (B, H, M), the sum over rows. The value of `distance` is the positions of queries (T, N, 2) and
+            keys (T, M, 2) in window t of each image, NaN for tokens without one; others are None.
 
     Returns:
         The statistics by name, in float32.
     """
     batch, heads, rows, channels = q.shape
     columns = k.shape[2]
-    weights = wanted.get("weighted")
+    places = wanted.get("distance")
     deep = max(16, triton.next_power_of_2(channels))
     tall, wide = (64, 64) if deep <= 64 else (32, 32)
     per_row = torch.empty(4, batch, heads, rows, device=q.device)  # the three statistics and log Σ exp
+    where = (per_row, per_row) if places is None else tuple(each.float().contiguous() for each in places)
     received = torch.empty(batch, heads, columns if "received" in wanted else 0, device=q.device)
     strides = (0, 0, 0, 0) if bias is None else bias.expand(batch, heads, rows, columns).stride()
-    sizes = (heads, heads // k.shape[1], rows, columns, channels, 1 if weights is None else len(weights), scale)
+    sizes = (heads, heads // k.shape[1], rows, columns, channels, 1 if places is None else len(places[0]), scale)
     added, constants = q if bias is None else bias, {"BIASED": bias is not None, "TALL": tall, "WIDE": wide}
     with device_guard(q):
         _statistics_kernel[(batch * heads * triton.cdiv(rows, tall),)](
-            q, k, added, per_row if weights is None else weights.float().contiguous(), per_row,
+            q, k, added, *where, per_row,
             *q.stride(), *k.stride(), *strides, per_row.stride(0), *sizes,
-            WEIGHTED=weights is not None, DEEP=deep, **constants, num_warps=4, num_stages=1,
+            PLACED=places is not None, DEEP=deep, **constants, num_warps=4, num_stages=1,
         )  # fmt: skip
         if "received" in wanted:
             _received_kernel[(batch * heads * triton.cdiv(columns, wide),)](
@@ -134,9 +146,9 @@ if triton is not None:
 
     @triton.jit
     def _statistics_kernel(
-        Q, K, BIAS, WEIGHTS, ROWS,
-        q_b, q_h, q_n, q_d, k_b, k_h, k_m, k_d, b_b, b_h, b_n, b_m, apart, heads, group, N, M, d, windows, scale,
-        WEIGHTED: tl.constexpr, DEEP: tl.constexpr, BIASED: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
+        Q, K, BIAS, ROW_PLACES, KEY_PLACES, ROWS,
+        q_b, q_h, q_n, q_d, k_b, k_h, k_m, k_d, b_b, b_h, b_n, b_m, between, heads, group, N, M, d, windows, scale,
+        PLACED: tl.constexpr, DEEP: tl.constexpr, BIASED: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
     ) -> None:  # fmt: skip
         """The statistics of some rows of one head."""
         tiles = tl.cdiv(N, TALL)
@@ -146,10 +158,13 @@ if triton is not None:
         n = tile * TALL + tl.arange(0, TALL)
         q = _queries(Q + image * q_b + h * q_h, n, q_n, q_d, N, d, scale, DEEP)
         keys, bias = K + image * k_b + h // group * k_h, BIAS + image * b_b + h * b_h
-        weights = WEIGHTS + (image % windows) * N * M
+        row_places, key_places = ROW_PLACES + (image % windows) * N * 2, KEY_PLACES + (image % windows) * M * 2
+        if PLACED:
+            down = tl.load(row_places + 2 * n, mask=n < N, other=0.0)
+            right = tl.load(row_places + 2 * n + 1, mask=n < N, other=0.0)
         top = tl.full([TALL], -float("inf"), tl.float32)
         total = tl.zeros([TALL], tl.float32)
-        mean, square, weighted = total, total, total
+        mean, square, distance = total, total, total
         for start in range(0, M, WIDE):
             m = start + tl.arange(0, WIDE)
             logits = _logits(q, _keys(keys, m, k_m, k_d, M, d, DEEP), bias, n, m, b_n, b_m, N, M, BIASED)
@@ -163,16 +178,16 @@ if triton is not None:
             mean = (mean + moved) * shrink + tl.sum(tl.where(e > 0.0, e * (logits - safe[:, None]), 0.0), 1)
             total = total * shrink + tl.sum(e, 1)
             square = square * shrink * shrink + tl.sum(e * e, 1)
-            if WEIGHTED:
-                present = (n[:, None] < N) & (m[None, :] < M)
-                w = tl.load(weights + n[:, None] * M + m[None, :], mask=present, other=0.0)
-                weighted = weighted * shrink + tl.sum(e * w, 1)
+            if PLACED:
+                apart = tl.abs(down[:, None] - tl.load(key_places + 2 * m, mask=m < M, other=0.0)[None, :])
+                apart += tl.abs(right[:, None] - tl.load(key_places + 2 * m + 1, mask=m < M, other=0.0)[None, :])
+                distance = distance * shrink + tl.sum(e * tl.where(apart == apart, apart, 0.0), 1)
             top = new
         out = ROWS + map * N + n
         tl.store(out, tl.log(total) - mean / total, mask=n < N)
-        tl.store(out + apart, square / (total * total), mask=n < N)
-        tl.store(out + 2 * apart, weighted / total, mask=n < N)
-        tl.store(out + 3 * apart, tl.where(top == -float("inf"), 0.0, top) + tl.log(total), mask=n < N)
+        tl.store(out + between, square / (total * total), mask=n < N)
+        tl.store(out + 2 * between, distance / total, mask=n < N)
+        tl.store(out + 3 * between, tl.where(top == -float("inf"), 0.0, top) + tl.log(total), mask=n < N)
 
     @triton.jit
     def _received_kernel(

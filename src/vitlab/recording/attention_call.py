@@ -5,7 +5,7 @@ Shape legend: B batch (windows folded in), H heads, N query tokens, M key tokens
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -92,7 +92,7 @@ class AttentionCall:
             yield rows
             del rows  # free it before the next chunk is computed
 
-    def streamed(self, wanted: Mapping[str, Tensor | None]) -> dict[str, Tensor] | None:
+    def streamed(self, wanted: attention_statistics.Wanted) -> dict[str, Tensor] | None:
         """Statistics of the map by a kernel that stores no rows; None where it is not available.
 
         Args:

@@ -19,6 +19,7 @@ from vitlab.core.measurement import Measurement
 from vitlab.core.provenance import provenance
 from vitlab.core.step_cache import report_done
 from vitlab.eval_mode import eval_mode
+from vitlab.kernels.attention_statistics import Wanted
 from vitlab.recording.attention_call import AttentionCall, Rows
 from vitlab.recording.tape import Feature, record
 
@@ -58,7 +59,7 @@ class Observer:
     def rows(self, block: Block, call: AttentionCall, rows: Rows) -> None:
         """Called with some rows of an attention map, windows folded into the batch, if `attention` is `rows`."""
 
-    def wanted(self, block: Block, call: AttentionCall) -> Mapping[str, Tensor | None] | None:
+    def wanted(self, block: Block, call: AttentionCall) -> Wanted | None:
         """The statistics of `attention_statistics` that replace the rows of this map; None if rows are needed."""
         return None
 
@@ -162,7 +163,7 @@ def _attach(model: nn.Module, observers: Sequence[Observer], size: tuple[int, in
 
 def _stream(block: Block, call: AttentionCall, observers: Sequence[Observer]) -> bool:
     """Pass statistics instead of rows to all observers; returns False if one needs rows, or there is no kernel."""
-    wanted: dict[str, Tensor | None] = {}
+    wanted: dict[str, tuple[Tensor, Tensor] | None] = {}
     for observer in observers:
         own = observer.wanted(block, call)
         if own is None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from vitlab.core.anatomy import TokenLayout
+from vitlab.kernels.attention_statistics import city_block
 
 
 def positions(layout: TokenLayout) -> Tensor | None:
@@ -39,6 +40,23 @@ def positions(layout: TokenLayout) -> Tensor | None:
     return centres.reshape(layout.windows, -1, 2)
 
 
+def place_tokens(queries: TokenLayout, keys: TokenLayout) -> tuple[Tensor, Tensor] | None:
+    """The positions of all queries and keys of a map, NaN for prefix tokens.
+
+    Returns:
+        (T, N, 2) and (T, M, 2), or None if positions are unknown.
+
+    >>> place_tokens(TokenLayout((1, 2)), TokenLayout((1, 1), prefix=1))[1]
+    tensor([[[   nan,    nan],
+             [0.5000, 0.5000]]])
+    """
+    rows, columns = positions(queries), positions(keys)
+    if rows is None or columns is None or queries.windows != keys.windows:
+        return None
+    pad = torch.nn.functional.pad
+    return pad(rows, (0, 0, queries.prefix, 0), value=torch.nan), pad(columns, (0, 0, keys.prefix, 0), value=torch.nan)
+
+
 def distances(queries: TokenLayout, keys: TokenLayout) -> Tensor | None:
     """|p_i − p_j|_1 between every query and every key of the same window; 0 for prefix tokens, which have no position.
 
@@ -49,8 +67,8 @@ def distances(queries: TokenLayout, keys: TokenLayout) -> Tensor | None:
     tensor([[[0.0000, 0.0000, 0.5000],
              [0.0000, 0.5000, 0.0000]]])
     """
-    places = _broadcast_positions(queries, keys)
-    return None if places is None else _with_prefix(np.abs(places[0] - places[1]).sum(-1), queries, keys, 0.0)
+    places = place_tokens(queries, keys)
+    return None if places is None else city_block(*places)
 
 
 def cells_apart(queries: TokenLayout, keys: TokenLayout) -> Tensor | None:
