@@ -121,7 +121,7 @@ def test_in_the_interpreter():
     )
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout)
-    assert len(found["errors"]) == len(SHAPES) and max(found["errors"]) < 1e-5
+    assert len(found["errors"]) == 2 * len(SHAPES) and max(found["errors"]) < 1e-5
     assert found["calls"] == 4, "two blocks in two batches are streamed"
     assert set(found["instruments"]) == set(INSTRUMENTS) and max(found["instruments"].values()) < 1e-5
 
@@ -139,7 +139,7 @@ if __name__ == "__main__":
         calls.append(1)
         return fused(*arguments)
 
-    exactness = errors()
+    exactness = [*errors(), *errors(dtype=torch.float16)]  # of the rounded operands, which the products keep exactly
     attention_statistics.missing = lambda q, k: ""  # the interpreter runs on CPU tensors
     attention_statistics.fused = counted
     print(json.dumps({"errors": exactness, "instruments": differences_of_instruments(), "calls": len(calls)}))

@@ -6,7 +6,8 @@ A program computes some rows of a map, a block of keys at a time. With running m
     entropy = log Σ e + m − Σ e l / Σ e,   norm² = Σ e² / (Σ e)²,   distance = Σ e d / Σ e
 
 The sums over the rows of a key's weights need the final Σ e of each row: a second kernel, whose programs own some keys
-and walk over the rows. Products run on tensor cores as three TF32 products, which are as accurate as one in float32.
+and walk over the rows. Products run on tensor cores: those of float32 as three TF32 products, which are as accurate as
+one in float32, those of bfloat16 and float16 in their precision, with sums in float32.
 
 Shape legend: B batch (windows folded in), H heads, N query tokens, M key tokens, d head channels, T windows.
 """
@@ -124,21 +125,21 @@ def fused(q: Tensor, k: Tensor, scale: float, bias: Tensor | None, wanted: Wante
 if triton is not None:
 
     @triton.jit
-    def _queries(Q, n, q_n, q_d, N, d, scale, DEEP: tl.constexpr):
+    def _queries(Q, n, q_n, q_d, N, d, DEEP: tl.constexpr):
         deep = tl.arange(0, DEEP)
         present = (n[:, None] < N) & (deep[None, :] < d)
-        return tl.load(Q + n[:, None] * q_n + deep[None, :] * q_d, mask=present, other=0.0).to(tl.float32) * scale
+        return tl.load(Q + n[:, None] * q_n + deep[None, :] * q_d, mask=present, other=0.0)
 
     @triton.jit
     def _keys(K, m, k_m, k_d, M, d, DEEP: tl.constexpr):
         deep = tl.arange(0, DEEP)
         present = (m[None, :] < M) & (deep[:, None] < d)
-        return tl.load(K + m[None, :] * k_m + deep[:, None] * k_d, mask=present, other=0.0).to(tl.float32)
+        return tl.load(K + m[None, :] * k_m + deep[:, None] * k_d, mask=present, other=0.0)
 
     @triton.jit
-    def _logits(q, k, BIAS, n, m, b_n, b_m, N, M, BIASED: tl.constexpr):
+    def _logits(q, k, BIAS, n, m, b_n, b_m, N, M, scale, BIASED: tl.constexpr):
         """The logits of some rows and keys; minus infinity beyond the last key."""
-        logits = tl.dot(q, k, input_precision="tf32x3")
+        logits = tl.dot(q, k, input_precision="tf32x3") * scale
         if BIASED:
             present = (n[:, None] < N) & (m[None, :] < M)
             logits += tl.load(BIAS + n[:, None] * b_n + m[None, :] * b_m, mask=present, other=0.0).to(tl.float32)
@@ -156,7 +157,7 @@ if triton is not None:
         tile = tl.program_id(0) % tiles
         image, h = map // heads, map % heads
         n = tile * TALL + tl.arange(0, TALL)
-        q = _queries(Q + image * q_b + h * q_h, n, q_n, q_d, N, d, scale, DEEP)
+        q = _queries(Q + image * q_b + h * q_h, n, q_n, q_d, N, d, DEEP)
         keys, bias = K + image * k_b + h // group * k_h, BIAS + image * b_b + h * b_h
         row_places, key_places = ROW_PLACES + (image % windows) * N * 2, KEY_PLACES + (image % windows) * M * 2
         if PLACED:
@@ -167,7 +168,7 @@ if triton is not None:
         mean, square, distance = total, total, total
         for start in range(0, M, WIDE):
             m = start + tl.arange(0, WIDE)
-            logits = _logits(q, _keys(keys, m, k_m, k_d, M, d, DEEP), bias, n, m, b_n, b_m, N, M, BIASED)
+            logits = _logits(q, _keys(keys, m, k_m, k_d, M, d, DEEP), bias, n, m, b_n, b_m, N, M, scale, BIASED)
             new = tl.maximum(top, tl.max(logits, 1))
             # If every key so far is masked the maximum is -inf, and -inf - (-inf) would be NaN.
             safe = tl.where(new == -float("inf"), 0.0, new)
@@ -204,8 +205,8 @@ if triton is not None:
         total = tl.zeros([WIDE], tl.float32)
         for start in range(0, N, TALL):
             n = start + tl.arange(0, TALL)
-            q = _queries(Q + image * q_b + h * q_h, n, q_n, q_d, N, d, scale, DEEP)
-            logits = _logits(q, k, BIAS + image * b_b + h * b_h, n, m, b_n, b_m, N, M, BIASED)
+            q = _queries(Q + image * q_b + h * q_h, n, q_n, q_d, N, d, DEEP)
+            logits = _logits(q, k, BIAS + image * b_b + h * b_h, n, m, b_n, b_m, N, M, scale, BIASED)
             sums = tl.load(SUMS + map * N + n, mask=n < N, other=0.0)
             total += tl.sum(tl.where(n[:, None] < N, tl.exp(logits - sums[:, None]), 0.0), 0)
         tl.store(RECEIVED + map * M + m, total, mask=m < M)
