@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from vitlab.core.experiment import exact as exact
     from vitlab.core.experiment import judged as judged
     from vitlab.core.experiment import paired as paired
-    from vitlab.core.extensions import register as register
     from vitlab.core.measurement import Card as Card
     from vitlab.core.measurement import Measurement as Measurement
     from vitlab.core.recipe import Augment as Augment
     from vitlab.core.recipe import Objective as Objective
     from vitlab.core.recipe import Optimizer as Optimizer
     from vitlab.core.recipe import Recipe as Recipe
+    from vitlab.core.registration import register as register
     from vitlab.data.images import DataSet as DataSet
     from vitlab.data.images import ImageArray as ImageArray
     from vitlab.data.images import from_splits as from_splits
@@ -47,9 +47,9 @@ _NAMES = {
     "vitlab.core.anatomy": ("Block", "Mixer", "TokenLayout"),
     "vitlab.core.bounds": ("Choices", "Length", "Range"),
     "vitlab.core.experiment": ("Claim", "Job", "Published", "Results", "exact", "judged", "paired"),
-    "vitlab.core.extensions": ("register",),
     "vitlab.core.measurement": ("Card", "Measurement"),
     "vitlab.core.recipe": ("Augment", "Objective", "Optimizer", "Recipe"),
+    "vitlab.core.registration": ("register",),
     "vitlab.data.images": ("DataSet", "ImageArray", "from_splits"),
     "vitlab.instruments.shared.one_pass": ("Observer", "Result", "observe"),
     "vitlab.reporting.drawing": ("Figure", "bars", "empty_plot"),

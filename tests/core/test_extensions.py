@@ -19,6 +19,7 @@ import vitlab
 from cases import plugin_file
 from vitlab.core import descriptions, extensions, plugins
 from vitlab.core.errors import VitlabError
+from vitlab.core.registration import register
 from vitlab.core.source_files import parsed
 from vitlab.data.catalogue import data_sets
 from vitlab.data.question_catalogue import question_sets
@@ -195,16 +196,74 @@ def test_functions_are_accepted() -> None:
         vitlab.measure(lambda model, batches: 1.0, model, [images])
 
 
-def test_registration_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def _nothing_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extensions, "_REGISTERED", {})
-    extensions.register("instruments", "my_norm", plugin_file.weight_norm)
+
+
+@pytest.mark.usefixtures("_nothing_registered")
+def test_registration_in_python() -> None:
+    register("instruments", "my_norm", plugin_file.weight_norm)
     model = vitlab.load("timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3)")
     assert vitlab.measure("my_norm", model, [torch.randn(1, 3, 32, 32)]).kind == "weight_norm"
     assert descriptions.origin("instruments", "my_norm") == "registered in Python"
-    with pytest.raises(VitlabError, match="already registered"):
-        extensions.register("instruments", "my_norm", plugin_file.inverted)
+    taken = r"'my_norm' of class .*inverted, registered in Python, is taken by class .*weight_norm, .* registered"
+    with pytest.raises(VitlabError, match=taken):
+        register("instruments", "my_norm", plugin_file.inverted)
     with pytest.raises(VitlabError, match="parts"):
-        extensions.register("part", "x", plugin_file.Halve)
+        register("part", "x", plugin_file.Halve)
+
+
+@pytest.mark.usefixtures("_nothing_registered", "as_file")
+def test_a_registered_name_that_is_taken_names_both_origins() -> None:
+    """The name is refused at once, and everything that was there still works."""
+    with pytest.raises(VitlabError, match=r"'ContextBroadcast' of class .*Halve, registered .* taken by vitlab;"):
+        register("parts", "ContextBroadcast", plugin_file.Halve)
+    with pytest.raises(VitlabError, match=r"'Halve' of class .*, registered in Python, is taken by file .*plugin_file"):
+        register("parts", "Halve", plugin_file.Halve)
+    with pytest.raises(VitlabError, match=r"data: the name 'camvid' of function .* is taken by vitlab"):
+        register("data", "camvid", plugin_file.few_scenes)
+    with pytest.raises(VitlabError, match=r"families: the name 'stacked' of class .* is taken by file .*plugin_file"):
+        register("adapters", "another", plugin_file.stacked_adapter)
+    assert plugins.part("ContextBroadcast").__module__ == "vitlab.modules.context_broadcast"
+    assert "stacked" in plugins.families()
+
+
+@pytest.mark.usefixtures("_nothing_registered")
+def test_a_cell_that_is_run_twice_replaces_its_definition() -> None:
+    """The second definition is used, and its code version differs from that of the first."""
+    cell = "class Scale(nn.Module):\n    default_seam = 'mlp.out'\n    def forward(self, x):\n        return x * {}\n"
+    versions = []
+    for factor in (2, 3, 3):
+        space = {"nn": torch.nn, "__name__": "notebook"}
+        exec(cell.format(factor), space)
+        register("parts", "Scale", space["Scale"])
+        versions.append(descriptions.source_digest("registered:parts:Scale"))
+        assert plugins.part("Scale")()(torch.ones(1)).item() == factor
+    assert versions[0] != versions[1] == versions[2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "thing", "message"),
+    [
+        ("parts", 3, "got 3 of type int; expected a class of torch.nn.Module"),
+        ("parts", plugin_file.confidence, "expected a class of torch.nn.Module"),
+        ("instruments", plugin_file.Halve, "Halve without CARD, measure; expected a module, class or object with CARD"),
+        ("stress_tests", plugin_file.confidence, "without CARD, measure"),
+        ("adapters", plugin_file.inverted, "without FAMILIES, CLASSES, ABSENT, family, blocks"),
+        ("experiments", plugin_file.inverted, "without TITLE, PAPER, CLAIMS, plan, check"),
+        ("data", "scenes", "expected a function"),
+        ("figures", None, "expected a function, or a module with draw"),
+    ],
+)
+@pytest.mark.usefixtures("_nothing_registered")
+def test_an_object_that_its_kind_cannot_use_is_refused(kind: str, thing: object, message: str) -> None:
+    with pytest.raises(VitlabError, match=message) as caught:
+        register(kind, "thing", thing)
+    assert "\n" not in str(caught.value) and "'thing'" in str(caught.value)
+    assert not extensions.extensions(kind)
+    with pytest.raises(VitlabError, match="invalid name"):
+        register("parts", "two words", plugin_file.Halve)
 
 
 def test_a_name_that_is_taken_names_both_origins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ There are three ways, for each kind of `KINDS`:
 - a Python file named in the environment variable `VITLAB_PLUGINS` (several are separated as in PATH) with a literal
   `VITLAB = {"parts": ["Halve"], "figures": {"my_kind": "draw_my_kind"}}`, which names objects of the file by kind, or
   maps names to objects;
-- `register(kind, name, thing)` in Python.
+- `register(kind, name, thing)` in Python (`registration.py`).
 
 Nothing is imported to list names. An extension that cannot be read is reported once, in one line, and skipped; a name
 that exists already is an error that names both origins.
@@ -31,9 +31,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.errors import VitlabError
 
-__all__ = ["KINDS", "Extension", "extensions", "register", "resolve", "resolve_all", "warn_once"]
+__all__ = ["KINDS", "Extension", "extensions", "registrations", "resolve", "resolve_all", "store", "warn_once"]
 
 #: The kinds of things that can be added, named as the folders of the package.
 KINDS = (
@@ -53,6 +53,7 @@ KINDS = (
 VARIABLE = "VITLAB_PLUGINS"
 
 _REGISTERED: dict[tuple[str, str], Any] = {}
+_REGISTRATIONS = 0
 _REPORTED: set[str] = set()
 _FILE_MODULES: dict[str, ModuleType] = {}
 
@@ -77,21 +78,16 @@ class Extension:
     source: Path | None = None
 
 
-def register(kind: str, name: str, thing: Any) -> None:
-    """Add something to vitlab in this process.
-
-    Args:
-        kind: one of `KINDS`.
-        name: its name in vitlab.
-        thing: the object: a class (part), a function (recipe, loss, data set), or a module or class with the
-            attributes of its kind (`CARD` and `measure` of an instrument).
-    """
-    if kind not in KINDS:
-        raise unknown("kind of extension", kind, KINDS)
-    known = _REGISTERED.get((kind, name))
-    if known is not None and known is not thing:
-        raise VitlabError(f"{kind}: {name!r} is already registered in Python; choose another name")
+def store(kind: str, name: str, thing: Any) -> None:
+    """Keep an object that `registration.register` has checked."""
+    global _REGISTRATIONS
     _REGISTERED[kind, name] = thing
+    _REGISTRATIONS += 1
+
+
+def registrations() -> int:
+    """The number of registrations so far, for caches of what was registered."""
+    return _REGISTRATIONS
 
 
 def extensions(kind: str, built_in: Mapping[str, Any] | None = None) -> dict[str, Extension]:
