@@ -328,6 +328,14 @@ def test_a_family_of_two_adapters_names_both_origins(tmp_path: Path, monkeypatch
         ('VITLAB = {"partz": ["A"]}\n', "unknown kind 'partz'"),
         ("VITLAB = dict(parts=names())\n", "skipped"),
         ('VITLAB = {"parts": ["Missing"]}\n', "mine.py has no 'Missing'; it is skipped"),
+        ('VITLAB = ["parts"]\n', r"mine.py is skipped .VITLAB is \['parts'\]; expected VITLAB = {"),
+        ("VITLAB = 3\n", "mine.py is skipped .VITLAB is 3; expected"),
+        ('VITLAB = {"parts": 3}\n', "mine.py is skipped .VITLAB has 'parts': 3; expected"),
+        ('VITLAB = {"parts": "Damp"}\nclass Damp: ...\n', "mine.py is skipped .VITLAB has 'parts': 'Damp'; expected"),
+        ('VITLAB = {"parts": [3]}\n', r"mine.py is skipped .VITLAB has 'parts': \[3\]; expected"),
+        ('VITLAB = {"parts": {"A": ["b"]}}\n', "mine.py is skipped .VITLAB has 'parts': {'A'"),
+        ('VITLAB = {["parts"]: 3}\n', "mine.py is skipped .VITLAB is not a literal"),
+        ('VITLAB: dict = {"partz": []}\n', "unknown kind 'partz'"),
     ],
 )
 def test_a_broken_file_is_one_line_and_does_not_stop_the_rest(
@@ -337,8 +345,18 @@ def test_a_broken_file_is_one_line_and_does_not_stop_the_rest(
     path = tmp_path / "mine.py"
     path.write_text(text)
     monkeypatch.setenv("VITLAB_PLUGINS", os.pathsep.join([str(path), str(FILE)]))
-    with pytest.warns(UserWarning, match=reason):
+    with pytest.warns(UserWarning, match=reason) as caught:
         assert "Halve" in plugins.parts() and "ContextBroadcast" in plugins.parts()
+    assert len(caught) == 1 and "\n" not in str(caught[0].message)
+
+
+def test_annotated_declarations_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`VITLAB: dict = …` and `CARD: ClassVar = …` mean the same as without annotations."""
+    path = tmp_path / "mine.py"
+    text = "class size:\n    CARD: object = Card(title='Size', cost='nothing')\n"
+    path.write_text(f"VITLAB: dict[str, list[str]] = {{'instruments': ['size']}}\n{text}")
+    monkeypatch.setenv("VITLAB_PLUGINS", str(path))
+    assert descriptions.card(plugins.instruments()["size"]) == {"title": "Size", "cost": "nothing"}
 
 
 def test_a_package_whose_module_is_missing_is_reported(tmp_path: Path) -> None:
@@ -373,6 +391,15 @@ def test_code_that_fails_at_import_is_one_line(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("VITLAB_PLUGINS", str(path))
     with pytest.raises(VitlabError, match="cannot be imported .RuntimeError: no GPU here"):
         plugins.part("Bad")
+
+
+def test_code_that_exits_at_import_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "leaving.py"
+    path.write_text('import sys\nVITLAB = {"data": ["photos"]}\ndef photos(location): ...\nsys.exit(3)\n')
+    monkeypatch.setenv("VITLAB_PLUGINS", os.pathsep.join([str(path), str(FILE)]))
+    monkeypatch.setattr(extensions, "_REPORTED", set())
+    with pytest.warns(UserWarning, match=r"leaving\.py:photos cannot be imported .SystemExit: 3.; it is skipped"):
+        assert {"few_scenes", "scenes"} <= set(data_sets())
 
 
 def test_an_extension_that_cannot_be_used_does_not_stop_the_rest(

@@ -98,7 +98,8 @@ def card(reference: str) -> dict[str, Any]:
     if file is None:  # registered in Python
         return {key: value for key, value in vars(resolve(reference).CARD).items() if value is not None}
     for node in body_of(file, attribute(reference)):
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CARD" and isinstance(node.value, ast.Call):
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        if target is not None and ast.unparse(target) == "CARD" and isinstance(node.value, ast.Call):  # type: ignore[attr-defined]
             try:
                 return {str(item.arg): ast.literal_eval(item.value) for item in node.value.keywords}
             except ValueError:

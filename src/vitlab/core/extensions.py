@@ -52,6 +52,8 @@ KINDS = (
 #: Environment variable with the paths of plugin files.
 VARIABLE = "VITLAB_PLUGINS"
 
+_EXPECTED = 'VITLAB = {"kind": ["name", ...]}, or {"kind": {"name": "object", ...}}'
+
 _REGISTERED: dict[tuple[str, str], Any] = {}
 _REGISTRATIONS = 0
 _REPORTED: set[str] = set()
@@ -125,7 +127,7 @@ def resolve(reference: str) -> Any:
         return getattr(module, attribute) if attribute else module
     except VitlabError:
         raise
-    except Exception as error:  # code of others
+    except (Exception, SystemExit) as error:  # code of others; a script may call sys.exit
         reason = next(iter(str(error).strip().splitlines()), "")
         raise VitlabError(f"the extension {reference} cannot be imported ({type(error).__name__}: {reason})") from error
 
@@ -181,10 +183,11 @@ def _source(package: metadata.Distribution, module: str) -> Path | None:
 def _from_files(kind: str) -> list[Extension]:
     found = []
     for text in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
-        path = Path(text).expanduser()
+        path = Path(text)
         try:
+            path = path.expanduser()
             names = _declared(path)
-        except (OSError, SyntaxError, ValueError) as error:
+        except (OSError, SyntaxError, ValueError, RuntimeError) as error:  # RuntimeError: no home of that user
             warn_once(f"{VARIABLE}: {path} is skipped ({next(iter(str(error).splitlines()), type(error).__name__)})")
             continue
         for name, attribute in names.get(kind, {}).items():
@@ -208,16 +211,30 @@ def _declared(path: Path) -> dict[str, dict[str, str]]:
     """Returns the literal `VITLAB` of a plugin file: by kind, the object of each name."""
     tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
     for node in tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "VITLAB":
-            declared = ast.literal_eval(node.value)
-            wrong = [kind for kind in declared if kind not in KINDS]
-            if wrong:
-                raise ValueError(f"VITLAB has the unknown kind {wrong[0]!r}; expected: {', '.join(KINDS)}")
-            return {
-                kind: dict(names) if isinstance(names, dict) else {name: name for name in names}
-                for kind, names in declared.items()
-            }
-    raise ValueError("it has no VITLAB = {kind: [names]}")
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
+        if "VITLAB" not in map(ast.unparse, targets):
+            continue
+        try:
+            declared = ast.literal_eval(node.value)  # type: ignore[attr-defined]
+        except (ValueError, TypeError):
+            raise ValueError(f"VITLAB is not a literal; expected {_EXPECTED}") from None
+        if not isinstance(declared, dict):
+            raise ValueError(f"VITLAB is {repr(declared)[:60]}; expected {_EXPECTED}")
+        return {kind: _names(kind, given) for kind, given in declared.items()}
+    raise ValueError(f"it has no VITLAB; expected {_EXPECTED}")
+
+
+def _names(kind: Any, given: Any) -> dict[str, str]:
+    """The object of each name of one kind in a plugin file."""
+    if kind not in KINDS:
+        raise ValueError(f"VITLAB has the unknown kind {kind!r}; expected: {', '.join(KINDS)}")
+    pairs = list(given.items()) if isinstance(given, dict) else given
+    if isinstance(given, list | tuple | set):
+        pairs = [(each, each) for each in given]
+    if not isinstance(pairs, list) or not all(isinstance(text, str) and text for pair in pairs for text in pair):
+        raise ValueError(f"VITLAB has {kind!r}: {repr(given)[:60]}; expected {_EXPECTED}")
+    return dict(pairs)
 
 
 def _problem(source: Path, attribute: str) -> str:
