@@ -18,7 +18,7 @@ from torch import Tensor
 import vitlab
 from cases import plugin_file
 from vitlab.core import descriptions, extensions, plugins
-from vitlab.core.errors import VitlabError
+from vitlab.core.errors import ExtensionError, VitlabError
 from vitlab.core.registration import register
 from vitlab.core.source_files import parsed
 from vitlab.data.catalogue import data_sets
@@ -508,6 +508,67 @@ def test_listing_extensions_from_the_command_line_imports_no_torch(kind: str, in
 @pytest.mark.usefixtures("as_file")
 def test_data_sets_are_described_without_an_import_as_with_one() -> None:
     assert descriptions.data_summaries() == {**pair_sets(), **data_sets(), **question_sets()}
+
+
+BOOM = """
+from vitlab.extend import Card, Measurement, Observer, observe
+
+VITLAB = {"instruments": ["boom", "late", "number"], "stress_tests": ["bang"]}
+
+class boom:
+    CARD = Card(title="Fails", paper="", cost="", inputs="images")
+    def measure(model, batches):
+        raise KeyError("no such layer")
+
+class late:
+    CARD = Card(title="Fails in a shared pass", paper="", cost="", inputs="images", passes="shared")
+    class Accumulator(Observer):
+        kind = "late"
+        def begin(self, anatomy):
+            self.count = 1 / 0
+    def measure(model, batches):
+        return observe(model, batches, [late.Accumulator()])[0]
+
+class number:
+    CARD = Card(title="No measurement", paper="", cost="", inputs="images")
+    def measure(model, batches):
+        return 3
+
+class bang:
+    CARD = Card(title="Calls the model wrongly", paper="", cost="", inputs="images")
+    def measure(model, batches):
+        model(3)
+"""
+
+
+def test_an_instrument_of_an_extension_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+    """One line with name and origin, the others are stored, and the exit code is not 0."""
+    path = tmp_path / "mine.py"
+    path.write_text(BOOM)
+    names = "boom,late,attention_entropy,attention_distance,lesion"
+    command = ("measure", MODEL_WITHOUT_PLUGIN, "--with", names, "--images", "2", "--device", "cpu", "--json")
+    ended = run(*command, folder=tmp_path, VITLAB_PLUGINS=str(path))
+    assert ended.returncode == 1 and "Traceback" not in ended.stderr
+    kinds = ["attention_entropy", "attention_distance", "lesion"]
+    assert [each["kind"] for each in json.loads(ended.stdout)] == kinds
+    assert sorted(each.stem for each in tmp_path.rglob("runs/**/*.json")) == sorted(kinds)
+    (line,) = [line for line in ended.stderr.splitlines() if line.startswith("vitlab:")]
+    assert f"instrument 'boom' of file {path} failed: KeyError: 'no such layer'" in line
+    assert f"instrument 'late' of file {path} failed: ZeroDivisionError: division by zero" in line
+    shown = run(*command, folder=tmp_path, VITLAB_PLUGINS=str(path), VITLAB_DEBUG="1")
+    assert shown.returncode == 1 and shown.stderr.count('raise KeyError("no such layer")') == 1
+
+
+def test_errors_of_extensions_name_their_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(BOOM)
+    monkeypatch.setenv("VITLAB_PLUGINS", str(path))
+    model, images = vitlab.load(MODEL_WITHOUT_PLUGIN, seed=0).eval(), torch.randn(2, 3, 32, 32)
+    with pytest.raises(ExtensionError, match=r"stress test 'bang' of file .*mine.py failed: ") as caught:
+        vitlab.stress("bang", model, [images])
+    assert "\n" not in str(caught.value) and caught.value.__cause__ is not None
+    with pytest.raises(ExtensionError, match=r"'number' of file .*mine.py failed: .* returned int; expected"):
+        vitlab.measure("number", model, [images])
 
 
 @pytest.mark.usefixtures("as_file")
