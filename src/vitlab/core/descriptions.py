@@ -98,8 +98,9 @@ def card(reference: str) -> dict[str, Any]:
     if file is None:  # registered in Python
         return {key: value for key, value in vars(resolve(reference).CARD).items() if value is not None}
     for node in body_of(file, attribute(reference)):
-        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-        if target is not None and ast.unparse(target) == "CARD" and isinstance(node.value, ast.Call):  # type: ignore[attr-defined]
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(node.value, ast.Call):
+            continue
+        if ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target) == "CARD":
             try:
                 return {str(item.arg): ast.literal_eval(item.value) for item in node.value.keywords}
             except ValueError:
