@@ -24,6 +24,7 @@ from vitlab.core.source_files import parsed
 from vitlab.data.catalogue import data_sets
 from vitlab.data.question_catalogue import question_sets
 from vitlab.data.segmentation_sets import pair_sets
+from vitlab.identity import identify
 
 FILE = Path(plugin_file.__file__)
 SOURCE = Path(vitlab.__file__).resolve().parents[1]
@@ -483,12 +484,31 @@ def test_measurements_and_the_report_name_the_origin(tmp_path: Path) -> None:
     images = torch.randn(2, 3, 32, 32)
     found = vitlab.measure("weight_norm", model, [images])
     origin = f"file {FILE}"
-    assert found.provenance["extensions"] == {"weight_norm": origin, "Halve": origin}
+    assert found.provenance["extensions"] == {"weight_norm": origin, "plugin_vit": origin, "Halve": origin}
     text = vitlab.report([found], tmp_path / "report.html").read_text(encoding="utf-8")
-    assert f"From extensions: Halve ({origin}), figures ({origin}), weight_norm ({origin})." in text
-    plain = vitlab.measure("attention_entropy", vitlab.restore(model), [images])
+    named = ("Halve", "figures", "plugin_vit", "weight_norm")
+    assert f"From extensions: {', '.join(f'{name} ({origin})' for name in named)}." in text
+    plain = vitlab.measure("attention_entropy", vitlab.load(MODEL_WITHOUT_PLUGIN), [images])
     assert "extensions" not in plain.provenance
     assert "From extensions" not in vitlab.report([plain], tmp_path / "plain.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("as_file")
+def test_the_origin_of_model_and_data_is_known_where_they_are_indirect(tmp_path: Path) -> None:
+    """The architecture of a file, of a restored model and of a backbone; the data set of batches and of the runner."""
+    origin = f"file {FILE}"
+    vitlab.save(vitlab.load(MODEL, seed=0), MODEL, str(tmp_path / "model.safetensors"))
+    model = vitlab.load(f"file/{tmp_path / 'model.safetensors'}").eval()
+    batches = vitlab.batches_for(model, "few_scenes(count=4)")
+    expected = {"plugin_vit": origin, "few_scenes": origin}
+    assert vitlab.measure("attention_entropy", model, batches).provenance["extensions"] == expected
+    (stored,) = vitlab.measure_models([MODEL_WITHOUT_PLUGIN], ["attention_entropy"], tmp_path, data="few_scenes")
+    assert stored.provenance["extensions"] == {"few_scenes": origin}
+    assert "extensions" not in stored.provenance["model"]
+    assembly = vitlab.load(f"vitlab/upernet(backbone={MODEL.partition('(')[0]!r}, classes=2)")
+    assert identify(assembly).extensions == {"plugin_vit": origin}
+    restored = vitlab.restore(vitlab.load(f"{MODEL} | Halve"))
+    assert identify(restored).extensions == {"plugin_vit": origin}
 
 
 @pytest.mark.parametrize(

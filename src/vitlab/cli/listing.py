@@ -168,7 +168,7 @@ def model_of(path: Path) -> str:
     from vitlab.identity import ModelIdentity
 
     model = Measurement.load(path).provenance.get("model", {})
-    known = {field.name for field in fields(ModelIdentity)} == set(model)
+    known = {field.name for field in fields(ModelIdentity)} - {"extensions"} == set(model)
     return str(ModelIdentity(**model)) if known else ""
 
 

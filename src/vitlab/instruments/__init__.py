@@ -11,7 +11,7 @@ from typing import Any
 
 from vitlab.adapters.failures import measuring_errors_in_one_line
 from vitlab.core import plugins
-from vitlab.core.batches import recorded, require_labels
+from vitlab.core.batches import require_labels
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
 from vitlab.core.settings import check_settings
@@ -60,7 +60,7 @@ def measure(
     identity = identify(model, display_name(name, subject))
     warn_untrained(identity, module.CARD)
     with measuring_errors_in_one_line("instruments", named):
-        return signed(module.measure(model, batches, **settings), identity, recorded(batches))
+        return signed(module.measure(model, batches, **settings), identity, batches)
 
 
 def measure_together(
@@ -94,6 +94,5 @@ def measure_together(
     with measuring_errors_in_one_line("instruments", list(modules)):
         results = observe(model, batches, [module.Accumulator() for module in modules.values()])
         return {
-            instrument: signed(result, identity, recorded(batches))
-            for instrument, result in zip(modules, results, strict=True)
+            instrument: signed(result, identity, batches) for instrument, result in zip(modules, results, strict=True)
         }

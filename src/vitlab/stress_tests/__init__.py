@@ -14,7 +14,7 @@ from typing import Any
 
 from vitlab.adapters.failures import measuring_errors_in_one_line
 from vitlab.core import plugins
-from vitlab.core.batches import recorded, require_labels
+from vitlab.core.batches import require_labels
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.settings import check_settings
@@ -64,7 +64,7 @@ def stress(
     identity = identify(model, display_name(name, subject))
     warn_untrained(identity, test.CARD)
     with measuring_errors_in_one_line("stress_tests", named):
-        return signed(test.measure(model, batches, **settings), identity, recorded(batches))
+        return signed(test.measure(model, batches, **settings), identity, batches)
 
 
 def _check_input(name: str, card: Card, given: Any) -> None:
