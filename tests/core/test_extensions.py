@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from torch import Tensor
 
 import vitlab
@@ -442,6 +444,7 @@ def test_every_list_shows_the_origin(capsys: pytest.CaptureFixture[str]) -> None
         "recipes": "plugin_recipe",
         "data": "few_scenes",
         "losses": "confidence",
+        "figures": "weight_norm",
         "experiments": "plugin_experiment",
     }
     assert set(names) == set(listing.KINDS)
@@ -452,6 +455,22 @@ def test_every_list_shows_the_origin(capsys: pytest.CaptureFixture[str]) -> None
         assert found.endswith(f"[file {FILE}]"), kind
         others = [row["title"] if isinstance(row, dict) else row for key, row in rows.items() if key != name]
         assert others and not any("[file" in row for row in others)
+
+
+@pytest.mark.usefixtures("as_file")
+@pytest.mark.parametrize(("kind", "name"), [("parts", "Halve"), ("instruments", "weight_norm")])
+def test_the_origin_is_whole_on_a_narrow_terminal(kind: str, name: str) -> None:
+    """A path without spaces is folded into several lines of its column, and no letter is left out."""
+    from vitlab.cli import listing
+
+    row = {name: listing.KINDS[kind]()[name]}
+    console = Console(width=80, file=io.StringIO(), record=True)
+    console.print(listing._table(row))
+    lines = console.export_text().splitlines()[kind == "instruments" :]
+    start = lines[0].index("Norm" if kind == "instruments" else "Multiplies")
+    end = lines[0].index("  no", start) if kind == "instruments" else None
+    shown = "".join(line[start:end] for line in lines)
+    assert f"[file {FILE}]".replace(" ", "") in shown.replace(" ", "")
 
 
 @pytest.mark.usefixtures("as_file")
@@ -512,7 +531,7 @@ def test_the_origin_of_model_and_data_is_known_where_they_are_indirect(tmp_path:
 
 
 @pytest.mark.parametrize(
-    "kind", ["parts", "families", "instruments", "stress", "recipes", "data", "losses", "experiments"]
+    "kind", ["parts", "families", "instruments", "stress", "recipes", "data", "losses", "figures", "experiments"]
 )
 def test_listing_extensions_from_the_command_line_imports_no_torch(kind: str, installed: Path, tmp_path: Path) -> None:
     code = (

@@ -79,7 +79,8 @@ def list_(
     what: Annotated[
         str,
         typer.Argument(
-            help="parts, models, families, instruments, stress, recipes or data; with --settings also one name",
+            help="parts, models, families, instruments, stress, recipes, data, losses, figures or experiments; "
+            "with --settings also one name",
             autocompletion=completion.kinds,
         ),
     ] = "",

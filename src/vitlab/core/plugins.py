@@ -234,8 +234,12 @@ def data_sets() -> dict[str, str]:
 
 
 def figures() -> dict[str, str]:
-    """Every drawing of a kind of measurement that an extension adds, and where it is."""
-    return {name: each.reference for name, each in extensions("figures", built_in("figures")).items()}
+    """Every kind of measurement that has a figure of its own, and where it is.
+
+    >>> figures()["lesion"]
+    'vitlab.reporting.figures.lesion'
+    """
+    return _with_extensions("figures")
 
 
 def built_in(kind: str) -> dict[str, str]:
@@ -260,9 +264,10 @@ def built_in(kind: str) -> dict[str, str]:
         return {**own, **assemblies()}
     if kind == "data":
         return {name: module for name, (module, _) in built_in_data().items()}
-    if kind in ("adapters", "figures"):
-        folder = {"figures": "reporting/figures"}.get(kind, kind)
-        return {file.stem: _module(file) for file in _files(folder)}
+    if kind == "figures":
+        return {file.stem: f"vitlab.reporting.figures.{file.stem}" for file in _files("reporting/figures")}
+    if kind == "adapters":
+        return {file.stem: _module(file) for file in _files("adapters")}
     folder = {"parts": "modules"}.get(kind, kind)
     return {name: _module(file) for file in _files(folder) for name in literal(file, "__all__", [])}
 
