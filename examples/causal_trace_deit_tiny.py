@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 
 import vitlab
@@ -31,12 +32,14 @@ def main() -> None:
     model, data = SMOKE, "scenes(test=64)"
     if given.smoke:
         given.images, given.cells = 2, 2
+    elif "VITLAB_DATA" not in os.environ:
+        sys.exit("no data: set VITLAB_DATA to the folder with the weights and ImageNet, or try --smoke")
     else:
         weights = Path(os.environ["VITLAB_DATA"]) / "deit_tiny_patch16_224.safetensors"
         model, data = f"timm/deit_tiny_patch16_224(weights={str(weights)!r})", "imagenet"
     measurements: list[vitlab.Measurement] = []
     for corruption in CORRUPTIONS:
-        settings = f"corruption={corruption!r}, severity={given.severity}, cells={given.cells}, images={given.images}"
+        settings = f"corruption={corruption!r}, severity={given.severity}, cells={given.cells}"
         measurements += vitlab.measure_models(
             [model],
             [f"causal_trace({settings})"],

@@ -147,6 +147,43 @@ def test_extensions_of_the_page_work(tmp_path: Path) -> None:
     assert json.loads(ended.stdout)[0]["verdicts"][0]["outcome"] == "holds", ended.stderr[-2000:]
 
 
+@pytest.mark.slow
+def test_files_of_the_repository_work_as_a_package(tmp_path: Path) -> None:
+    """The instrument, its figure, the stress test and the adapter of the page, with names from `vitlab.extend` only."""
+    blocks = dict(fences("docs/adding.md", "python"))
+    paths = {
+        "instruments": "instruments/attention_peak",
+        "figures": "reporting/figures/attention_peak",
+        "stress_tests": "stress_tests/grey",
+        "adapters": "adapters/bird_net",
+    }
+    information = tmp_path / "outside-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
+    entries = ""
+    for kind, path in paths.items():
+        code = re.sub(
+            r"^from vitlab\.[\w.]+ import", "from vitlab.extend import", blocks[f"src/vitlab/{path}.py"], flags=re.M
+        )
+        (tmp_path / f"outside_{kind}.py").write_text(code, encoding="utf-8")
+        entries += f"[vitlab.{kind}]\n{Path(path).name} = outside_{kind}\n"
+    (information / "entry_points.txt").write_text(entries)
+    (tmp_path / "bird_net.py").write_text(blocks["src/bird_net.py"], encoding="utf-8")
+    script = tmp_path / "use.py"
+    script.write_text(
+        "import torch, vitlab\nfrom bird_net import BirdNet\n"
+        "model = BirdNet().eval()\nassert vitlab.describe(model, 32).family == 'bird_net'\n"
+        "batches = [(torch.rand(2, 3, 32, 32), torch.tensor([0, 1]))]\n"
+        "peak = vitlab.measure('attention_peak', model, batches)\n"
+        "assert 'Attention peak' in vitlab.report([peak], 'peak.html').read_text(encoding='utf-8')\n"
+        "grey = {'preprocessing': {'mean': (0.5,) * 3, 'std': (0.25,) * 3}}\n"
+        "assert 0 <= vitlab.stress('grey', model, batches, **grey).values['accuracy'][0] <= 1\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT / "src")])}
+    ended = subprocess.run([sys.executable, "use.py"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+
+
 def commands() -> list[str]:
     """Every `vitlab …` line in a code block of the README and of the pages."""
     pages = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]

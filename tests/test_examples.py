@@ -81,6 +81,7 @@ def test_a_missing_library_is_one_line(name: str, missing: str, tmp_path: Path) 
 @pytest.mark.parametrize(
     "name",
     [
+        "causal_trace_deit_tiny",
         "cifar100_context_broadcasting",
         "finetune_camvid",
         "finetune_deit_tiny_cifar100",

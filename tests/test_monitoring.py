@@ -59,6 +59,23 @@ def test_a_step_is_measured_once() -> None:
     assert measured == [False] * 4 + [True, False] + [False] * 2 + [True, False]
 
 
+def test_procedures_are_given_as_for_the_command_line(tmp_path: Path) -> None:
+    """A single text is not a list of letters, settings are used, and two calls of one name stay apart."""
+    model = tiny().eval()
+    assert list(Monitor(model, [IMAGES], "attention_entropy").measure(1)) == list(Monitor(model, [IMAGES]).measure(1))
+    calls = "lesion(images=2), lesion(images=3),calibration(bins=5)"
+    row = Monitor(model, [(IMAGES, LABELS)], calls, folder=tmp_path).measure(7)
+    names = ["calibration", "lesion_images_2", "lesion_images_3"]
+    assert sorted(path.stem for path in tmp_path.rglob("*.json")) == names
+    for name, images in ((names[1], 2), (names[2], 3)):
+        by_hand = vitlab.measure("lesion", model, [(IMAGES[:images], LABELS[:images])])
+        stored = vitlab.Measurement.load(tmp_path / "step-000007" / name)
+        assert np.allclose(stored.values["nll_change"], by_hand.values["nll_change"], atol=1e-6)
+    assert {key.partition("/")[0] for key in row} == {"step", "lesion(images=2)", "lesion(images=3)", "calibration"}
+    with pytest.raises(VitlabError, match=r"lesion\(images=0\): expected"):
+        Monitor(model, [IMAGES], "lesion(images=0)")
+
+
 class Classifier(nn.Module):
     """A model with the signature that the Trainer expects."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.adapters.wrappers import unwrap
+from vitlab.core.batches import recorded
 from vitlab.core.descriptions import origins
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
@@ -31,6 +33,7 @@ class ModelIdentity:
         origin: `random`, `file: PATH`, `hub: TAG` or `unknown`; `(random head)` is appended if only the
             classifier is random, `, changed after loading` if the weights differ from the loaded ones.
         parts: the fitted parts, grouped over blocks: name, seam, settings, blocks.
+        extensions: the origin of the architecture and of the parts that extensions add, by name.
     """
 
     name: str
@@ -38,6 +41,7 @@ class ModelIdentity:
     weights: str
     origin: str
     parts: Sequence[Mapping[str, Any]]
+    extensions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def untrained(self) -> bool:
@@ -61,20 +65,23 @@ class Origin:
         expression: the expression that built the model.
         plain: digest of the weights without those of the parts, at loading.
         parts: the fitted parts at loading.
+        architecture: the expression that builds the architecture, without files.
     """
 
     words: str
     expression: str | None
     plain: str
     parts: tuple[FittedPart, ...]
+    architecture: str = ""
 
 
-def set_origin(model: nn.Module, words: str, expression: str | None) -> None:
+def set_origin(model: nn.Module, words: str, expression: str | None, architecture: str = "") -> None:
     """Store the origin of a model's weights on the model; does nothing on the meta device."""
     holder: Any = model
     state = model.state_dict()
     if not any(tensor.is_meta for tensor in state.values()):
-        holder.vitlab_origin = Origin(words, expression, _digest(_without_parts(_fingerprints(state))), parts(model))
+        plain = _digest(_without_parts(_fingerprints(state)))
+        holder.vitlab_origin = Origin(words, expression, plain, parts(model), architecture)
 
 
 def is_random(model: nn.Module) -> bool:
@@ -113,7 +120,10 @@ def identify(model: nn.Module, name: str | None = None) -> ModelIdentity:
         words = origin.words if _digest(_without_parts(fingerprints)) == origin.plain else origin.words + _CHANGED
         expression = origin.expression if fitted == origin.parts else None
     kinds = " + ".join([type(inner).__name__, *dict.fromkeys(part.name for part in fitted)])
-    return ModelIdentity(name or f"{kinds} ({weights[:6]})", expression, weights, words, by_kind(fitted))
+    used = [("models", each) for each in re.findall(r"\bvitlab/([\w.-]+)", getattr(origin, "architecture", ""))]
+    used += [("parts", part.name) for part in fitted]
+    display = name or f"{kinds} ({weights[:6]})"
+    return ModelIdentity(display, expression, weights, words, by_kind(fitted), origins(used))
 
 
 def weights_digest(model: nn.Module, state: Mapping[str, Tensor]) -> str:
@@ -129,19 +139,22 @@ def display_name(name: str | None, subject: str | None) -> str | None:
     return name or subject
 
 
-def signed(measurement: Measurement, identity: ModelIdentity, also: Mapping[str, Any] | None = None) -> Measurement:
-    """The measurement with the model's name and identity, and further entries, in its provenance.
+def signed(measurement: Measurement, identity: ModelIdentity, batches: Any = None) -> Measurement:
+    """The measurement with the model's name and identity, and what is known of the batches, in its provenance.
 
-    `extensions` has the origin of the instrument or stress test, and of fitted parts, that extensions add.
+    `extensions` has the origin of the instrument or stress test, of the model and its parts, and of the data set, where
+    extensions add them.
     """
     if not isinstance(measurement, Measurement):
         raise VitlabError(
             f"an instrument or stress test returned {type(measurement).__name__}; expected a vitlab.Measurement"
         )
-    kinds = [("instruments", measurement.kind), ("stress_tests", measurement.kind)]
-    used = origins([*kinds, *(("parts", str(part["name"])) for part in identity.parts)])
+    data = re.match(r"\w+(?=[ (])", getattr(batches, "fingerprint", ""))  # it starts with the data expression
+    named = [("instruments", measurement.kind), ("stress_tests", measurement.kind), ("data", data[0] if data else "")]
+    used = {**origins(named), **identity.extensions}
     added = {"extensions": used} if used else {}
-    provenance = {**measurement.provenance, **(also or {}), **added, "model": asdict(identity)}
+    model = {key: value for key, value in asdict(identity).items() if key != "extensions"}
+    provenance = {**measurement.provenance, **recorded(batches), **added, "model": model}
     return replace(measurement, subject=identity.name, provenance=provenance)
 
 

@@ -8,6 +8,7 @@ for step, batch in enumerate(loader, start=1):
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from typing import Any
 from torch import nn
 
 from vitlab.core import plugins
-from vitlab.core.errors import VitlabError, unknown
-from vitlab.core.measurement import Measurement
+from vitlab.core.errors import VitlabError
+from vitlab.core.expressions import parse_call, split_calls
+from vitlab.core.settings import check_settings
 from vitlab.instruments import measure
 from vitlab.reporting.comparison import numbers
 from vitlab.stress_tests import stress
@@ -34,7 +36,8 @@ class Monitor:
         model: the model that is trained; it is measured in evaluation mode and restored to its mode.
         batches: images in the model's input format, such as `vitlab.batches_for(model, data, images)`; a few hundred
             images are enough for attention statistics.
-        procedures: names of instruments and stress tests.
+        procedures: names of instruments and stress tests, optionally with settings, such as `lesion(images=32)`; as a
+            list, or as one text separated by commas.
         every: number of steps between measurements.
         folder: where measurements are stored, as `step-000500/attention_entropy.json`; None to store none.
         log: called with the numbers of each step.
@@ -44,19 +47,20 @@ class Monitor:
         self,
         model: nn.Module,
         batches: Iterable[Any],
-        procedures: Sequence[str] = ("attention_entropy",),
+        procedures: str | Sequence[str] = ("attention_entropy",),
         *,
         every: int = 500,
         folder: str | Path | None = None,
         log: Log | None = None,
     ) -> None:
-        known = {**plugins.instruments(), **plugins.stress_tests()}
-        for name in procedures:
-            if name not in known:
-                raise unknown("instrument or stress test", name, known)
-        if every < 1 or not procedures:
-            raise VitlabError(f"invalid every={every} or procedures={list(procedures)}; expected at least 1 of each")
-        self.model, self.batches, self.procedures = model, batches, tuple(procedures)
+        texts = split_calls(procedures) if isinstance(procedures, str) else list(procedures)
+        if every < 1 or not texts:
+            raise VitlabError(f"invalid every={every} or procedures={texts}; expected at least 1 of each")
+        calls = [_call(text) for text in texts]
+        names = [name for name, _ in calls]
+        labels = [name if names.count(name) == 1 else text for text, name in zip(texts, names, strict=True)]
+        self.model, self.batches = model, batches
+        self.procedures = dict(zip(labels, calls, strict=True))
         self.every, self.log = every, log
         self.folder = None if folder is None else Path(folder)
         self._last = 0  # the last step that was measured
@@ -77,18 +81,24 @@ class Monitor:
         """Measure the model now and return the numbers."""
         row: dict[str, Any] = {"step": step}
         self._last = step
-        for name in self.procedures:
-            found = self._run(name, step)
-            row |= {f"{name}/{value}": one.value for value, one in numbers(found).items()}
+        for label, (name, settings) in self.procedures.items():
+            run = measure if name in plugins.instruments() else stress
+            found = run(name, self.model, self.batches, name=f"step {step}", **settings)
+            row |= {f"{label}/{value}": one.value for value, one in numbers(found).items()}
             if self.folder is not None:
-                found.save(self.folder / f"step-{step:06d}" / name)
+                found.save(self.folder / f"step-{step:06d}" / re.sub(r"[^\w.-]+", "_", label).strip("_"))
         if self.log is not None:
             self.log(row)
         return row
 
-    def _run(self, name: str, step: int) -> Measurement:
-        run = measure if name in plugins.instruments() else stress
-        return run(name, self.model, self.batches, name=f"step {step}")
+
+def _call(text: str) -> tuple[str, dict[str, Any]]:
+    """The name and the settings of an instrument or stress test, checked."""
+    name, settings = parse_call(text)
+    known = {**plugins.instruments(), **plugins.stress_tests()}
+    _, module = plugins.procedure("instrument or stress test", name, known)
+    check_settings(name, module.measure, settings)
+    return name, settings
 
 
 def hugging_face_callback(monitor: Monitor) -> Any:

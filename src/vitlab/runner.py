@@ -13,7 +13,7 @@ from typing import Any
 
 from vitlab import zoo
 from vitlab.core import plugins
-from vitlab.core.errors import VitlabError
+from vitlab.core.errors import ExtensionError, VitlabError
 from vitlab.core.measurement import Measurement
 from vitlab.core.out_folder import check_writable
 from vitlab.core.settings import check_settings
@@ -69,7 +69,8 @@ def run_all(
 
     Measurements that the folder already holds are not repeated. An interrupted measurement resumes at its next step
     (`core/step_cache.py`). Instruments of a shared pass, at default settings, are measured in a single pass over the
-    images. All settings are checked before data and models are loaded.
+    images. All settings are checked before data and models are loaded. If code of an extension fails, the others are
+    measured, and the error is raised at the end.
 
     Args:
         kind: instruments or stress tests; `measure` and `stress` are this function with `kind` bound.
@@ -99,6 +100,7 @@ def run_all(
     options |= {"called": called, "preprocessing": preprocessing, "classes": classes, "augment": augment, "seed": seed}
     opened, jobs = prepare(kind, models, names, out, **options)
     total = len(opened) * sum(len(job.procedures) for job in jobs)
+    failures: list[ExtensionError] = []
     with nullcontext(bar) if bar is not None else Bar(total, show=show) as progress:
         while opened:
             model = opened.pop(0)  # a model is released after its last measurement
@@ -107,8 +109,12 @@ def run_all(
                     progress.piece(f"{job.title} of {model.text}", len(job.procedures)) as report_progress,
                     step_cache(None, report_progress),
                 ):
-                    paths = _run_job(kind, model, job, folder_of(model.text, out), report_progress)
+                    paths, failed = _run_job(kind, model, job, folder_of(model.text, out), report_progress)
+                failures += failed
                 yield from paths
+    if failures:
+        lines = dict.fromkeys(map(str, failures))  # the same line for several models is said once
+        raise ExtensionError("; ".join(lines), failures)
 
 
 def prepare(
@@ -288,25 +294,45 @@ def _jobs(procedures: Sequence[Procedure], repeats: int, kind: Kind) -> list[Job
     ]
 
 
-def _run_job(kind: Kind, model: MeasuredModel, job: Job, folder: Path, report_progress: ReportProgress) -> list[Path]:
-    """Make the measurements of a job that are not stored yet; returns the paths of all."""
+def _run_job(
+    kind: Kind, model: MeasuredModel, job: Job, folder: Path, report_progress: ReportProgress
+) -> tuple[list[Path], list[ExtensionError]]:
+    """Make the measurements of a job that are not stored yet.
+
+    Returns:
+        The paths of all measurements, and the errors of extensions that failed.
+    """
     wanted = [pending(model, each, job.part, folder) for each in job.procedures]
     missing = [each for each in wanted if not each.stored]
-    if len(missing) > 1 and kind.run_together is not None:
-        names = [each.procedure.name for each in missing]
-        results = kind.run_together(names, model.model, missing[0].inputs, name=model.name)
-        for each in missing:
-            each.save(results[each.procedure.name])
-    else:
-        for each in missing:
-            with step_cache(each.steps, report_progress):
-                name, also = each.procedure.name, {**each.beside, **each.settings}
+    alone = [] if _measured_together(kind, model, missing) else missing
+    failures: dict[Path, ExtensionError] = {}
+    for each in alone:
+        with step_cache(each.steps, report_progress):
+            name, also = each.procedure.name, {**each.beside, **each.settings}
+            try:
                 each.save(kind.run(name, model.model, each.inputs, name=model.name, **also))
-    for each in wanted:
+            except ExtensionError as error:
+                failures[each.stem] = error
+    done = [each for each in wanted if each.stem not in failures]
+    for each in done:
         if each not in missing:
             _rename(each.stem, model.name)
         shutil.rmtree(each.steps, ignore_errors=True)
-    return [each.stem.with_name(f"{each.stem.name}.json") for each in wanted]
+    return [each.stem.with_name(f"{each.stem.name}.json") for each in done], list(failures.values())
+
+
+def _measured_together(kind: Kind, model: MeasuredModel, missing: Sequence[Pending]) -> bool:
+    """Measure several in one pass; returns whether it was done. It is not if an extension among them fails."""
+    if len(missing) < 2 or kind.run_together is None:
+        return False
+    names = [each.procedure.name for each in missing]
+    try:
+        results = kind.run_together(names, model.model, missing[0].inputs, name=model.name)
+    except ExtensionError:
+        return False
+    for each in missing:
+        each.save(results[each.procedure.name])
+    return True
 
 
 def pending(model: MeasuredModel, procedure: Procedure, part: int, folder: Path) -> Pending:

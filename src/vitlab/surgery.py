@@ -211,7 +211,7 @@ def _parse(
             call.name,
             constructor,
             dict(call.settings),
-            constructor.default_seam,
+            getattr(constructor, "default_seam", None),
             call.at or at,
             blocks if call.blocks is None else call.blocks,
         )

@@ -61,7 +61,7 @@ def load(expression: str, *, seed: int | None = None) -> nn.Module:
         if seed is not None:
             torch.manual_seed(seed)
         model, origin = _build(parsed)
-    set_origin(model, origin, expression.strip())
+    set_origin(model, origin, expression.strip(), builder_of(expression))
     return model
 
 
@@ -75,7 +75,8 @@ def builder_of(expression: str) -> str:
     """The expression that builds the same architecture with random weights, without files or downloads."""
     parsed = parse_model(expression)
     if parsed.source == "file":
-        _, metadata = _read_vitlab_file(parsed.name)
+        file = _weights_file(parsed.name)
+        metadata = read_about(file) if file.suffix == ".safetensors" else read_weights(file)[1]
         return " | ".join([_builder_expression(parsed.name, metadata, parsed.settings), *map(str, parsed.parts)])
     settings = {key: value for key, value in parsed.settings.items() if key not in _WEIGHTS}
     if _is_assembly(parsed) and isinstance(settings.get("backbone"), str):

@@ -12,8 +12,9 @@ from vitlab.adapters import _adapters_by_class, describe
 from vitlab.adapters.failures import adapter_error, model_error
 from vitlab.core.batches import Batches
 from vitlab.core.errors import VitlabError
-from vitlab.core.extensions import _REGISTERED, register
+from vitlab.core.extensions import _REGISTERED
 from vitlab.core.measurement import Card
+from vitlab.core.registration import register
 
 TINY = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3)"
 
@@ -48,7 +49,6 @@ class careless_adapter:  # noqa: N801
 @pytest.fixture
 def _registered():
     register("adapters", "careless_adapter", careless_adapter)
-    _adapters_by_class.cache_clear()
     yield
     del _REGISTERED["adapters", "careless_adapter"]
     _adapters_by_class.cache_clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -13,16 +14,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from torch import Tensor
 
 import vitlab
 from cases import plugin_file
 from vitlab.core import descriptions, extensions, plugins
-from vitlab.core.errors import VitlabError
+from vitlab.core.errors import ExtensionError, VitlabError
+from vitlab.core.registration import register
 from vitlab.core.source_files import parsed
 from vitlab.data.catalogue import data_sets
 from vitlab.data.question_catalogue import question_sets
 from vitlab.data.segmentation_sets import pair_sets
+from vitlab.identity import identify
 
 FILE = Path(plugin_file.__file__)
 SOURCE = Path(vitlab.__file__).resolve().parents[1]
@@ -195,16 +199,74 @@ def test_functions_are_accepted() -> None:
         vitlab.measure(lambda model, batches: 1.0, model, [images])
 
 
-def test_registration_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def _nothing_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extensions, "_REGISTERED", {})
-    extensions.register("instruments", "my_norm", plugin_file.weight_norm)
+
+
+@pytest.mark.usefixtures("_nothing_registered")
+def test_registration_in_python() -> None:
+    register("instruments", "my_norm", plugin_file.weight_norm)
     model = vitlab.load("timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3)")
     assert vitlab.measure("my_norm", model, [torch.randn(1, 3, 32, 32)]).kind == "weight_norm"
     assert descriptions.origin("instruments", "my_norm") == "registered in Python"
-    with pytest.raises(VitlabError, match="already registered"):
-        extensions.register("instruments", "my_norm", plugin_file.inverted)
+    taken = r"'my_norm' of class .*inverted, registered in Python, is taken by class .*weight_norm, .* registered"
+    with pytest.raises(VitlabError, match=taken):
+        register("instruments", "my_norm", plugin_file.inverted)
     with pytest.raises(VitlabError, match="parts"):
-        extensions.register("part", "x", plugin_file.Halve)
+        register("part", "x", plugin_file.Halve)
+
+
+@pytest.mark.usefixtures("_nothing_registered", "as_file")
+def test_a_registered_name_that_is_taken_names_both_origins() -> None:
+    """The name is refused at once, and everything that was there still works."""
+    with pytest.raises(VitlabError, match=r"'ContextBroadcast' of class .*Halve, registered .* taken by vitlab;"):
+        register("parts", "ContextBroadcast", plugin_file.Halve)
+    with pytest.raises(VitlabError, match=r"'Halve' of class .*, registered in Python, is taken by file .*plugin_file"):
+        register("parts", "Halve", plugin_file.Halve)
+    with pytest.raises(VitlabError, match=r"data: the name 'camvid' of function .* is taken by vitlab"):
+        register("data", "camvid", plugin_file.few_scenes)
+    with pytest.raises(VitlabError, match=r"families: the name 'stacked' of class .* is taken by file .*plugin_file"):
+        register("adapters", "another", plugin_file.stacked_adapter)
+    assert plugins.part("ContextBroadcast").__module__ == "vitlab.modules.context_broadcast"
+    assert "stacked" in plugins.families()
+
+
+@pytest.mark.usefixtures("_nothing_registered")
+def test_a_cell_that_is_run_twice_replaces_its_definition() -> None:
+    """The second definition is used, and its code version differs from that of the first."""
+    cell = "class Scale(nn.Module):\n    default_seam = 'mlp.out'\n    def forward(self, x):\n        return x * {}\n"
+    versions = []
+    for factor in (2, 3, 3):
+        space = {"nn": torch.nn, "__name__": "notebook"}
+        exec(cell.format(factor), space)
+        register("parts", "Scale", space["Scale"])
+        versions.append(descriptions.source_digest("registered:parts:Scale"))
+        assert plugins.part("Scale")()(torch.ones(1)).item() == factor
+    assert versions[0] != versions[1] == versions[2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "thing", "message"),
+    [
+        ("parts", 3, "got 3 of type int; expected a class of torch.nn.Module"),
+        ("parts", plugin_file.confidence, "expected a class of torch.nn.Module"),
+        ("instruments", plugin_file.Halve, "Halve without CARD, measure; expected a module, class or object with CARD"),
+        ("stress_tests", plugin_file.confidence, "without CARD, measure"),
+        ("adapters", plugin_file.inverted, "without FAMILIES, CLASSES, ABSENT, family, blocks"),
+        ("experiments", plugin_file.inverted, "without TITLE, PAPER, CLAIMS, plan, check"),
+        ("data", "scenes", "expected a function"),
+        ("figures", None, "expected a function, or a module with draw"),
+    ],
+)
+@pytest.mark.usefixtures("_nothing_registered")
+def test_an_object_that_its_kind_cannot_use_is_refused(kind: str, thing: object, message: str) -> None:
+    with pytest.raises(VitlabError, match=message) as caught:
+        register(kind, "thing", thing)
+    assert "\n" not in str(caught.value) and "'thing'" in str(caught.value)
+    assert not extensions.extensions(kind)
+    with pytest.raises(VitlabError, match="invalid name"):
+        register("parts", "two words", plugin_file.Halve)
 
 
 def test_a_name_that_is_taken_names_both_origins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,6 +331,14 @@ def test_a_family_of_two_adapters_names_both_origins(tmp_path: Path, monkeypatch
         ('VITLAB = {"partz": ["A"]}\n', "unknown kind 'partz'"),
         ("VITLAB = dict(parts=names())\n", "skipped"),
         ('VITLAB = {"parts": ["Missing"]}\n', "mine.py has no 'Missing'; it is skipped"),
+        ('VITLAB = ["parts"]\n', r"mine.py is skipped .VITLAB is \['parts'\]; expected VITLAB = {"),
+        ("VITLAB = 3\n", "mine.py is skipped .VITLAB is 3; expected"),
+        ('VITLAB = {"parts": 3}\n', "mine.py is skipped .VITLAB has 'parts': 3; expected"),
+        ('VITLAB = {"parts": "Damp"}\nclass Damp: ...\n', "mine.py is skipped .VITLAB has 'parts': 'Damp'; expected"),
+        ('VITLAB = {"parts": [3]}\n', r"mine.py is skipped .VITLAB has 'parts': \[3\]; expected"),
+        ('VITLAB = {"parts": {"A": ["b"]}}\n', "mine.py is skipped .VITLAB has 'parts': {'A'"),
+        ('VITLAB = {["parts"]: 3}\n', "mine.py is skipped .VITLAB is not a literal"),
+        ('VITLAB: dict = {"partz": []}\n', "unknown kind 'partz'"),
     ],
 )
 def test_a_broken_file_is_one_line_and_does_not_stop_the_rest(
@@ -278,8 +348,18 @@ def test_a_broken_file_is_one_line_and_does_not_stop_the_rest(
     path = tmp_path / "mine.py"
     path.write_text(text)
     monkeypatch.setenv("VITLAB_PLUGINS", os.pathsep.join([str(path), str(FILE)]))
-    with pytest.warns(UserWarning, match=reason):
+    with pytest.warns(UserWarning, match=reason) as caught:
         assert "Halve" in plugins.parts() and "ContextBroadcast" in plugins.parts()
+    assert len(caught) == 1 and "\n" not in str(caught[0].message)
+
+
+def test_annotated_declarations_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`VITLAB: dict = …` and `CARD: ClassVar = …` mean the same as without annotations."""
+    path = tmp_path / "mine.py"
+    text = "class size:\n    CARD: object = Card(title='Size', cost='nothing')\n"
+    path.write_text(f"VITLAB: dict[str, list[str]] = {{'instruments': ['size']}}\n{text}")
+    monkeypatch.setenv("VITLAB_PLUGINS", str(path))
+    assert descriptions.card(plugins.instruments()["size"]) == {"title": "Size", "cost": "nothing"}
 
 
 def test_a_package_whose_module_is_missing_is_reported(tmp_path: Path) -> None:
@@ -314,6 +394,15 @@ def test_code_that_fails_at_import_is_one_line(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("VITLAB_PLUGINS", str(path))
     with pytest.raises(VitlabError, match="cannot be imported .RuntimeError: no GPU here"):
         plugins.part("Bad")
+
+
+def test_code_that_exits_at_import_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "leaving.py"
+    path.write_text('import sys\nVITLAB = {"data": ["photos"]}\ndef photos(location): ...\nsys.exit(3)\n')
+    monkeypatch.setenv("VITLAB_PLUGINS", os.pathsep.join([str(path), str(FILE)]))
+    monkeypatch.setattr(extensions, "_REPORTED", set())
+    with pytest.warns(UserWarning, match=r"leaving\.py:photos cannot be imported .SystemExit: 3.; it is skipped"):
+        assert {"few_scenes", "scenes"} <= set(data_sets())
 
 
 def test_an_extension_that_cannot_be_used_does_not_stop_the_rest(
@@ -355,6 +444,7 @@ def test_every_list_shows_the_origin(capsys: pytest.CaptureFixture[str]) -> None
         "recipes": "plugin_recipe",
         "data": "few_scenes",
         "losses": "confidence",
+        "figures": "weight_norm",
         "experiments": "plugin_experiment",
     }
     assert set(names) == set(listing.KINDS)
@@ -365,6 +455,22 @@ def test_every_list_shows_the_origin(capsys: pytest.CaptureFixture[str]) -> None
         assert found.endswith(f"[file {FILE}]"), kind
         others = [row["title"] if isinstance(row, dict) else row for key, row in rows.items() if key != name]
         assert others and not any("[file" in row for row in others)
+
+
+@pytest.mark.usefixtures("as_file")
+@pytest.mark.parametrize(("kind", "name"), [("parts", "Halve"), ("instruments", "weight_norm")])
+def test_the_origin_is_whole_on_a_narrow_terminal(kind: str, name: str) -> None:
+    """A path without spaces is folded into several lines of its column, and no letter is left out."""
+    from vitlab.cli import listing
+
+    row = {name: listing.KINDS[kind]()[name]}
+    console = Console(width=80, file=io.StringIO(), record=True)
+    console.print(listing._table(row))
+    lines = console.export_text().splitlines()[kind == "instruments" :]
+    start = lines[0].index("Norm" if kind == "instruments" else "Multiplies")
+    end = lines[0].index("  no", start) if kind == "instruments" else None
+    shown = "".join(line[start:end] for line in lines)
+    assert f"[file {FILE}]".replace(" ", "") in shown.replace(" ", "")
 
 
 @pytest.mark.usefixtures("as_file")
@@ -397,16 +503,35 @@ def test_measurements_and_the_report_name_the_origin(tmp_path: Path) -> None:
     images = torch.randn(2, 3, 32, 32)
     found = vitlab.measure("weight_norm", model, [images])
     origin = f"file {FILE}"
-    assert found.provenance["extensions"] == {"weight_norm": origin, "Halve": origin}
+    assert found.provenance["extensions"] == {"weight_norm": origin, "plugin_vit": origin, "Halve": origin}
     text = vitlab.report([found], tmp_path / "report.html").read_text(encoding="utf-8")
-    assert f"From extensions: Halve ({origin}), figures ({origin}), weight_norm ({origin})." in text
-    plain = vitlab.measure("attention_entropy", vitlab.restore(model), [images])
+    named = ("Halve", "figures", "plugin_vit", "weight_norm")
+    assert f"From extensions: {', '.join(f'{name} ({origin})' for name in named)}." in text
+    plain = vitlab.measure("attention_entropy", vitlab.load(MODEL_WITHOUT_PLUGIN), [images])
     assert "extensions" not in plain.provenance
     assert "From extensions" not in vitlab.report([plain], tmp_path / "plain.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("as_file")
+def test_the_origin_of_model_and_data_is_known_where_they_are_indirect(tmp_path: Path) -> None:
+    """The architecture of a file, of a restored model and of a backbone; the data set of batches and of the runner."""
+    origin = f"file {FILE}"
+    vitlab.save(vitlab.load(MODEL, seed=0), MODEL, str(tmp_path / "model.safetensors"))
+    model = vitlab.load(f"file/{tmp_path / 'model.safetensors'}").eval()
+    batches = vitlab.batches_for(model, "few_scenes(count=4)")
+    expected = {"plugin_vit": origin, "few_scenes": origin}
+    assert vitlab.measure("attention_entropy", model, batches).provenance["extensions"] == expected
+    (stored,) = vitlab.measure_models([MODEL_WITHOUT_PLUGIN], ["attention_entropy"], tmp_path, data="few_scenes")
+    assert stored.provenance["extensions"] == {"few_scenes": origin}
+    assert "extensions" not in stored.provenance["model"]
+    assembly = vitlab.load(f"vitlab/upernet(backbone={MODEL.partition('(')[0]!r}, classes=2)")
+    assert identify(assembly).extensions == {"plugin_vit": origin}
+    restored = vitlab.restore(vitlab.load(f"{MODEL} | Halve"))
+    assert identify(restored).extensions == {"plugin_vit": origin}
+
+
 @pytest.mark.parametrize(
-    "kind", ["parts", "families", "instruments", "stress", "recipes", "data", "losses", "experiments"]
+    "kind", ["parts", "families", "instruments", "stress", "recipes", "data", "losses", "figures", "experiments"]
 )
 def test_listing_extensions_from_the_command_line_imports_no_torch(kind: str, installed: Path, tmp_path: Path) -> None:
     code = (
@@ -422,6 +547,67 @@ def test_listing_extensions_from_the_command_line_imports_no_torch(kind: str, in
 @pytest.mark.usefixtures("as_file")
 def test_data_sets_are_described_without_an_import_as_with_one() -> None:
     assert descriptions.data_summaries() == {**pair_sets(), **data_sets(), **question_sets()}
+
+
+BOOM = """
+from vitlab.extend import Card, Measurement, Observer, observe
+
+VITLAB = {"instruments": ["boom", "late", "number"], "stress_tests": ["bang"]}
+
+class boom:
+    CARD = Card(title="Fails", paper="", cost="", inputs="images")
+    def measure(model, batches):
+        raise KeyError("no such layer")
+
+class late:
+    CARD = Card(title="Fails in a shared pass", paper="", cost="", inputs="images", passes="shared")
+    class Accumulator(Observer):
+        kind = "late"
+        def begin(self, anatomy):
+            self.count = 1 / 0
+    def measure(model, batches):
+        return observe(model, batches, [late.Accumulator()])[0]
+
+class number:
+    CARD = Card(title="No measurement", paper="", cost="", inputs="images")
+    def measure(model, batches):
+        return 3
+
+class bang:
+    CARD = Card(title="Calls the model wrongly", paper="", cost="", inputs="images")
+    def measure(model, batches):
+        model(3)
+"""
+
+
+def test_an_instrument_of_an_extension_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+    """One line with name and origin, the others are stored, and the exit code is not 0."""
+    path = tmp_path / "mine.py"
+    path.write_text(BOOM)
+    names = "boom,late,attention_entropy,attention_distance,lesion"
+    command = ("measure", MODEL_WITHOUT_PLUGIN, "--with", names, "--images", "2", "--device", "cpu", "--json")
+    ended = run(*command, folder=tmp_path, VITLAB_PLUGINS=str(path))
+    assert ended.returncode == 1 and "Traceback" not in ended.stderr
+    kinds = ["attention_entropy", "attention_distance", "lesion"]
+    assert [each["kind"] for each in json.loads(ended.stdout)] == kinds
+    assert sorted(each.stem for each in tmp_path.rglob("runs/**/*.json")) == sorted(kinds)
+    (line,) = [line for line in ended.stderr.splitlines() if line.startswith("vitlab:")]
+    assert f"instrument 'boom' of file {path} failed: KeyError: 'no such layer'" in line
+    assert f"instrument 'late' of file {path} failed: ZeroDivisionError: division by zero" in line
+    shown = run(*command, folder=tmp_path, VITLAB_PLUGINS=str(path), VITLAB_DEBUG="1")
+    assert shown.returncode == 1 and shown.stderr.count('raise KeyError("no such layer")') == 1
+
+
+def test_errors_of_extensions_name_their_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(BOOM)
+    monkeypatch.setenv("VITLAB_PLUGINS", str(path))
+    model, images = vitlab.load(MODEL_WITHOUT_PLUGIN, seed=0).eval(), torch.randn(2, 3, 32, 32)
+    with pytest.raises(ExtensionError, match=r"stress test 'bang' of file .*mine.py failed: ") as caught:
+        vitlab.stress("bang", model, [images])
+    assert "\n" not in str(caught.value) and caught.value.__cause__ is not None
+    with pytest.raises(ExtensionError, match=r"'number' of file .*mine.py failed: .* returned int; expected"):
+        vitlab.measure("number", model, [images])
 
 
 @pytest.mark.usefixtures("as_file")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -106,6 +108,20 @@ def test_images_are_limited_and_batches_do_not_matter() -> None:
     pieces = vitlab.measure("causal_trace", model, [x[:3], x[3:]], cells=1, images=4, **GREY)
     assert whole.provenance["images"] == pieces.provenance["images"] == 4
     assert np.allclose(whole.values["heads"], pieces.values["heads"], atol=1e-6)
+
+
+def test_all_images_are_used_by_default(tmp_path: Path) -> None:
+    """18 images: `--images` of the command line decides, and the effect is the mean over all of them."""
+    model, clean = plain_model(), images(18)
+    found = vitlab.measure("causal_trace", model, [clean], corruption=darker, cells=1, **GREY)
+    chosen = model(clean).argmax(1)
+    corrupted = ((clean * 0.25 + 0.5) / 4 - 0.5) / 0.25
+    total = probability(model, clean, chosen) - probability(model, corrupted, chosen)
+    assert found.provenance["images"] == 18
+    assert np.isclose(found.values["total_effect"], total.mean(), atol=1e-6)
+    small = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=1, num_heads=3, num_classes=25)"
+    (stored,) = vitlab.measure_models([small], ["causal_trace(cells=1)"], tmp_path, data="scenes(test=32)", images=18)
+    assert stored.provenance["images"] == 18
 
 
 @pytest.mark.parametrize("family", ["swin", "pvt_v2", "convnext", "cait", "hf_vit", "torchvision_vit"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -154,6 +157,27 @@ def test_gradients_flow_through_what_is_not_changed(images: Tensor) -> None:
         ({"action": "patch"}, "needed for 'patch'"),
         ({"action": "replace", "value": 1.0, "tokens": [17]}, "from 0 to 16"),
         ({"action": "replace", "value": torch.zeros(3, 5)}, r"expected \(2, 17, 24\)"),
+        ({"action": "replace", "value": lambda x: x[:, 1:]}, r"the function value= .*has shape \(2, 16, 24\)"),
+        ({"action": "replace", "value": lambda x: 3}, "the function value= returned int for .*; expected a tensor"),
+        ({"action": "replace", "value": lambda x: x[..., :1, :, :4], "head": 0}, r"expected \(2, 3, 17, 8\)"),
+        ({"action": "replace", "value": "zero"}, "invalid value='zero'; expected a number, a tensor or a function"),
+        ({"action": "replace", "value": {}}, "invalid value="),
+        ({"action": "ablate", "head": 0, "at": "mlp"}, "invalid at='mlp' with head=0; .* omit"),
+        ({"action": "ablate", "head": "1"}, "invalid head='1'; expected an index"),
+        ({"action": "ablate", "head": True}, "invalid head=True; expected an index"),
+        ({"action": "ablate", "head": 1.0}, "invalid head=1.0; expected an index"),
+        ({"action": "ablate", "head": torch.zeros(2, 2, dtype=torch.int64)}, r"a Tensor of shape \(2, 2\)"),
+        ({"action": "ablate", "at": ["attn"]}, r"invalid at=\['attn'\]"),
+        ({"action": "ablate", "block": 3}, "invalid block=3; expected .* an index from 0 to 2"),
+        ({"action": "ablate", "block": True}, "invalid block=True"),
+        ({"action": "ablate", "block": 0.5}, "invalid block=0.5"),
+        ({"action": "ablate", "tokens": "3"}, "invalid tokens='3'"),
+        ({"action": "ablate", "tokens": [0, 1.5]}, r"invalid tokens=\[0, 1.5\]"),
+        ({"action": "ablate", "tokens": [True, 3]}, r"invalid tokens=\[True, 3\]"),
+        ({"action": "ablate", "tokens": True}, "invalid tokens=True"),
+        ({"action": "ablate", "tokens": [True] * 16}, "a mask of 16 tokens; expected 17"),
+        ({"action": "patch", "source": [1.0]}, "invalid source= of type list; expected images"),
+        ({"action": "patch", "source": "x"}, "invalid source= of type str"),
     ],
 )
 def test_mistakes_are_one_line(images: Tensor, arguments: dict[str, object], message: str) -> None:
@@ -163,6 +187,43 @@ def test_mistakes_are_one_line(images: Tensor, arguments: dict[str, object], mes
         model(images)
     assert "\n" not in str(caught.value)
     assert torch.equal(model(images), before)
+
+
+@pytest.mark.parametrize("as_type", [list, np.array, torch.tensor])
+def test_a_mask_of_tokens_names_those_that_are_true(images: Tensor, as_type: Callable[[list[bool]], object]) -> None:
+    model, mask = plain_model(), as_type([False] * 3 + [True] + [False] * 12 + [True])
+    with torch.no_grad(), vitlab.intervene(model, "replace", block="blocks.0", tokens=mask, value=2.5):  # type: ignore[arg-type]
+        after = activations(model, images, block="blocks.0").at("blocks.0", "block.out")
+    with torch.no_grad():
+        before = activations(model, images, block="blocks.0").at("blocks.0", "block.out")
+    assert ((after != before).any(2).sum(1) == 2).all() and (after[:, [3, 16]] == 2.5).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"block": 1}, {"block": "blocks.1"}),
+        ({"block": -1}, {"block": "blocks.2"}),
+        ({"block": [0, "blocks.2"]}, {"block": ["blocks.0", "blocks.2"]}),
+        ({"tokens": 3}, {"tokens": [3]}),
+        ({"tokens": range(2, 5)}, {"tokens": [2, 3, 4]}),
+        ({"tokens": torch.tensor([2, 4])}, {"tokens": [2, 4]}),
+        ({"head": torch.tensor(2)}, {"head": 2}),
+        ({"head": np.int64(2), "at": "attn"}, {"head": [2]}),
+        ({"value": np.float32(4.0)}, {"value": 4.0}),
+        ({"value": lambda x: x.mean(1, keepdim=True)}, {"value": lambda x: x.mean(1, keepdim=True).expand_as(x)}),
+    ],
+)
+def test_other_forms_of_arguments_mean_the_same(
+    images: Tensor, given: dict[str, object], named: dict[str, object]
+) -> None:
+    model, ours = plain_model(), {"block": "blocks.1", "value": 4.0}
+    with torch.no_grad():
+        with vitlab.intervene(model, "replace", **{**ours, **given}):  # type: ignore[arg-type]
+            found = model(images)
+        with vitlab.intervene(model, "replace", **{**ours, **named}):  # type: ignore[arg-type]
+            assert torch.equal(found, model(images))
+        assert not torch.equal(found, model(images))
 
 
 def test_patches_of_images_have_no_image_size() -> None:

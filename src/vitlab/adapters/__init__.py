@@ -35,7 +35,7 @@ from vitlab.adapters.flow import Flow
 from vitlab.adapters.wrappers import unwrap
 from vitlab.core.anatomy import Anatomy, Block, Mixer
 from vitlab.core.errors import VitlabError
-from vitlab.core.extensions import resolve_all
+from vitlab.core.extensions import registrations, resolve_all
 from vitlab.core.plugins import adapter_modules
 from vitlab.modules.token_kinds import Reader
 
@@ -136,7 +136,7 @@ def _as_fitted(model: nn.Module, block: Block) -> Block:
 
 def _adapter(model: nn.Module) -> ModuleType:
     """The adapter of the first class in the model's method resolution order, else the generic adapter."""
-    known = _adapters_by_class(tuple(adapter_modules()))
+    known = _adapters_by_class(tuple(adapter_modules()), registrations())
     for kind in type(model).__mro__:
         adapter = known.get(f"{kind.__module__}.{kind.__qualname__}")
         if adapter is not None:
@@ -145,8 +145,8 @@ def _adapter(model: nn.Module) -> ModuleType:
 
 
 @cache
-def _adapters_by_class(modules: tuple[str, ...]) -> dict[str, ModuleType]:
-    """The adapter of each supported class; the first if there are two."""
+def _adapters_by_class(modules: tuple[str, ...], registered: int) -> dict[str, ModuleType]:
+    """The adapter of each supported class; the first if there are two. `registered` counts registrations in Python."""
     adapters = resolve_all(modules).values()
     return {name: adapter for adapter in reversed(adapters) for name in adapter.CLASSES}
 

@@ -1,8 +1,8 @@
-"""One-line errors for what a model or its adapter raises, with the module that failed, read from the traceback."""
+"""One-line errors for what a model, its adapter or an extension raises, with what failed, read from the traceback."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from traceback import walk_tb
@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from vitlab.adapters.wrappers import unwrap
-from vitlab.core.errors import VitlabError
+from vitlab.core.descriptions import origins
+from vitlab.core.errors import ExtensionError, VitlabError
 
 _ADAPTERS = Path(__file__).parent
 _LONGEST = 300  # characters of a reason
@@ -46,6 +47,32 @@ def model_errors_in_one_line() -> Iterator[None]:
         if found is None:
             raise
         raise found from error
+
+
+@contextmanager
+def measuring_errors_in_one_line(kind: str, names: Sequence[str]) -> Iterator[None]:
+    """Replace what instruments or stress tests of extensions raise inside the block by one line with name and origin.
+
+    Errors of vitlab's own are treated as by `model_errors_in_one_line`.
+
+    Args:
+        kind: `instruments` or `stress_tests`.
+        names: those that are measured.
+    """
+    added = origins([(kind, name) for name in names])
+    if not added:
+        with model_errors_in_one_line():
+            yield
+        return
+    try:
+        yield
+    except (Exception, SystemExit) as error:  # code of others
+        one = kind.removesuffix("s").replace("_", " ")
+        who = ", ".join(f"{one} {name!r} of {origin}" for name, origin in added.items())
+        reason = (
+            str(error) if isinstance(error, VitlabError) else f"{_reason(error)}; VITLAB_DEBUG=1 shows the traceback"
+        )
+        raise ExtensionError(f"{who} failed: {reason}") from error
 
 
 def model_error(error: Exception) -> VitlabError | None:
@@ -90,7 +117,7 @@ def _name(model: nn.Module) -> str:
     return f"{type(model).__name__} of {expression}" if expression else type(model).__name__
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     text = " ".join(str(error).split())
     shortened = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
     return f"{type(error).__name__}: {shortened}" if text else type(error).__name__

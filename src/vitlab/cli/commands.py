@@ -13,7 +13,7 @@ import typer
 
 from vitlab import __version__
 from vitlab.cli import completion, exit_codes
-from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.errors import ExtensionError, VitlabError, unknown
 from vitlab.core.expressions import split_calls
 from vitlab.core.process import is_main_process
 
@@ -79,7 +79,8 @@ def list_(
     what: Annotated[
         str,
         typer.Argument(
-            help="parts, models, families, instruments, stress, recipes or data; with --settings also one name",
+            help="parts, models, families, instruments, stress, recipes, data, losses, figures or experiments; "
+            "with --settings also one name",
             autocompletion=completion.kinds,
         ),
     ] = "",
@@ -216,21 +217,26 @@ def _run_all(
 
     if quiet:
         warnings.simplefilter("ignore", UserWarning)
-    paths, printed = [], {""}
-    for path in getattr(runner, verb)(models, split_calls(names), out, show=not quiet, **options):
-        paths.append(path)
-        for note in () if quiet else (listing.model_of(path), listing.shortfall(path)):
-            if note not in printed:
-                typer.echo(note, err=True)
-            printed.add(note)
-        if not as_json:
-            typer.echo(path)
+    paths, printed, failure = [], {""}, None
+    try:
+        for path in getattr(runner, verb)(models, split_calls(names), out, show=not quiet, **options):
+            paths.append(path)
+            for note in () if quiet else (listing.model_of(path), listing.shortfall(path)):
+                if note not in printed:
+                    typer.echo(note, err=True)
+                printed.add(note)
+            if not as_json:
+                typer.echo(path)
+    except ExtensionError as error:  # the other measurements are stored
+        failure = error
     if as_json:
         _print_json([listing.measured(path) for path in paths])
-    elif not quiet:
+    elif not quiet and paths:
         from vitlab.cli.tables import show_numbers
 
         show_numbers(paths)
+    if failure is not None:
+        raise failure
 
 
 @app.command()

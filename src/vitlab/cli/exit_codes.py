@@ -12,7 +12,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from vitlab.core.errors import VitlabError
+from vitlab.core.errors import ExtensionError, VitlabError
 from vitlab.core.process import is_main_process
 
 CODES = (
@@ -50,9 +50,10 @@ def run(app: typer.Typer) -> None:
         if message is None:
             raise
         if os.environ.get("VITLAB_DEBUG", "0") not in ("", "0"):
-            traceback.print_exc()
+            for each in getattr(error, "failures", ()) or (error,):
+                traceback.print_exception(each)
         _print_error(message)
-    sys.exit(2)
+        sys.exit(1 if isinstance(error, ExtensionError) else 2)
 
 
 def _message(error: Exception) -> str | None:

@@ -91,6 +91,11 @@ def _experiments() -> dict[str, str]:
     return {name: _with_origin("experiments", name, descriptions.summary(at)) for name, at in known.items()}
 
 
+def _figures() -> dict[str, str]:
+    known = plugins.figures()
+    return {name: _with_origin("figures", name, descriptions.summary(at)) for name, at in known.items()}
+
+
 #: The entries of each kind: a summary or a card by name.
 KINDS: dict[str, Callable[[], Rows]] = {
     "parts": _parts,
@@ -101,6 +106,7 @@ KINDS: dict[str, Callable[[], Rows]] = {
     "recipes": _recipes,
     "data": _data,
     "losses": _losses,
+    "figures": _figures,
     "experiments": _experiments,
 }
 
@@ -122,11 +128,12 @@ def show(what: str, *, as_json: bool = False, quiet: bool = False) -> None:
 def _table(rows: Rows) -> Table:
     """A table of summaries, or of cards with one column for each field."""
     if not any(isinstance(entry, dict) for entry in rows.values()):
-        table = Table(box=None, show_header=False)
+        table = Table(Column(overflow="fold"), Column(overflow="fold"), box=None, show_header=False)
         for name, summary in rows.items():
             table.add_row(name, Text(summary))
         return table
-    table = Table(Column("name", no_wrap=True), *_CARD, box=None)
+    fields = (Column(field, overflow="fold") for field in _CARD)  # paths of extensions have no spaces to wrap at
+    table = Table(Column("name", no_wrap=True), *fields, box=None)
     for name, card in rows.items():
         table.add_row(name, *(Text(_joined(card.get(field, ""))) for field in _CARD))
     return table
@@ -168,7 +175,7 @@ def model_of(path: Path) -> str:
     from vitlab.identity import ModelIdentity
 
     model = Measurement.load(path).provenance.get("model", {})
-    known = {field.name for field in fields(ModelIdentity)} == set(model)
+    known = {field.name for field in fields(ModelIdentity)} - {"extensions"} == set(model)
     return str(ModelIdentity(**model)) if known else ""
 
 

@@ -8,12 +8,14 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from vitlab.core.code_version import object_version
 from vitlab.core.errors import VitlabError
 from vitlab.core.extensions import KINDS, extensions, resolve, warn_once
 from vitlab.core.source_files import body_of, functions_of, parsed
 
 __all__ = [
     "attribute",
+    "built_in_data",
     "card",
     "cards",
     "data_summaries",
@@ -67,17 +69,22 @@ def summary(reference: str, name: str | None = None) -> str:
     return (ast.get_docstring(node) or "").partition("\n")[0]
 
 
+def built_in_data() -> dict[str, tuple[str, str]]:
+    """The module and the function of each data set of vitlab, without importing them."""
+    return {
+        name: (f"vitlab.data.{module}", function)
+        for module in ("segmentation_sets", "catalogue", "question_catalogue")
+        for name, function in functions_of(_PACKAGE / f"data/{module}.py", "_OPENERS").items()
+    }
+
+
 def data_summaries() -> dict[str, str]:
     """The data sets, each with its description, without importing them.
 
     >>> data_summaries()["camvid"]
     'CamVid, 367 + 101 + 233 street scenes of 360×480, 11 classes.'
     """
-    found: dict[str, str] = {}
-    for module in ("segmentation_sets", "catalogue", "question_catalogue"):
-        reference = f"vitlab.data.{module}"
-        openers = functions_of(_PACKAGE / f"data/{module}.py", "_OPENERS")
-        found |= {name: summary(reference, function) for name, function in openers.items()}
+    found = {name: summary(module, function) for name, (module, function) in built_in_data().items()}
     return found | {name: summary(each.reference, name) for name, each in extensions("data", found).items()}
 
 
@@ -91,7 +98,9 @@ def card(reference: str) -> dict[str, Any]:
     if file is None:  # registered in Python
         return {key: value for key, value in vars(resolve(reference).CARD).items() if value is not None}
     for node in body_of(file, attribute(reference)):
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CARD" and isinstance(node.value, ast.Call):
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(node.value, ast.Call):
+            continue
+        if ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target) == "CARD":
             try:
                 return {str(item.arg): ast.literal_eval(item.value) for item in node.value.keywords}
             except ValueError:
@@ -118,7 +127,9 @@ def cards(kind: str, known: Mapping[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def source_digest(reference: str) -> str:
-    """Returns a digest of the file of an extension, so that cached results of older code are not reused."""
+    """Returns a digest of the code of an extension, so that cached results of older code are not reused."""
+    if reference.startswith("registered:"):
+        return object_version(resolve(reference))
     file = _source(reference)
     return "" if file is None else blake2b(file.read_bytes(), digest_size=8).hexdigest()
 

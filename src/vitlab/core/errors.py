@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 
 class VitlabError(ValueError):
     """Invalid input: one line with what was given, what was expected and what to do."""
+
+
+class ExtensionError(VitlabError):
+    """Code of an extension failed while it measured; other measurements can continue.
+
+    Args:
+        message: one line with the name and the origin of the extension.
+        failures: the errors that this one summarises, each with its traceback.
+    """
+
+    def __init__(self, message: str, failures: Sequence[Exception] = ()) -> None:
+        super().__init__(message)
+        self.failures = tuple(failures)
 
 
 def unknown(kind: str, given: object, choices: Iterable[str]) -> VitlabError:

@@ -7,7 +7,7 @@ There are three ways, for each kind of `KINDS`:
 - a Python file named in the environment variable `VITLAB_PLUGINS` (several are separated as in PATH) with a literal
   `VITLAB = {"parts": ["Halve"], "figures": {"my_kind": "draw_my_kind"}}`, which names objects of the file by kind, or
   maps names to objects;
-- `register(kind, name, thing)` in Python.
+- `register(kind, name, thing)` in Python (`registration.py`).
 
 Nothing is imported to list names. An extension that cannot be read is reported once, in one line, and skipped; a name
 that exists already is an error that names both origins.
@@ -31,9 +31,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.errors import VitlabError
 
-__all__ = ["KINDS", "Extension", "extensions", "register", "resolve", "resolve_all", "warn_once"]
+__all__ = ["KINDS", "Extension", "extensions", "registrations", "resolve", "resolve_all", "store", "warn_once"]
 
 #: The kinds of things that can be added, named as the folders of the package.
 KINDS = (
@@ -52,7 +52,10 @@ KINDS = (
 #: Environment variable with the paths of plugin files.
 VARIABLE = "VITLAB_PLUGINS"
 
+_EXPECTED = 'VITLAB = {"kind": ["name", ...]}, or {"kind": {"name": "object", ...}}'
+
 _REGISTERED: dict[tuple[str, str], Any] = {}
+_REGISTRATIONS = 0
 _REPORTED: set[str] = set()
 _FILE_MODULES: dict[str, ModuleType] = {}
 
@@ -77,21 +80,16 @@ class Extension:
     source: Path | None = None
 
 
-def register(kind: str, name: str, thing: Any) -> None:
-    """Add something to vitlab in this process.
-
-    Args:
-        kind: one of `KINDS`.
-        name: its name in vitlab.
-        thing: the object: a class (part), a function (recipe, loss, data set), or a module or class with the
-            attributes of its kind (`CARD` and `measure` of an instrument).
-    """
-    if kind not in KINDS:
-        raise unknown("kind of extension", kind, KINDS)
-    known = _REGISTERED.get((kind, name))
-    if known is not None and known is not thing:
-        raise VitlabError(f"{kind}: {name!r} is already registered in Python; choose another name")
+def store(kind: str, name: str, thing: Any) -> None:
+    """Keep an object that `registration.register` has checked."""
+    global _REGISTRATIONS
     _REGISTERED[kind, name] = thing
+    _REGISTRATIONS += 1
+
+
+def registrations() -> int:
+    """The number of registrations so far, for caches of what was registered."""
+    return _REGISTRATIONS
 
 
 def extensions(kind: str, built_in: Mapping[str, Any] | None = None) -> dict[str, Extension]:
@@ -129,7 +127,7 @@ def resolve(reference: str) -> Any:
         return getattr(module, attribute) if attribute else module
     except VitlabError:
         raise
-    except Exception as error:  # code of others
+    except (Exception, SystemExit) as error:  # code of others; a script may call sys.exit
         reason = next(iter(str(error).strip().splitlines()), "")
         raise VitlabError(f"the extension {reference} cannot be imported ({type(error).__name__}: {reason})") from error
 
@@ -185,10 +183,11 @@ def _source(package: metadata.Distribution, module: str) -> Path | None:
 def _from_files(kind: str) -> list[Extension]:
     found = []
     for text in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
-        path = Path(text).expanduser()
+        path = Path(text)
         try:
+            path = path.expanduser()
             names = _declared(path)
-        except (OSError, SyntaxError, ValueError) as error:
+        except (OSError, SyntaxError, ValueError, RuntimeError) as error:  # RuntimeError: no home of that user
             warn_once(f"{VARIABLE}: {path} is skipped ({next(iter(str(error).splitlines()), type(error).__name__)})")
             continue
         for name, attribute in names.get(kind, {}).items():
@@ -212,16 +211,30 @@ def _declared(path: Path) -> dict[str, dict[str, str]]:
     """Returns the literal `VITLAB` of a plugin file: by kind, the object of each name."""
     tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
     for node in tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "VITLAB":
-            declared = ast.literal_eval(node.value)
-            wrong = [kind for kind in declared if kind not in KINDS]
-            if wrong:
-                raise ValueError(f"VITLAB has the unknown kind {wrong[0]!r}; expected: {', '.join(KINDS)}")
-            return {
-                kind: dict(names) if isinstance(names, dict) else {name: name for name in names}
-                for kind, names in declared.items()
-            }
-    raise ValueError("it has no VITLAB = {kind: [names]}")
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
+        if "VITLAB" not in map(ast.unparse, targets):
+            continue
+        try:
+            declared = ast.literal_eval(node.value)  # type: ignore[attr-defined]
+        except (ValueError, TypeError):
+            raise ValueError(f"VITLAB is not a literal; expected {_EXPECTED}") from None
+        if not isinstance(declared, dict):
+            raise ValueError(f"VITLAB is {repr(declared)[:60]}; expected {_EXPECTED}")
+        return {kind: _names(kind, given) for kind, given in declared.items()}
+    raise ValueError(f"it has no VITLAB; expected {_EXPECTED}")
+
+
+def _names(kind: Any, given: Any) -> dict[str, str]:
+    """The object of each name of one kind in a plugin file."""
+    if kind not in KINDS:
+        raise ValueError(f"VITLAB has the unknown kind {kind!r}; expected: {', '.join(KINDS)}")
+    pairs = list(given.items()) if isinstance(given, dict) else given
+    if isinstance(given, list | tuple | set):
+        pairs = [(each, each) for each in given]
+    if not isinstance(pairs, list) or not all(isinstance(text, str) and text for pair in pairs for text in pair):
+        raise ValueError(f"VITLAB has {kind!r}: {repr(given)[:60]}; expected {_EXPECTED}")
+    return dict(pairs)
 
 
 def _problem(source: Path, attribute: str) -> str:

@@ -12,7 +12,7 @@ from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from vitlab.core.annotations import convert
-from vitlab.core.descriptions import attribute, origin_of
+from vitlab.core.descriptions import attribute, built_in_data, origin_of
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_call
 from vitlab.core.extensions import Extension, extensions, resolve, warn_once
@@ -33,8 +33,7 @@ def parts() -> dict[str, str]:
     >>> parts()["ContextBroadcast"]
     'vitlab.modules.context_broadcast'
     """
-    own = {name: _module(file) for file in _files("modules") for name in literal(file, "__all__", [])}
-    return _with_extensions("parts", own)
+    return _with_extensions("parts")
 
 
 def part(name: str) -> Any:
@@ -44,8 +43,7 @@ def part(name: str) -> Any:
 
 def losses() -> dict[str, str]:
     """Every loss and where it is. Those of extensions can be named in `objective.extra` of a recipe."""
-    own = {name: _module(file) for file in _files("losses") for name in literal(file, "__all__", [])}
-    return _with_extensions("losses", own)
+    return _with_extensions("losses")
 
 
 def loss(name: str) -> Any:
@@ -55,7 +53,7 @@ def loss(name: str) -> Any:
 
 def instruments() -> dict[str, str]:
     """Every instrument and the module that defines it."""
-    return _with_extensions("instruments", _carded("instruments"))
+    return _with_extensions("instruments")
 
 
 def stress_tests() -> dict[str, str]:
@@ -64,7 +62,7 @@ def stress_tests() -> dict[str, str]:
     >>> stress_tests()["corruptions"]
     'vitlab.stress_tests.corruptions'
     """
-    return _with_extensions("stress_tests", _carded("stress_tests"))
+    return _with_extensions("stress_tests")
 
 
 def recipes() -> dict[str, str]:
@@ -73,8 +71,7 @@ def recipes() -> dict[str, str]:
     >>> recipes()["quick"]
     'vitlab.recipes.quick'
     """
-    own = {name: _module(file) for file in _files("recipes") for name in literal(file, "__all__", [])}
-    return _with_extensions("recipes", own)
+    return _with_extensions("recipes")
 
 
 def recipe(text: str) -> Recipe:
@@ -137,12 +134,7 @@ def experiments() -> dict[str, str]:
     >>> experiments()["cb_table_s16"]
     'vitlab.experiments.context_broadcasting.table_s16'
     """
-    own = {
-        f"{key}_{file.stem}": f"vitlab.experiments.{folder}.{file.stem}"
-        for key, folder in PAPERS.items()
-        for file in sorted(_files(f"experiments/{folder}"), key=lambda file: _in_order(file.stem))
-    }
-    return _with_extensions("experiments", own)
+    return _with_extensions("experiments")
 
 
 def _in_order(stem: str) -> tuple[str, str, int, str]:
@@ -163,8 +155,7 @@ def models() -> list[str]:
 
 def added_models() -> dict[str, Extension]:
     """The models that extensions add, by name in timm's registry."""
-    own = {name: _module(file) for file in _files("models") for name in decorated(file, "register_model")}
-    return extensions("models", {**own, **assemblies()})
+    return extensions("models", built_in("models"))
 
 
 def assemblies() -> dict[str, str]:
@@ -206,7 +197,7 @@ def family_adapters() -> dict[str, str]:
 
 
 def _adapters() -> dict[str, Extension]:
-    return extensions("adapters", {file.stem: _module(file) for file in _files("adapters")})
+    return extensions("adapters", built_in("adapters"))
 
 
 def _families() -> dict[str, tuple[str, str]]:
@@ -243,13 +234,47 @@ def data_sets() -> dict[str, str]:
 
 
 def figures() -> dict[str, str]:
-    """Every drawing of a kind of measurement that an extension adds, and where it is."""
-    own = {file.stem: _module(file) for file in _files("reporting/figures")}
-    return {name: each.reference for name, each in extensions("figures", own).items()}
+    """Every kind of measurement that has a figure of its own, and where it is.
+
+    >>> figures()["lesion"]
+    'vitlab.reporting.figures.lesion'
+    """
+    return _with_extensions("figures")
 
 
-def _with_extensions(kind: str, own: dict[str, str]) -> dict[str, str]:
+def built_in(kind: str) -> dict[str, str]:
+    """The names that vitlab itself has of a kind, and where they are.
+
+    Args:
+        kind: one of `extensions.KINDS`.
+
+    >>> built_in("data")["camvid"], built_in("models")["upernet"]
+    ('vitlab.data.segmentation_sets', 'vitlab.assemblies.upernet')
+    """
+    if kind in ("instruments", "stress_tests"):
+        return _carded(kind)
+    if kind == "experiments":
+        return {
+            f"{key}_{file.stem}": f"vitlab.experiments.{folder}.{file.stem}"
+            for key, folder in PAPERS.items()
+            for file in sorted(_files(f"experiments/{folder}"), key=lambda file: _in_order(file.stem))
+        }
+    if kind == "models":
+        own = {name: _module(file) for file in _files("models") for name in decorated(file, "register_model")}
+        return {**own, **assemblies()}
+    if kind == "data":
+        return {name: module for name, (module, _) in built_in_data().items()}
+    if kind == "figures":
+        return {file.stem: f"vitlab.reporting.figures.{file.stem}" for file in _files("reporting/figures")}
+    if kind == "adapters":
+        return {file.stem: _module(file) for file in _files("adapters")}
+    folder = {"parts": "modules"}.get(kind, kind)
+    return {name: _module(file) for file in _files(folder) for name in literal(file, "__all__", [])}
+
+
+def _with_extensions(kind: str) -> dict[str, str]:
     """The names of vitlab, and those of extensions."""
+    own = built_in(kind)
     return {**own, **{name: each.reference for name, each in extensions(kind, own).items()}}
 
 

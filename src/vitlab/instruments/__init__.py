@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from vitlab.adapters.failures import model_errors_in_one_line
+from vitlab.adapters.failures import measuring_errors_in_one_line
 from vitlab.core import plugins
-from vitlab.core.batches import recorded, require_labels
+from vitlab.core.batches import require_labels
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
 from vitlab.core.settings import check_settings
@@ -47,6 +47,7 @@ def measure(
     Returns:
         A Measurement: plain data. `provenance["model"]` identifies the measured model.
     """
+    named = [instrument] if isinstance(instrument, str) else []
     instrument, module = plugins.procedure("instrument", instrument, plugins.instruments())
     settings = check_settings(instrument, module.measure, settings)
     if not isinstance(batches, Iterable) or hasattr(batches, "shape"):
@@ -58,8 +59,8 @@ def measure(
     require_labels(batches, instrument, module.CARD)
     identity = identify(model, display_name(name, subject))
     warn_untrained(identity, module.CARD)
-    with model_errors_in_one_line():
-        return signed(module.measure(model, batches, **settings), identity, recorded(batches))
+    with measuring_errors_in_one_line("instruments", named):
+        return signed(module.measure(model, batches, **settings), identity, batches)
 
 
 def measure_together(
@@ -90,9 +91,8 @@ def measure_together(
     for instrument, module in modules.items():
         require_labels(batches, instrument, module.CARD)
         warn_untrained(identity, module.CARD)
-    with model_errors_in_one_line():
+    with measuring_errors_in_one_line("instruments", list(modules)):
         results = observe(model, batches, [module.Accumulator() for module in modules.values()])
-    return {
-        instrument: signed(result, identity, recorded(batches))
-        for instrument, result in zip(modules, results, strict=True)
-    }
+        return {
+            instrument: signed(result, identity, batches) for instrument, result in zip(modules, results, strict=True)
+        }

@@ -116,7 +116,8 @@ def measure(
     Args:
         model: a classifier of any family; without attention maps, only predictions and the logit lens are returned.
         batches: `Batches`, or yields (images, targets) or images; without `Batches`, pictures are rescaled to [0, 1].
-        images: number of images.
+        images: number of images, the first of those given. They are pictures to look at and are not averaged, so the
+            number is small by default; `--images` of the command line does not raise it.
         lattice: number of rows and columns of cells; the query of each cell is the token at its centre.
         side: maximum number of rows and columns of a stored map; larger maps are reduced by sum pooling.
         picture: maximum side of the stored pictures in pixels.

@@ -77,7 +77,7 @@ def measure(
     sigma: Weight | None = None,
     seed: Seed = 0,
     cells: Annotated[int, Range(1, 64, cost=_forwards)] = 7,
-    images: Annotated[int, Range(2, 10**6)] = 16,
+    images: Annotated[int, Range(2, 10**6)] | None = None,
     mean: ChannelMeans | None = None,
     std: ChannelDeviations | None = None,
 ) -> Measurement:
@@ -91,7 +91,7 @@ def measure(
         sigma: if given, Gaussian noise of this standard deviation in pixels instead of `corruption`.
         seed: random seed; the noise of an image depends on it and on the index of the image.
         cells: cells per side of the token grid; each is patched by itself. At least 1.
-        images: number of images. At least 2, for standard errors.
+        images: number of images to use, at least 2. Default: all.
         mean, std: normalisation of the images; needed if batches are not `Batches` and the model does not declare it.
 
     Returns:
@@ -141,17 +141,18 @@ def measure(
     return Measurement(_NAME, type(inner).__name__, values, dims, axes, settings, about, errors)
 
 
-def _limited(pairs: Iterable[Tensor], images: int) -> Iterator[Tensor]:
-    """Yield pairs of clean and corrupted images until `images` clean ones were given."""
+def _limited(pairs: Iterable[Tensor], images: int | None) -> Iterator[Tensor]:
+    """Yield pairs of clean and corrupted images until `images` clean ones were given; all if None."""
     left = images
     for pair in pairs:
         if not isinstance(pair, Tensor) or pair.ndim != 4:
             raise VitlabError(f"{_NAME} expects images (B, C, h, w); got {type(pair).__name__}")
         clean, corrupted = pair.chunk(2)
         yield torch.cat((clean[:left], corrupted[:left]))
-        left -= len(clean)
-        if left <= 0:
-            return
+        if left is not None:
+            left -= len(clean)
+            if left <= 0:
+                return
 
 
 def blocks_with_heads(model: nn.Module, anatomy: Anatomy, layers: Sequence[Block], clean: Tensor) -> set[str]:

@@ -17,6 +17,7 @@ from vitlab.adapters import describe, inputs_of
 from vitlab.adapters.wrappers import guard_hooks, unwrap
 from vitlab.core.anatomy import Anatomy, Block, Seam
 from vitlab.core.errors import VitlabError, unknown
+from vitlab.interventions.arguments import Tokens, blocks_of, head_indices, index_of, token_indices
 from vitlab.interventions.heads import changed_heads
 from vitlab.interventions.hooks import hooked
 from vitlab.interventions.places import SHORT, Change, changed, seam_of
@@ -55,12 +56,12 @@ def intervene(
     model: nn.Module,
     action: Action,
     *,
-    block: str | Sequence[str] = "all",
+    block: str | int | Sequence[str | int] = "all",
     at: str = "block",
     head: int | Sequence[int] | None = None,
-    tokens: Sequence[int] | slice | None = None,
+    tokens: int | Sequence[int] | Sequence[bool] | Tensor | slice | None = None,
     value: Value | None = None,
-    source: Activations | Tensor | None = None,
+    source: Activations | Tensor | Mapping[str, Tensor] | None = None,
     input_size: int | tuple[int, int] | None = None,
     anatomy: Anatomy | None = None,
 ) -> Iterator[nn.Module]:
@@ -72,13 +73,16 @@ def intervene(
         model: any model that `describe` supports; it may be compiled or wrapped in DDP.
         action: `"ablate"` removes the contribution: the output of a branch or head is 0, and a block passes its input
             through. `"replace"` sets `value`. `"patch"` sets the activations of another forward, from `source`.
-        block: name of a block, several names, or `"all"`.
+        block: name or index of a block, several of them, or `"all"`.
         at: `"attn"` or `"mlp"`, the output of a branch; `"block"`, the residual stream after the block; or a seam,
             such as `"mlp.mid"`.
-        head: index of one or more attention heads: their outputs before the projection are changed instead.
-        tokens: indices of the tokens to change, prefix tokens first, then the grid in row-major order; default all.
-        value: for `"replace"`: a number, a tensor that can be broadcast to the activations, or a function of them.
-        source: for `"patch"`: the result of `activations`, or images: the model is then run on them once.
+        head: index of one or more attention heads: their outputs before the projection are changed instead. Omit `at`.
+        tokens: index of one or more tokens to change, a slice, or a mask of booleans (N,); prefix tokens first, then
+            the grid in row-major order; default all.
+        value: for `"replace"`: a number, a tensor that can be broadcast to the activations, or a function of them that
+            returns such a tensor, or None to change nothing.
+        source: for `"patch"`: the result of `activations`, or images (or inputs by name): the model is then run on
+            them once.
         input_size: size of the images. Default: the model's input size.
         anatomy: result of `describe` for this model and size, if already computed; saves a forward.
 
@@ -94,27 +98,29 @@ def intervene(
     ...     torch.equal(patched, model(clean))
     True
     """
-    _check(action, value, source)
+    _check(action, at, head, value, source)
+    where = None if tokens is None else token_indices(tokens)
+    heads = None if head is None else head_indices(head)
     inner = unwrap(model)
     anatomy = anatomy or describe(inner, input_size)
-    blocks = _blocks(anatomy, block)
-    if action == "patch" and isinstance(source, Tensor):
-        source = activations(inner, source, block=[each.name for each in blocks], at=at, heads=head is not None)
+    blocks = blocks_of(anatomy, block)
+    if action == "patch" and not isinstance(source, Activations):
+        assert source is not None
+        source = activations(inner, source, block=[each.name for each in blocks], at=at, heads=heads is not None)
     with ExitStack() as stack:
-        if head is not None:
-            heads = (head,) if isinstance(head, int) else tuple(head)
+        if heads is not None:
             edits = {
-                each.name: (each, _head_change(action, each, heads, tokens, value, source))  # type: ignore[arg-type]
+                each.name: (each, _head_change(action, each, heads, where, value, source))  # type: ignore[arg-type]
                 for each in blocks
             }
             stack.enter_context(changed_heads(inner, edits))
         elif action == "ablate" and at in SHORT:
-            _ablate(inner, anatomy, blocks, at, tokens, stack)
+            _ablate(inner, anatomy, blocks, at, where, stack)
         else:
             for each in blocks:
                 seam = seam_of(anatomy, each, at)
                 new = _new(action, value, source, each.name, seam.name)  # type: ignore[arg-type]
-                stack.enter_context(changed(inner, seam, _at_tokens(new, tokens, each.name)))
+                stack.enter_context(changed(inner, seam, _at_tokens(new, where, each.name)))
         guard_hooks()
         yield model
 
@@ -123,7 +129,7 @@ def activations(
     model: nn.Module,
     images: Tensor | Mapping[str, Tensor],
     *,
-    block: str | Sequence[str] = "all",
+    block: str | int | Sequence[str | int] = "all",
     at: str | Sequence[str] = "block",
     heads: bool = False,
     anatomy: Anatomy | None = None,
@@ -133,7 +139,7 @@ def activations(
     Args:
         model: any model that `describe` supports; the caller sets evaluation mode.
         images: (B, C, h, w), or the inputs by name.
-        block: name of a block, several names, or `"all"`.
+        block: name or index of a block, several of them, or `"all"`.
         at: one or more places, as in `intervene`.
         heads: whether to store the outputs of the attention heads instead.
         anatomy: result of `describe` for this model and size, if already computed; saves a forward.
@@ -150,7 +156,7 @@ def activations(
 
         return read
 
-    blocks = _blocks(anatomy, block)
+    blocks = blocks_of(anatomy, block)
     with ExitStack() as stack, torch.no_grad():
         if heads:
             stack.enter_context(changed_heads(inner, {each.name: (each, store(each.name, "heads")) for each in blocks}))
@@ -173,19 +179,21 @@ def _image_size(pixels: Tensor) -> tuple[int, int]:
     return int(pixels.shape[-2]), int(pixels.shape[-1])
 
 
-def _check(action: str, value: Any, source: Any) -> None:
+def _check(action: str, at: Any, head: Any, value: Any, source: Any) -> None:
     if action not in get_args(Action):
         raise unknown("action", action, get_args(Action))
+    if not isinstance(at, str):
+        raise VitlabError(f"invalid at={at!r}; expected 'attn', 'mlp', 'block' or a seam")
+    if head is not None and at not in ("block", "attn"):  # the default, and the branch that has the heads
+        raise VitlabError(f"invalid at={at!r} with head={head!r}; heads are those of the attention; omit at= or head=")
     if (value is None) == (action == "replace"):
         raise VitlabError(f"intervene({action!r}): value= is needed for 'replace' and for nothing else")
     if (source is None) == (action == "patch"):
         raise VitlabError(f"intervene({action!r}): source= is needed for 'patch' and for nothing else")
-
-
-def _blocks(anatomy: Anatomy, block: str | Sequence[str]) -> list[Block]:
-    if block == "all":
-        return list(anatomy.blocks)
-    return [anatomy.block(name) for name in ((block,) if isinstance(block, str) else block)]
+    if source is not None and not isinstance(source, Activations | Tensor | Mapping):
+        raise VitlabError(
+            f"invalid source= of type {type(source).__name__}; expected images or the result of activations"
+        )
 
 
 def _new(action: Action, value: Value | None, source: Activations | None, block: str, place: str) -> Change:
@@ -195,11 +203,23 @@ def _new(action: Action, value: Value | None, source: Activations | None, block:
     if action == "patch":
         assert source is not None
         stored = source.at(block, place)
-        return lambda x: _like(stored, x, f"the stored activations of {block} at {place!r}")
+        return lambda x: _like(stored, x, f"the stored tensor of {block} at {place!r}")
     if callable(value):
-        return value
-    given = torch.as_tensor(value)
+        return lambda x: _result(value(x), x, f"{block} at {place!r}")
+    try:
+        given = torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise VitlabError(f"invalid value={value!r}; expected a number, a tensor or a function of tensors") from None
     return lambda x: _like(given, x, f"value= for {block} at {place!r}")
+
+
+def _result(given: Any, x: Tensor, where: str) -> Tensor | None:
+    """What a function of the activations returned, in their shape; None leaves them unchanged."""
+    if given is None:
+        return None
+    if not isinstance(given, Tensor):
+        raise VitlabError(f"the function value= returned {type(given).__name__} for {where}; expected a tensor")
+    return _like(given, x, f"the result of the function value= for {where}")
 
 
 def _like(given: Tensor, x: Tensor, what: str) -> Tensor:
@@ -208,17 +228,17 @@ def _like(given: Tensor, x: Tensor, what: str) -> Tensor:
         return given.to(x.device, x.dtype).expand_as(x)
     except RuntimeError:
         raise VitlabError(
-            f"{what} have shape {tuple(given.shape)}; expected {tuple(x.shape)}, the shape of the activations"
+            f"{what} has shape {tuple(given.shape)}; expected {tuple(x.shape)}, the shape of the activations"
         ) from None
 
 
-def _at_tokens(new: Change, tokens: Sequence[int] | slice | None, block: str) -> Change:
+def _at_tokens(new: Change, tokens: Tokens | None, block: str) -> Change:
     """Restrict a change to some tokens, on the axis before the last."""
     if tokens is None:
         return new
 
     def change(x: Tensor) -> Tensor:
-        result, index = x.clone(), _index(tokens, x.shape[-2], block)
+        result, index = x.clone(), index_of(tokens, x.shape[-2], block)
         changed_tokens = new(x)
         if changed_tokens is not None:
             result[..., index, :] = changed_tokens[..., index, :]
@@ -227,20 +247,11 @@ def _at_tokens(new: Change, tokens: Sequence[int] | slice | None, block: str) ->
     return change
 
 
-def _index(tokens: Sequence[int] | slice, count: int, block: str) -> slice | list[int]:
-    if isinstance(tokens, slice):
-        return tokens
-    chosen = [int(token) for token in tokens]
-    if any(not -count <= token < count for token in chosen):
-        raise VitlabError(f"invalid tokens={chosen} for {block}; expected indices from 0 to {count - 1}")
-    return chosen
-
-
 def _head_change(
     action: Action,
     block: Block,
     heads: tuple[int, ...],
-    tokens: Sequence[int] | slice | None,
+    tokens: Tokens | None,
     value: Value | None,
     source: Activations | None,
 ) -> Change:
@@ -267,7 +278,7 @@ def _ablate(
     anatomy: Anatomy,
     blocks: Sequence[Block],
     at: str,
-    tokens: Sequence[int] | slice | None,
+    tokens: Tokens | None,
     stack: ExitStack,
 ) -> None:
     """Remove branches, or pass the input of blocks through."""
@@ -292,9 +303,7 @@ def _ablate(
             stack.enter_context(changed(model, place, _at_tokens(torch.zeros_like, tokens, each.name)))
 
 
-def _skip(
-    model: nn.Module, anatomy: Anatomy, block: Block, tokens: Sequence[int] | slice | None, stack: ExitStack
-) -> None:
+def _skip(model: nn.Module, anatomy: Anatomy, block: Block, tokens: Tokens | None, stack: ExitStack) -> None:
     """Replace the output of a block by its input."""
     start, end = block.tap("block.in"), seam_of(anatomy, block, "block")
     if start is None:

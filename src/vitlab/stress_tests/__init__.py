@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from vitlab.adapters.failures import model_errors_in_one_line
+from vitlab.adapters.failures import measuring_errors_in_one_line
 from vitlab.core import plugins
-from vitlab.core.batches import recorded, require_labels
+from vitlab.core.batches import require_labels
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.settings import check_settings
@@ -53,6 +53,7 @@ def stress(
     Returns:
         A Measurement. Its provenance has the identity of the model under `model`.
     """
+    named = [stress_test] if isinstance(stress_test, str) else []
     stress_test, test = plugins.procedure("stress test", stress_test, plugins.stress_tests())
     if preprocessing is not None and "preprocessing" in inspect.signature(test.measure).parameters:
         settings["preprocessing"], preprocessing = preprocessing, None
@@ -62,8 +63,8 @@ def stress(
     require_labels(batches, stress_test, test.CARD)
     identity = identify(model, display_name(name, subject))
     warn_untrained(identity, test.CARD)
-    with model_errors_in_one_line():
-        return signed(test.measure(model, batches, **settings), identity, recorded(batches))
+    with measuring_errors_in_one_line("stress_tests", named):
+        return signed(test.measure(model, batches, **settings), identity, batches)
 
 
 def _check_input(name: str, card: Card, given: Any) -> None:
