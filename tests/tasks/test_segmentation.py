@@ -195,6 +195,26 @@ def test_mistakes_are_found_before_training(changes: dict[str, str], message: st
     assert not (tmp_path / "run").exists()
 
 
+def test_a_wrong_test_label_is_found_before_training(tmp_path: Path) -> None:
+    for split, label in (("train", 1), ("test", 7)):
+        for number in range(4):
+            for kind, values in (("images", np.zeros((16, 24, 3))), ("labels", np.full((16, 24), label))):
+                (tmp_path / split / kind).mkdir(parents=True, exist_ok=True)
+                Image.fromarray(values.astype(np.uint8)).save(tmp_path / split / kind / f"{number}.png")
+    where = [
+        f"{prefix}{kind}='{tmp_path}/{split}/{kind}'"
+        for prefix, split in (("", "train"), ("test_", "test"))
+        for kind in ("images", "labels")
+    ]
+    recipe = change(TINY, {"data": f"pairs({', '.join(where)}, classes=3)", "evaluate_every": 2})
+    with pytest.raises(VitlabError, match=r"test/labels/0.png has the label 7"):
+        train_task(recipe, tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run").exists()
+    for number in range(4):
+        Image.fromarray(np.ones((16, 24), dtype=np.uint8)).save(tmp_path / f"test/labels/{number}.png")
+    assert train_task(recipe, tmp_path / "run", device="cpu")["test_images"] == 4
+
+
 def test_settings_of_the_expression_are_kept() -> None:
     text = with_settings(change(TINY, {"model": TINY.model[:-1] + ", size=(32, 32))"}), 6)
     assert "size=(32, 32)" in text and "classes=6" in text and "stride" not in text
