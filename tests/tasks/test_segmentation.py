@@ -181,6 +181,25 @@ def test_a_sliding_window_is_part_of_the_saved_model(tmp_path: Path) -> None:
     assert model.stride == (8, 8) and model(torch.randn(1, 3, 32, 40)).shape == (1, 6, 32, 40)
 
 
+def test_the_base_size_is_part_of_the_saved_model(tmp_path: Path) -> None:
+    """The oracle resizes images and logits by hand around a model without a base size."""
+    changes = {"segmentation.inference": "slide", "segmentation.stride": (8, 8), "segmentation.base_size": (24, 60)}
+    recipe = change(TINY, {**changes, "segmentation.cat_max_ratio": 0.75, "epochs": 1})
+    recipe = change(recipe, {"data": "scenes(train=4, test=2, size=(32, 40), labels='shape')"})
+    row = train_task(recipe, tmp_path / "run", device="cpu")
+    model = vitlab.load(f"file/{tmp_path}/run").eval()
+    images = torch.randn(1, 3, 32, 40, generator=torch.Generator().manual_seed(0))
+    found = model(images)
+    model.base_size = None
+    small = torch.nn.functional.interpolate(images, (24, 30), mode="bilinear", align_corners=False)
+    expected = torch.nn.functional.interpolate(model(small), (32, 40), mode="bilinear", align_corners=False)
+    torch.testing.assert_close(found, expected)
+    assert not torch.allclose(found, model(images))
+    name = "segmentation_corruptions(suite='clean')"
+    (file,) = stress([f"file/{tmp_path}/run"], [name], tmp_path / "out", device="cpu", show=False)
+    assert 100 * Measurement.load(file).values["clean_miou"] == pytest.approx(row["miou"], abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

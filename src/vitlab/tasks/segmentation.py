@@ -85,7 +85,7 @@ def run(
 
 
 def with_settings(recipe: Recipe, classes: int) -> str:
-    """Returns the model expression with the classes of the data, the size and the stride of the recipe.
+    """Returns the model expression with the classes of the data, the size, stride and base size of the recipe.
 
     Settings that the expression has are kept; a smaller number of classes is an error.
     """
@@ -100,6 +100,8 @@ def with_settings(recipe: Recipe, classes: int) -> str:
     settings: dict[str, Any] = {"classes": classes, "size": recipe.image_size}
     if recipe.segmentation.inference == "slide":
         settings["stride"] = recipe.segmentation.stride
+        if recipe.segmentation.base_size is not None:
+            settings["base_size"] = recipe.segmentation.base_size
     return str(replace(parsed, settings={**settings, **parsed.settings}))
 
 
