@@ -270,6 +270,22 @@ def test_predictions_for_the_acdc_server_have_label_ids(tmp_path: Path) -> None:
         list(export_acdc(Constant(5), tmp_path, tmp_path / "out", ["fog"]))
 
 
+def test_the_export_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The block of docs/tasks.md, in a folder with one image of each condition."""
+    for condition in ("fog", "night", "rain", "snow"):
+        image = tmp_path / f"DIR/acdc/rgb_anon/{condition}/test/GOPR01/frame_rgb_anon.png"
+        image.parent.mkdir(parents=True)
+        Image.fromarray(np.zeros((4, 6, 3), dtype=np.uint8)).save(image)
+    page = (Path(__file__).resolve().parents[2] / "docs/tasks.md").read_text(encoding="utf-8")
+    code = page.partition('```python title="export_acdc.py"\n')[2].partition("```")[0]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(vitlab, "load", lambda expression: Constant())
+    with pytest.warns(UserWarning, match="preprocessing"):
+        exec(code, {})
+    files = {str(path.relative_to(tmp_path / "predictions")) for path in (tmp_path / "predictions").rglob("*.png")}
+    assert files == {f"{each}/test/GOPR01/frame_gt_labelIds.png" for each in ("fog", "night", "rain", "snow")}
+
+
 # -- the recipe without a download -------------------------------------------------------------------------------------
 
 
