@@ -175,7 +175,7 @@ def _object(entry: dict[str, Any], image: dict[str, Any], label: int, at: str) -
 def _beyond(box: list[float], image: dict[str, Any]) -> float:
     """The number of pixels by which a box reaches beyond its image; at most 0 if it is inside."""
     x, y, width, height = box
-    return max(-x, -y, x + width - image["width"], y + height - image["height"])
+    return float(max(-x, -y, x + width - image["width"], y + height - image["height"]))
 
 
 def _clipped(box: list[float], image: dict[str, Any]) -> list[float]:

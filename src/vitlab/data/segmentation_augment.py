@@ -58,9 +58,10 @@ def draw_view(settings: Segmentation, flip: float, seed: int, epoch: int, positi
     random = host_random("segmentation", seed, epoch, position)
     scale, top, left, mirrored, *colours = random.random(7).tolist()
     low, high = settings.scale
-    factors = [1 + settings.jitter * (2 * colour - 1) for colour in colours]
+    brightness, contrast, saturation = (1 + settings.jitter * (2 * colour - 1) for colour in colours)
     others = [(y, x) for y, x in random.random((_TRIES, 2)).tolist()] if settings.cat_max_ratio < 1 else []
-    return View(low + (high - low) * scale, top, left, mirrored < flip, *factors, others=tuple(others))
+    factors = (brightness, contrast, saturation)
+    return View(low + (high - low) * scale, top, left, mirrored < flip, *factors, tuple(others))
 
 
 def base_scale(size: tuple[int, int], limits: tuple[int, int] | None) -> float:
