@@ -83,7 +83,8 @@ def test_parts_are_pooled_into_the_numbers_of_all_questions():
 
 
 def test_accuracies_are_key_numbers_and_the_report_has_the_prior(tmp_path: Path):
-    (path,) = runner.measure([EXPRESSION], ["question_answers"], tmp_path, data=DATA, images=36, show=False)
+    data = DATA.replace("questions=4", "questions=4, kinds=['colour', 'count', 'shape']")
+    (path,) = runner.measure([EXPRESSION], ["question_answers"], tmp_path, data=data, images=15, show=False)
     found = Measurement.load(path)
     rows = {row.name: next(iter(row.values.values())) for row in key_numbers([found])}
     expected = 100 * found.values["overall_accuracy"]
@@ -95,7 +96,7 @@ def test_accuracies_are_key_numbers_and_the_report_has_the_prior(tmp_path: Path)
             value = float(rows[f"accuracy of answers, {kind}, %"].split(" ")[0])
             assert value == pytest.approx(100 * found.values["accuracy"][place], abs=0.6)
     page = vitlab.report([found], tmp_path / "report.html").read_text(encoding="utf-8")
-    assert f"(prior {100 * found.values['overall_prior']:.1f} %)" in page
+    assert f"(prior {100 * found.values['overall_prior']:.1f} %)" in page and "not asked" not in page
 
 
 def test_pixels_are_those_of_the_scene():

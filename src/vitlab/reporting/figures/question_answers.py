@@ -32,7 +32,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Fragment]:
 
 def _table(measurements: Sequence[Measurement]) -> str:
     """Accuracy in per cent by kind of question, with the prior if it is known, a column for each model."""
-    kinds = list(dict.fromkeys(kind for measurement in measurements for kind in measurement.axes["kind"]))
+    kinds = list(dict.fromkeys(kind for measurement in measurements for kind in _asked(measurement)))
     head = "".join(f"<th>{escape(measurement.subject)}</th>" for measurement in measurements)
     rows = "".join(
         f"<tr><th>{escape(str(kind))}</th>{''.join(_cell(measurement, kind) for measurement in measurements)}</tr>"
@@ -47,13 +47,17 @@ def _table(measurements: Sequence[Measurement]) -> str:
     )
 
 
+def _asked(measurement: Measurement) -> list[object]:
+    """The kinds of questions that were asked."""
+    counts = np.asarray(measurement.values["questions"])
+    return [kind for kind, count in zip(measurement.axes["kind"], counts, strict=True) if count]
+
+
 def _cell(measurement: Measurement, kind: object) -> str:
-    if kind not in measurement.axes["kind"]:
+    if kind not in _asked(measurement):
         return "<td>not asked</td>"
     place = measurement.axes["kind"].index(kind)
     accuracy, count = measurement.values["accuracy"][place], int(measurement.values["questions"][place])
-    if not count:
-        return "<td>not asked</td>"
     prior = f" (prior {100 * float(measurement.values['prior'][place]):.1f} %)" if "prior" in measurement.values else ""
     return f"<td>{100 * float(accuracy):.1f} % of {count}{prior}</td>"
 
