@@ -17,6 +17,7 @@ from pycocotools.coco import COCO
 from vitlab.core.errors import VitlabError
 from vitlab.data.catalogue import open_data
 from vitlab.data.coco import open_coco
+from vitlab.data.coco_annotations import _polygons
 from vitlab.data.detection_sets import open_detection
 from vitlab.data.run_lengths import decode_mask, encode_mask, uncompressed
 
@@ -115,15 +116,46 @@ def test_empty_objects_are_dropped_with_one_warning(tmp_path: Path) -> None:
             {"segmentation": []},
             {"segmentation": [[1.0, 2.0, 3.0, 4.0]]},
             {"segmentation": empty_runs},
+            {"segmentation": [[5, 5, 5, 5, 5, 5]]},
+            {"segmentation": [[1, 2, 3, 4, 9, 10, 2, 3]]},
+            {"segmentation": [[WIDTH + 1, 2, WIDTH + 5, 2, WIDTH + 1, 9]]},
         )
     ):
         data["annotations"].append({**base, "id": 100 + number, **change})
     with pytest.warns(
-        UserWarning, match=r"dropped 6 of 9 objects with an empty box or mask \(the first has id 100\)"
+        UserWarning, match=r"dropped 9 of 12 objects with an empty box or mask \(the first has id 100\)"
     ) as seen:
         opened = open_coco(write(tmp_path, data))
     assert len(seen) == 1
     assert sum(len(opened.test[i].labels) for i in range(3)) == kept  # type: ignore[union-attr]
+
+
+def test_polygons_are_dropped_only_if_their_mask_is_empty() -> None:
+    """pycocotools rasterises random polygons of few points, many of them on one line, and bow ties."""
+    random = np.random.default_rng(0)
+    bow_tie = [4, 4, 20, 20, 20, 4, 4, 20]
+    image = {"height": HEIGHT, "width": WIDTH}
+    polygons = [bow_tie, *(random.integers(-6, 46, 2 * n).tolist() for n in random.integers(3, 5, 200))]
+    polygons += [[x, 3, x, 9, x, 20, x, 3] for x in range(6)]
+    polygons += [(np.array([2, 2, 4, 4, 9, 9]) + random.integers(0, 9)).tolist() for _ in range(20)]
+    dropped = 0
+    for polygon in polygons:
+        kept = _polygons([polygon], image, "")
+        mask = reference.decode(reference.frPyObjects([polygon], HEIGHT, WIDTH))
+        assert kept == [polygon] or not mask.any()
+        dropped += not kept
+    assert dropped >= 26 and _polygons([bow_tie], image, "") == [bow_tie]
+
+
+def test_boxes_beyond_the_image_are_clipped_with_one_warning(tmp_path: Path) -> None:
+    data = content()
+    data["annotations"][0]["bbox"] = [-3, 2, 50, 30]
+    data["annotations"][1]["bbox"] = [20, 3, 20.4, 6]  # rounding: clipped without a warning
+    with pytest.warns(UserWarning, match=r"clipped 1 of 3 boxes .* \(the first has id 5\)") as seen:
+        opened = open_coco(write(tmp_path, data))
+    assert len(seen) == 1
+    assert opened.test[0].boxes.tolist() == [[0, 2, WIDTH, HEIGHT]]  # type: ignore[union-attr]
+    assert opened.test[1].boxes.tolist()[0] == [20, 3, WIDTH, 9]  # type: ignore[union-attr]
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
@@ -183,8 +215,9 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(VitlabError, match="no folder .*nowhere"):
         open_coco(tmp_path / "nowhere")
     (tmp_path / "val2017").mkdir()
-    with pytest.raises(VitlabError, match=r"no file .*instances_val2017.json"):
+    with pytest.raises(VitlabError, match=r"no file .*instances_val2017.json; expected the annotations") as error:
         open_coco(tmp_path)
+    assert "\n" not in str(error.value)
     write(tmp_path, content())
     (tmp_path / "val2017" / "9.png").unlink()
     with pytest.raises(VitlabError, match=r"no file '9.png' \(1 of 3 images of instances_val2017.json are missing\)"):

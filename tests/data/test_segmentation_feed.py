@@ -11,7 +11,8 @@ from torch import Tensor
 from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Segmentation
 from vitlab.data import segmentation_feed
-from vitlab.data.segmentation_augment import View, draw_view, jittered, viewed
+from vitlab.data.seeding import host_random
+from vitlab.data.segmentation_augment import View, balanced, draw_view, jittered, viewed
 from vitlab.data.segmentation_feed import PairFeed, PairStream
 from vitlab.data.segmentation_pairs import ScenePairs
 
@@ -60,6 +61,64 @@ def test_scaling_is_torch_bilinear_interpolation() -> None:
     assert set(labels.unique().tolist()) <= set(given.unique().tolist())
 
 
+def fitted(size: tuple[int, int], limits: tuple[int, int]) -> tuple[int, int]:
+    """The largest size of the same shape within limits of the shorter and longer side, by bisection."""
+    low, high = 0.0, 100.0
+    for _ in range(80):
+        middle = (low + high) / 2
+        fits = min(size) * middle <= limits[0] and max(size) * middle <= limits[1]
+        low, high = (middle, high) if fits else (low, middle)
+    return round(size[0] * low), round(size[1] * low)
+
+
+@pytest.mark.parametrize("size", [(6, 8), (20, 13), (5, 30), (30, 4), (12, 12)])
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_the_base_size_is_within_its_limits(size: tuple[int, int], scale: float) -> None:
+    """At scale 1 the crop is the whole resized image; at 0.5 it is half as large. The oracle is torch's resize."""
+    given = image(*size)
+    whole = fitted(size, (round(12 * scale), round(40 * scale)))
+    pixels, labels = viewed(given, given[:, 0], [View(scale=scale)], whole, 255, base_size=(12, 40))
+    expected = torch.nn.functional.interpolate(given.float(), whole, mode="bilinear", align_corners=False)
+    torch.testing.assert_close(pixels, expected, atol=2e-3, rtol=1e-4)
+    assert set(labels.unique().tolist()) <= set(given.unique().tolist())
+
+
+def test_a_crop_with_a_dominating_class_is_drawn_again() -> None:
+    """Against a loop over slices, as in mmsegmentation: the first of ten crops that is balanced, else the eleventh."""
+    generator = torch.Generator().manual_seed(0)
+    ratio, side, found = 0.75, 6, []
+    settings = Segmentation(cat_max_ratio=ratio, scale=(1.0, 1.0))
+    for position in range(60):
+        labels = torch.zeros(20, 30, dtype=torch.uint8)
+        labels[14:, 22:] = torch.randint(1, 4, (6, 8), generator=generator).to(torch.uint8)
+        labels[14:, :6] = 255
+        drawn = draw_view(settings, 0.5, 0, 0, position)
+        places = [(drawn.top, drawn.left), *drawn.others]
+        assert len(places) == 11
+        chosen = len(places) - 1
+        for number, (top, left) in enumerate(places[:-1]):
+            y, x = int(top * (20 - side) + 0.5), int(left * (30 - side) + 0.5)
+            pixels = [value for value in labels[y : y + side, x : x + side].flatten().tolist() if value != 255]
+            counts = [pixels.count(value) for value in set(pixels)]
+            if len(counts) > 1 and max(counts) / sum(counts) < ratio:
+                chosen = number
+                break
+        own = balanced(labels, drawn, (side, side), settings)
+        assert (own.top, own.left) == places[chosen] and own.flip == drawn.flip
+        found.append(chosen)
+    assert {0, 10} < set(found)
+
+
+def test_without_the_new_settings_the_views_are_those_of_earlier_versions() -> None:
+    """The numbers in the order of earlier versions; other crops are drawn after them."""
+    scale, top, left, mirrored, *colours = host_random("segmentation", 3, 1, 5).random(7).tolist()
+    expected = View(0.5 + 1.5 * scale, top, left, mirrored < 0.5, *(1 + 0.25 * (2 * colour - 1) for colour in colours))
+    assert draw_view(Segmentation(), 0.5, 3, 1, 5) == expected
+    assert balanced(torch.zeros(4, 4, dtype=torch.uint8), expected, (2, 2), Segmentation()) == expected
+    balanced_crops = draw_view(Segmentation(cat_max_ratio=0.75), 0.5, 3, 1, 5)
+    assert replace(balanced_crops, others=()) == expected
+
+
 def test_jitter_of_a_grey_image_by_hand() -> None:
     pixels = torch.tensor([0.2, 0.6]).view(1, 1, 1, 2).expand(1, 3, 1, 2)
     changed = jittered(pixels, [View(brightness=1.5, contrast=0.5, saturation=0.3)])
@@ -76,10 +135,11 @@ def test_draws_depend_on_the_key_only() -> None:
 
 
 def test_resident_images_and_workers_give_the_same_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    resident = list(feed().epoch(2))
+    settings = Segmentation(base_size=(20, 40), cat_max_ratio=0.75)
+    resident = list(feed(settings=settings).epoch(2))
     monkeypatch.setattr(segmentation_feed, "_RESIDENT_BYTES", 0)
     for processes in (0, 2):
-        for own, other in zip(feed(processes=processes).epoch(2), resident, strict=True):
+        for own, other in zip(feed(settings=settings, processes=processes).epoch(2), resident, strict=True):
             torch.testing.assert_close(own[0], other[0])
             assert torch.equal(own[1], other[1])
     assert len(resident) == 2 and resident[0][0].shape == (4, 3, 12, 12)

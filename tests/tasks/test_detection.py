@@ -20,7 +20,7 @@ from vitlab import runner, zoo
 from vitlab.core import plugins
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
-from vitlab.core.recipe import Augment, Detection, Objective, Optimizer, Recipe
+from vitlab.core.recipe import Augment, Detection, Objective, Optimizer, Recipe, change
 from vitlab.core.store import Run
 from vitlab.data.detection_batches import targets_of
 from vitlab.data.detection_sets import open_detection
@@ -314,6 +314,7 @@ def test_average_precision_needs_a_detector(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_quick_detection_finds_objects(tmp_path: Path) -> None:
-    """A quarter of the recipe: far above the AP of an untrained model, below 1."""
-    row = train_task(plugins.recipe("quick_detection(images=400, epochs=1)"), tmp_path, device="cpu")
-    assert row["box_ap50"] > 3 and np.isfinite(row["train_loss"])
+    """A third of the recipe's steps, a minute of CPU time: AP50 of 33 (boxes) and 32 (masks); untrained below 1."""
+    recipe = change(plugins.recipe("quick_detection(images=400, epochs=2)"), {"evaluate_every": 2})
+    row = train_task(recipe, tmp_path, device="cpu")
+    assert row["box_ap50"] > 20 and row["mask_ap50"] > 20 and np.isfinite(row["train_loss"])

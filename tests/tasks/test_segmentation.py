@@ -181,6 +181,25 @@ def test_a_sliding_window_is_part_of_the_saved_model(tmp_path: Path) -> None:
     assert model.stride == (8, 8) and model(torch.randn(1, 3, 32, 40)).shape == (1, 6, 32, 40)
 
 
+def test_the_base_size_is_part_of_the_saved_model(tmp_path: Path) -> None:
+    """The oracle resizes images and logits by hand around a model without a base size."""
+    changes = {"segmentation.inference": "slide", "segmentation.stride": (8, 8), "segmentation.base_size": (24, 60)}
+    recipe = change(TINY, {**changes, "segmentation.cat_max_ratio": 0.75, "epochs": 1})
+    recipe = change(recipe, {"data": "scenes(train=4, test=2, size=(32, 40), labels='shape')"})
+    row = train_task(recipe, tmp_path / "run", device="cpu")
+    model = vitlab.load(f"file/{tmp_path}/run").eval()
+    images = torch.randn(1, 3, 32, 40, generator=torch.Generator().manual_seed(0))
+    found = model(images)
+    model.base_size = None
+    small = torch.nn.functional.interpolate(images, (24, 30), mode="bilinear", align_corners=False)
+    expected = torch.nn.functional.interpolate(model(small), (32, 40), mode="bilinear", align_corners=False)
+    torch.testing.assert_close(found, expected)
+    assert not torch.allclose(found, model(images))
+    name = "segmentation_corruptions(suite='clean')"
+    (file,) = stress([f"file/{tmp_path}/run"], [name], tmp_path / "out", device="cpu", show=False)
+    assert 100 * Measurement.load(file).values["clean_miou"] == pytest.approx(row["miou"], abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -193,6 +212,26 @@ def test_mistakes_are_found_before_training(changes: dict[str, str], message: st
     with pytest.raises(VitlabError, match=message):
         train_task(change(TINY, changes), tmp_path / "run", root=tmp_path, device="cpu")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_wrong_test_label_is_found_before_training(tmp_path: Path) -> None:
+    for split, label in (("train", 1), ("test", 7)):
+        for number in range(4):
+            for kind, values in (("images", np.zeros((16, 24, 3))), ("labels", np.full((16, 24), label))):
+                (tmp_path / split / kind).mkdir(parents=True, exist_ok=True)
+                Image.fromarray(values.astype(np.uint8)).save(tmp_path / split / kind / f"{number}.png")
+    where = [
+        f"{prefix}{kind}='{tmp_path}/{split}/{kind}'"
+        for prefix, split in (("", "train"), ("test_", "test"))
+        for kind in ("images", "labels")
+    ]
+    recipe = change(TINY, {"data": f"pairs({', '.join(where)}, classes=3)", "evaluate_every": 2})
+    with pytest.raises(VitlabError, match=r"test/labels/0.png has the label 7"):
+        train_task(recipe, tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run").exists()
+    for number in range(4):
+        Image.fromarray(np.ones((16, 24), dtype=np.uint8)).save(tmp_path / f"test/labels/{number}.png")
+    assert train_task(recipe, tmp_path / "run", device="cpu")["test_images"] == 4
 
 
 def test_settings_of_the_expression_are_kept() -> None:
@@ -229,6 +268,22 @@ def test_predictions_for_the_acdc_server_have_label_ids(tmp_path: Path) -> None:
     assert labels.dtype == np.uint8 and (labels[:, :3] == CITYSCAPES_IDS[18]).all() and (labels[:, 3:] == 7).all()
     with pytest.warns(UserWarning), pytest.raises(VitlabError, match="the model has 5 classes"):
         list(export_acdc(Constant(5), tmp_path, tmp_path / "out", ["fog"]))
+
+
+def test_the_export_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The block of docs/tasks.md, in a folder with one image of each condition."""
+    for condition in ("fog", "night", "rain", "snow"):
+        image = tmp_path / f"DIR/acdc/rgb_anon/{condition}/test/GOPR01/frame_rgb_anon.png"
+        image.parent.mkdir(parents=True)
+        Image.fromarray(np.zeros((4, 6, 3), dtype=np.uint8)).save(image)
+    page = (Path(__file__).resolve().parents[2] / "docs/tasks.md").read_text(encoding="utf-8")
+    code = page.partition('```python title="export_acdc.py"\n')[2].partition("```")[0]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(vitlab, "load", lambda expression: Constant())
+    with pytest.warns(UserWarning, match="preprocessing"):
+        exec(code, {})
+    files = {str(path.relative_to(tmp_path / "predictions")) for path in (tmp_path / "predictions").rglob("*.png")}
+    assert files == {f"{each}/test/GOPR01/frame_gt_labelIds.png" for each in ("fog", "night", "rain", "snow")}
 
 
 # -- the recipe without a download -------------------------------------------------------------------------------------

@@ -195,6 +195,23 @@ def test_accuracy_and_prior_by_kind_against_a_loop():
     assert metrics["loss"] == pytest.approx(2.0) and metrics["questions"] == len(truth)
 
 
+@pytest.mark.slow
+def test_quick_vqa_answers_better_than_the_prior(tmp_path):
+    """A quarter of the scenes, 25 seconds of CPU time. Colours are learned first: 79 and 82 % with seeds 0 and 1.
+
+    The oracle is the prior, counted here from the questions: the most frequent training answer.
+    """
+    recipe = plugins.recipe("quick_vqa(scenes=3000)")
+    data = open_questions(recipe.data, image_size=recipe.image_size)
+    colour = data.kinds.index("colour")
+    seen, asked = (each.best_answers()[each.kinds == colour].tolist() for each in (data.train, data.test))
+    prior = 100 * asked.count(max(set(seen), key=seen.count)) / len(asked)
+    row = train_task(recipe, tmp_path, device="cpu")
+    assert row["prior_colour"] == pytest.approx(prior) and prior < 20
+    assert row["accuracy_colour"] > prior + 30 and row["accuracy"] > row["prior"] + 10
+    assert row["accuracy_count"] > row["prior_count"]
+
+
 # -- from the command line ---------------------------------------------------------------------------------------------
 
 

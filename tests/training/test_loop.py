@@ -358,6 +358,82 @@ def test_an_epoch_is_logged_once_where_checkpoints_fall_on_its_end(tmp_path: Pat
     assert [row["epoch"] for row in Run(tmp_path).metrics() if "top1" in row] == [1, 2, 3]
 
 
+class EvaluationError(Exception):
+    pass
+
+
+@pytest.mark.parametrize(("every", "fails_at"), [(0, 3), (6, 2)])
+def test_training_is_kept_when_an_evaluation_fails(every: int, fails_at: int, tmp_path: Path) -> None:
+    """The last evaluation fails, or the one at the end of an epoch with a checkpoint; the same call resumes.
+
+    The oracle is a run whose evaluations all work: same weights, same rows, each evaluation once, as many checkpoints.
+    """
+    recipe = tiny(checkpoint_every=every, snapshots=(2,), ema=0.0, augment=Augment())
+    steps: list[int] = []
+    batches: list[int] = []
+    usual = make_loss(Objective())
+
+    class Counted(Run):
+        def save_checkpoint(self, step: int, *content: object) -> Path:
+            steps.append(step)
+            return super().save_checkpoint(step, *content)
+
+    def once(folder: Path, failing: int = 0) -> list[float]:
+        generator = torch.Generator().manual_seed(0)
+        images = torch.randint(0, 255, (48, 3, 16, 16), dtype=torch.uint8, generator=generator)
+        feed = Resident(images, torch.arange(48) % 25, (0.5,) * 3, (0.5,) * 3, Augment(), batch_size=8)
+        called: list[float] = []
+
+        def evaluate(model: nn.Module) -> dict[str, float]:
+            called.append(float(sum(p.detach().double().sum() for p in model.parameters())))
+            if len(called) == failing:
+                raise EvaluationError
+            return {"top1": called[-1]}
+
+        def loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
+            batches.append(1)
+            return usual(model, batch)
+
+        train(recipe, vitlab.load(MODEL, seed=0), feed, loss, evaluate, Counted(folder))
+        return called
+
+    whole = once(tmp_path / "whole")
+    assert len(whole) == 3
+    in_whole, steps[:], batches[:] = list(steps), [], []
+    with pytest.raises(EvaluationError):
+        once(tmp_path / "run", fails_at)
+    assert once(tmp_path / "run") == whole[fails_at - 1 :]
+    assert steps == in_whole and len(batches) == 18  # no step is repeated
+    rows = [
+        [{k: v for k, v in row.items() if k != "images_per_second"} for row in Run(f).metrics()]
+        for f in folders(tmp_path)
+    ]
+    assert rows[0] == rows[1] and all(row["images_per_second"] > 1 for row in Run(tmp_path / "run").epochs())
+    for name in ("model", "snapshots/epoch-0002"):
+        first, second = (read_tensors(folder / f"{name}.safetensors")[0] for folder in folders(tmp_path))
+        assert all(torch.equal(first[key], second[key]) for key in first)
+    assert once(tmp_path / "run") == []  # a finished run is not evaluated again
+
+
+def folders(path: Path) -> list[Path]:
+    return [path / "whole", path / "run"]
+
+
+def test_an_epoch_that_was_logged_is_not_evaluated_again(tmp_path: Path) -> None:
+    """The process dies after the row of epoch 1, whose checkpoint was written before the evaluation."""
+    recipe = tiny(epochs=2, checkpoint_every=6)
+
+    def die(row: dict[str, object]) -> None:
+        if "top1" in row:
+            raise EvaluationError
+
+    with pytest.raises(EvaluationError):
+        run(recipe, tmp_path, log=die)
+    logged: list[object] = []
+    run(recipe, tmp_path, log=lambda row: logged.append(row["epoch"]) if "top1" in row else None)
+    assert logged == [2] and [row["epoch"] for row in Run(tmp_path).epochs()] == [1, 2]
+
+
 def test_kept_weights_bring_their_normalisation(tmp_path: Path) -> None:
     run(tiny(epochs=1), tmp_path)
     from vitlab.data import scenes

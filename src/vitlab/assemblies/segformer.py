@@ -31,8 +31,9 @@ class SegFormer(Segmenter):
         size: tuple[int, int] | None,
         taps: Sequence[int] | None,
         stride: tuple[int, int] | None,
+        base_size: tuple[int, int] | None = None,
     ) -> None:
-        super().__init__(backbone, classes, size, taps, stride)
+        super().__init__(backbone, classes, size, taps, stride, base_size)
         hierarchical = len(set(self.strides)) > 1
         self.neck = Neck(self.channels, self.strides, [round(each) for each in self.strides]) if hierarchical else None
         self.projections = nn.ModuleList(nn.Conv2d(each, width, 1) for each in self.channels)
@@ -59,6 +60,7 @@ def segformer(
     size: Sides | None = None,
     taps: Taps | None = None,
     stride: Sides | None = None,
+    base_size: Sides | None = None,
 ) -> SegFormer:
     """The all-MLP decoder of SegFormer: each map is projected to `width` channels, resized to the finest and fused.
 
@@ -70,5 +72,7 @@ def segformer(
         size: (H, W) of the images; default the backbone's own.
         taps: indices of the four blocks to read; default see `vitlab.assemblies.taps`.
         stride: distance of the windows for images of other sizes; None to resize these images.
+        base_size: limits of the shorter and the longer side of images that are segmented in windows, which are resized
+            to the largest size within them; None for their own size.
     """
-    return SegFormer(backbone, classes, width, dropout, size, taps, stride)
+    return SegFormer(backbone, classes, width, dropout, size, taps, stride, base_size)

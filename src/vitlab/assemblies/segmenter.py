@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from vitlab.assemblies.assembly import Assembly, pair
 from vitlab.core.errors import VitlabError
+from vitlab.data.segmentation_augment import base_scale
 
 
 def enlarge(x: Tensor, size: Sequence[int]) -> Tensor:
@@ -32,6 +33,8 @@ class Segmenter(Assembly):
         backbone, size, taps: see `Assembly`.
         classes: K.
         stride: distance of the windows, in pixels; None to resize images.
+        base_size: limits of the shorter and the longer side; images are resized to the largest size within them before
+            they are segmented in windows; None for their own size.
     """
 
     def __init__(
@@ -41,12 +44,14 @@ class Segmenter(Assembly):
         size: tuple[int, int] | None,
         taps: Sequence[int] | None,
         stride: tuple[int, int] | None = None,
+        base_size: tuple[int, int] | None = None,
     ) -> None:
         if not isinstance(classes, int) or classes < 2:
             raise VitlabError(f"invalid classes={classes!r}; expected 2 or more")
         super().__init__(backbone, size, taps)
         self.num_classes = classes
         self.stride = None if stride is None else pair(stride, "stride")
+        self.base_size = None if base_size is None else pair(base_size, "base_size")
 
     def scores(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
         """Logits (B, K, h, w) of padded images at any size, and those of an auxiliary head in training mode."""
@@ -55,7 +60,7 @@ class Segmenter(Assembly):
     def forward(self, images: Tensor) -> Tensor | dict[str, Tensor]:
         """Images (B, 3, H, W) -> logits (B, K, H, W)."""
         size = (images.shape[-2], images.shape[-1])
-        if self.training or size == self.img_size:
+        if self.training or (size == self.img_size and self.base_size is None):
             logits, auxiliary = self._logits(images)
             return logits if auxiliary is None else {"out": logits, "aux": auxiliary}
         if self.stride is None:
@@ -73,9 +78,11 @@ class Segmenter(Assembly):
     def _in_windows(self, images: Tensor, stride: tuple[int, int]) -> Tensor:
         """The mean logits over overlapping windows; an image that does not cover a window is enlarged first."""
         size = (images.shape[-2], images.shape[-1])
-        factor = max(1.0, self.img_size[0] / size[0], self.img_size[1] / size[1])
-        sides = zip(size, self.img_size, strict=True)
-        large = enlarge(images, [max(window, round(side * factor)) for side, window in sides] if factor > 1 else size)
+        base = base_scale(size, self.base_size)
+        wanted = (max(1, round(size[0] * base)), max(1, round(size[1] * base)))
+        factor = max(1.0, self.img_size[0] / wanted[0], self.img_size[1] / wanted[1])
+        sides = zip(wanted, self.img_size, strict=True)
+        large = enlarge(images, [max(window, round(side * factor)) for side, window in sides] if factor > 1 else wanted)
         total = images.new_zeros(len(images), self.num_classes, *large.shape[-2:])
         count = images.new_zeros(1, 1, *large.shape[-2:])
         for top in window_starts(large.shape[-2], self.img_size[0], stride[0]):

@@ -76,8 +76,9 @@ class UperNet(Segmenter):
         size: tuple[int, int] | None,
         taps: Sequence[int] | None,
         stride: tuple[int, int] | None,
+        base_size: tuple[int, int] | None = None,
     ) -> None:
-        super().__init__(backbone, classes, size, taps, stride)
+        super().__init__(backbone, classes, size, taps, stride, base_size)
         self.neck = Neck(self.channels, self.strides)
         self.decoder = nn.Sequential(FeaturePyramid(self.channels, width), nn.Dropout2d(dropout))
         self.classifier = nn.Conv2d(width, classes, 1)
@@ -105,6 +106,7 @@ def upernet(
     size: Sides | None = None,
     taps: Taps | None = None,
     stride: Sides | None = None,
+    base_size: Sides | None = None,
 ) -> UperNet:
     """UperNet over a backbone.
 
@@ -117,5 +119,7 @@ def upernet(
         size: (H, W) of the images; default the backbone's own.
         taps: indices of the four blocks to read; default see `vitlab.assemblies.taps`.
         stride: distance of the windows for images of other sizes; None to resize these images.
+        base_size: limits of the shorter and the longer side of images that are segmented in windows, which are resized
+            to the largest size within them; None for their own size.
     """
-    return UperNet(backbone, classes, width, auxiliary_width, dropout, size, taps, stride)
+    return UperNet(backbone, classes, width, auxiliary_width, dropout, size, taps, stride, base_size)

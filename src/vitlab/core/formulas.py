@@ -3,7 +3,8 @@
 They are computed from the combined arrays of all parts. A mean over parts would be wrong for statistics that are not
 linear (ECE, CKA, quantiles).
 
-Shape legend: n images, M bins, c corruptions, s severities, L and K layers, H heads, b mini-batches, k eigenvalues.
+Shape legend: n images, M bins, c corruptions, s severities, L and K layers, H heads, b mini-batches, k eigenvalues,
+g groups, a answers.
 """
 
 from __future__ import annotations
@@ -212,6 +213,38 @@ def histogram_quantile(histogram: Array, bound: Array, share: float) -> Array:
     return np.where(total > 0, (index + fraction) * width, np.nan)[..., 0]
 
 
+def group_mean(numbers: Array, group: Array, count: Array) -> Array:
+    """The mean over the images of each group, NaN for empty groups: (n,), (n,) from 0, (g,) -> (g,).
+
+    >>> group_mean(np.array([1.0, 0.0, 0.5]), np.array([0, 0, 2]), np.array([2, 0, 1])).tolist()
+    [0.5, nan, 0.5]
+    """
+    sums = np.bincount(group, weights=each(numbers), minlength=len(count))
+    return np.where(count > 0, sums / np.maximum(count, 1), np.nan)
+
+
+def group_error(numbers: Array, group: Array, count: Array) -> Array:
+    """The standard error of `group_mean`, NaN for groups of fewer than two images: (n,), (n,), (g,) -> (g,)."""
+    squares = np.bincount(
+        group, weights=(each(numbers) - group_mean(numbers, group, count)[group]) ** 2, minlength=len(count)
+    )
+    return np.where(count > 1, np.sqrt(squares / np.maximum(count - 1, 1) / np.maximum(count, 1)), np.nan)
+
+
+def prior_by_group(scores: Array, count: Array) -> Array:
+    """The largest mean score of one answer to all questions of a group, NaN for empty groups: (g, a), (g,) -> (g,).
+
+    >>> prior_by_group(np.array([[1.0, 3.0], [0.0, 0.0]]), np.array([4, 0])).tolist()
+    [0.75, nan]
+    """
+    return np.where(count > 0, scores.max(1) / np.maximum(count, 1), np.nan)
+
+
+def prior_of_all(scores: Array, count: Array) -> Array:
+    """The mean score of the answers of `prior_by_group` over all questions: (g, a), (g,) -> ()."""
+    return np.asarray(scores.max(1).sum() / count.sum())
+
+
 def _bins(confidence: Array, edges: Array) -> Array:
     index = np.searchsorted(edges, confidence, side="left") - 1
     return np.clip(index, 0, len(edges) - 2)  # a confidence may exceed 1 by rounding
@@ -234,5 +267,9 @@ FORMULAS: dict[str, Callable[..., Array]] = {
         quantile_15_of_all,
         quantile_85_of_all,
         share_quantiles,
+        group_mean,
+        group_error,
+        prior_by_group,
+        prior_of_all,
     )
 } | pixel_counts.FORMULAS

@@ -132,6 +132,10 @@ class Segmentation:
 
     Args:
         scale: range of the random scale of training images, before a random crop of the recipe's `image_size`.
+        base_size: limits of the shorter and the longer side. Images are resized to the largest size within them, with
+            their aspect ratio, before the random scale and before sliding windows; None for their own size.
+        cat_max_ratio: a crop in which one class has this share of the labelled pixels or more is drawn again, up to ten
+            times; 1 for any crop.
         jitter: strength of the random change of brightness, contrast and saturation; 0 for none.
         ignore: the label of pixels that neither loss nor metric count.
         auxiliary_weight: weight of the auxiliary head's loss, if the model has one.
@@ -140,6 +144,8 @@ class Segmentation:
     """
 
     scale: tuple[Scale, Scale] = (0.5, 2.0)
+    base_size: tuple[Pixels, Pixels] | None = None
+    cat_max_ratio: PositiveShare = 1.0
     jitter: Share = 0.25
     ignore: Annotated[int, Range(-(2**31), 2**31 - 1)] = 255
     auxiliary_weight: Weight = 0.4

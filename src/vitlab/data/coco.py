@@ -1,7 +1,8 @@
 """Reader for detection data in the COCO format: images, and JSON files with boxes, classes and masks of objects.
 
 Lin et al., "Microsoft COCO: common objects in context", ECCV 2014. Categories are numbered from 1 in the order of their
-ids. Objects without an area are dropped, with one warning that counts them.
+ids. Objects without an area are dropped, and boxes that reach beyond the image are clipped, each with one warning that
+counts them.
 
 Shape legend: K objects of an image, h w pixels.
 """
@@ -158,7 +159,7 @@ def _split(root: Path, name: str) -> CocoImages:
     if not folder.is_dir():
         raise wrong_layout(f"no folder {folder}", TREE)
     if not file.is_file():
-        raise wrong_layout(f"no file {file}", TREE)
+        raise VitlabError(f"no file {file}; expected the annotations of the images in {folder}, in the COCO format")
     found = CocoImages(folder, read_annotations(file))
     there = {os.path.join(at, each) for at, _, names in os.walk(folder) for each in names}
     missing = [image.file for image in found.annotations.images if os.path.join(folder, image.file) not in there]

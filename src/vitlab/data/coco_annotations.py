@@ -44,8 +44,8 @@ class Annotations:
 def read_annotations(file: Path) -> Annotations:
     """Read an annotation file.
 
-    Objects with an empty box or mask are dropped; one warning counts them. All other defects are an error that names
-    the entry.
+    Objects with an empty box or mask are dropped, and boxes that reach beyond the image are clipped; one warning each
+    counts them. All other defects are an error that names the entry.
     """
     content = _content(file)
     categories = _by_id(content["categories"], file, "category", {"name": str})
@@ -53,6 +53,7 @@ def read_annotations(file: Path) -> Annotations:
     images = _by_id(content["images"], file, "image", {"file_name": str, "height": int, "width": int})
     objects: dict[Any, list[dict[str, Any]]] = {number: [] for number in images}
     dropped: list[Any] = []
+    clipped: list[Any] = []
     for at, entry in _entries(content["annotations"], file, "annotation"):
         image = _with_id(images, entry.get("image_id"))
         if image is None:
@@ -68,6 +69,14 @@ def read_annotations(file: Path) -> Annotations:
             dropped.append(entry.get("id"))
         else:
             objects[entry["image_id"]].append(found)
+            if _beyond(entry["bbox"], image) > _ROUNDING:
+                clipped.append(entry.get("id"))
+    if clipped:
+        warnings.warn(
+            f"{file}: clipped {len(clipped):,} of {len(content['annotations']):,} boxes that reach beyond their image"
+            f" (the first has id {clipped[0]})",
+            stacklevel=3,
+        )
     if dropped:
         warnings.warn(
             f"{file}: dropped {len(dropped):,} of {len(content['annotations']):,} objects with an empty box or mask"
@@ -132,6 +141,9 @@ def _with_id(entries: dict[int, dict[str, Any]], number: Any) -> dict[str, Any] 
     return entries.get(number) if isinstance(number, int) else None
 
 
+#: Boxes may reach beyond their image by this many pixels without a warning: COCO's own are rounded.
+_ROUNDING = 1.0
+
 _WORDS = {int: "a positive integer", str: "a text"}
 
 
@@ -141,14 +153,17 @@ def _object(entry: dict[str, Any], image: dict[str, Any], label: int, at: str) -
     if not isinstance(box, list) or len(box) != 4 or not all(map(_finite, box)):
         raise VitlabError(f"{at} has bbox={box!r}; expected four numbers: x, y, width, height")
     if isinstance(segmentation, list):
-        segmentation = _polygons(segmentation, at)
+        segmentation = _polygons(segmentation, image, at)
     elif isinstance(segmentation, dict):
         segmentation = _runs(segmentation, image, at)
     else:
         raise VitlabError(f"{at} has segmentation={segmentation!r}; expected polygons or run lengths")
-    x, y, width, height = box
-    inside = x < image["width"] and y < image["height"] and x + width > 0 and y + height > 0
-    if width <= 0 or height <= 0 or not inside or not segmentation:
+    if min(box[2:]) <= 0 or not segmentation:
+        return None
+    if _beyond(box, image) > 0:
+        box = _clipped(box, image)
+    width, height = box[2:]
+    if width <= 0 or height <= 0:
         return None
     area = entry.get("area", width * height)
     if not _finite(area):
@@ -157,12 +172,42 @@ def _object(entry: dict[str, Any], image: dict[str, Any], label: int, at: str) -
     return {"label": label, "bbox": box, "segmentation": segmentation, "area": area, "iscrowd": crowd}
 
 
-def _polygons(polygons: list[Any], at: str) -> list[list[float]]:
-    """Returns the polygons of at least three points."""
+def _beyond(box: list[float], image: dict[str, Any]) -> float:
+    """The number of pixels by which a box reaches beyond its image; at most 0 if it is inside."""
+    x, y, width, height = box
+    return float(max(-x, -y, x + width - image["width"], y + height - image["height"]))
+
+
+def _clipped(box: list[float], image: dict[str, Any]) -> list[float]:
+    """The part of a box inside its image; its width or height is at most 0 if there is none."""
+    x, y, width, height = box
+    left, top = max(x, 0), max(y, 0)
+    return [left, top, min(x + width, image["width"]) - left, min(y + height, image["height"]) - top]
+
+
+def _polygons(polygons: list[Any], image: dict[str, Any], at: str) -> list[list[float]]:
+    """Returns the polygons that have an area and are not outside the image."""
     for polygon in polygons:
         if not isinstance(polygon, list) or len(polygon) % 2 or not all(map(_finite, polygon)):
             raise VitlabError(f"{at} has the polygon {str(polygon)[:60]}; expected a list of x and y in turn")
-    return [polygon for polygon in polygons if len(polygon) >= 6]
+    return [polygon for polygon in polygons if _has_area(polygon) and _meets(polygon, image)]
+
+
+def _has_area(polygon: list[float]) -> bool:
+    """Whether a polygon has three points that are not on one line.
+
+    >>> _has_area([5, 5, 5, 5, 5, 5]), _has_area([0, 0, 1, 1, 2, 2]), _has_area([0, 0, 1, 1, 2, 1])
+    (False, False, True)
+    """
+    points = [(x - polygon[0], y - polygon[1]) for x, y in zip(polygon[2::2], polygon[3::2], strict=True)]
+    along = next(((x, y) for x, y in points if x or y), (0, 0))
+    return any(along[0] * y != along[1] * x for x, y in points)
+
+
+def _meets(polygon: list[float], image: dict[str, Any]) -> bool:
+    """Whether the bounding box of a polygon meets its image."""
+    xs, ys = polygon[::2], polygon[1::2]
+    return min(xs) < image["width"] and max(xs) > 0 and min(ys) < image["height"] and max(ys) > 0
 
 
 def _runs(given: dict[str, Any], image: dict[str, Any], at: str) -> dict[str, Any]:

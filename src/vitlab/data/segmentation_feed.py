@@ -24,7 +24,7 @@ from vitlab.data.augment import normalise
 from vitlab.data.device_copy import per_channel, to_device
 from vitlab.data.images import Channels
 from vitlab.data.order import epoch_order
-from vitlab.data.segmentation_augment import View, draw_view, jittered, viewed
+from vitlab.data.segmentation_augment import View, balanced, draw_view, jittered, viewed
 from vitlab.data.segmentation_pairs import Pairs
 
 __all__ = ["PairFeed", "PairStream"]
@@ -40,7 +40,7 @@ class PairFeed:
     Args:
         pairs: the training set.
         size: (h, w) of the crops.
-        settings: scale, jitter and the ignored label.
+        settings: scale, base size, balance of the classes, jitter and the ignored label.
         mean, std: normalisation, for pixels in [0, 1].
         flip: probability of a horizontal flip.
         batch_size: B, over all processes.
@@ -86,9 +86,9 @@ class PairFeed:
         if self._resident is not None:
             images, labels = self._resident
             for batch in plan:
-                views = [cropped.view(position) for position, _ in batch]
+                views = [cropped.view(position, labels[index]) for position, index in batch]
                 rows = to_device(torch.tensor([index for _, index in batch]), self.device)
-                yield views, *viewed(images[rows], labels[rows], views, self.size, self.settings.ignore)
+                yield views, *cropped.crops(images[rows], labels[rows], views)
             return
         on_cuda = self.device.type == "cuda"
         for views, pixels, labels in _load(cropped, plan, self.processes, on_cuda):
@@ -175,17 +175,22 @@ class _Cropped(Dataset[Any]):
     seed: int
     epoch: int
 
-    def view(self, position: int) -> View:
-        """The random numbers of a position."""
-        return draw_view(self.settings, self.flip, self.seed, self.epoch, position)
+    def view(self, position: int, labels: Tensor) -> View:
+        """The random numbers of a position, for an image with these labels (H, W)."""
+        drawn = draw_view(self.settings, self.flip, self.seed, self.epoch, position)
+        return balanced(labels, drawn, self.size, self.settings)
+
+    def crops(self, images: Tensor, labels: Tensor, views: list[View]) -> tuple[Tensor, Tensor]:
+        """The crops of a batch."""
+        return viewed(images, labels, views, self.size, self.settings.ignore, self.settings.base_size)
 
     def __getitem__(self, item: tuple[int, int]) -> Any:
         return _or_error(lambda: self._crop(*item))
 
     def _crop(self, position: int, index: int) -> tuple[View, Tensor, Tensor]:
-        view = self.view(position)
         pixels, labels = self.pairs[index]
-        return view, *viewed(pixels[None], labels[None], [view], self.size, self.settings.ignore)
+        view = self.view(position, labels)
+        return view, *self.crops(pixels[None], labels[None], [view])
 
 
 def _or_error(read: Any) -> Any:

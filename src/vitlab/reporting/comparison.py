@@ -27,11 +27,16 @@ STANDS_FOR = {
     "relative_mce": ("relative_ce",),
     "mfr": ("flip_rate",),
     "mean_miou": ("miou", "group_miou", "corruption_miou"),
+    "overall_prior": ("prior",),
     "shape_bias": ("share",),  # the mean of the shares is the same for every model
 }
 
-#: The maximum number of compared numbers per kind.
+#: Arrays of which each element is a number, `name[label]`, by kind.
+BY_LABEL = {"question_answers": ("accuracy",)}
+
+#: The maximum number of compared numbers per kind, and that of kinds with numbers by label.
 MOST = 6
+MOST_BY_LABEL = 12
 
 
 def compare(section: Section) -> list[Difference]:
@@ -67,16 +72,28 @@ def numbers(measurement: Measurement) -> dict[str, Number]:
         return {}
     skipped = auxiliary(measurement)
     eligible = [name for name in measurement.values if name not in skipped and _is_result(measurement, name)]
+    eligible = [part for name in eligible for part in _elements(measurement, name)]
     each = {name: number(measurement, reading(name)) for name in eligible}
     finite = {name: one for name, one in each.items() if math.isfinite(one.value)}
     for name in [array for one in finite for array in STANDS_FOR.get(one, ())]:
         finite.pop(name, None)
-    order = sorted(finite, key=lambda name: (math.isnan(finite[name].error), np.ndim(measurement.values[name]) > 0))
-    return {name: finite[name] for name in order[:MOST]}
+    order = sorted(finite, key=lambda name: (math.isnan(finite[name].error), _is_array(measurement, name)))
+    return {name: finite[name] for name in order[: MOST_BY_LABEL if measurement.kind in BY_LABEL else MOST]}
 
 
 def _shared(first: dict[str, Number], other: dict[str, Number]) -> list[str]:
     return [name for name in first if name in other]
+
+
+def _elements(measurement: Measurement, name: str) -> list[str]:
+    """The name of a value, or those of its elements."""
+    if name not in BY_LABEL.get(measurement.kind, ()):
+        return [name]
+    return [f"{name}[{label}]" for label in measurement.axes.get(measurement.dims[name][0], ())]
+
+
+def _is_array(measurement: Measurement, name: str) -> bool:
+    return name not in measurement.values or np.ndim(measurement.values[name]) > 0
 
 
 def _is_result(measurement: Measurement, name: str) -> bool:

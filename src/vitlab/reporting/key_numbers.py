@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vitlab.core.measurement import Measurement
-from vitlab.reporting.comparison import compare, numbers
+from vitlab.reporting.comparison import BY_LABEL, compare, numbers
 from vitlab.reporting.models import name_models
 from vitlab.reporting.number_text import clearness, difference_text, unit_of, value_text
 from vitlab.reporting.rows import Row
 from vitlab.reporting.sections import Section, label_models, sort
 from vitlab.reporting.words import value_in_words
 
-#: The most numbers of a kind.
+#: The most numbers of a kind without numbers by label.
 _MOST = 3
 
 
@@ -54,7 +54,8 @@ def key_numbers(measurements: Sequence[Measurement]) -> list[KeyNumber]:
 def _rows(section: Section) -> list[KeyNumber]:
     by_label = {each.subject: numbers(each) for each in section.averaged()}
     differences = {(each.name, each.label): each for each in compare(section)}
-    names = list(dict.fromkeys(name for own in by_label.values() for name in own))[:_MOST]
+    names = list(dict.fromkeys(name for own in by_label.values() for name in own))
+    names = names[: None if section.kind in BY_LABEL else _MOST]
     rows = []
     for name in names:
         scale, unit = unit_of(section.kind, name)

@@ -18,6 +18,7 @@ _SHARES_OF = {
     "hessian_spectrum": ("negative_proportion",),
     "attention_entropy": ("normalised",),
     "shape_texture": ("shape_bias",),
+    "question_answers": ("overall_prior", "prior"),
     "imagenet_p": ("mfr", "flip_rate", "flip_probability"),
 }
 
@@ -33,6 +34,7 @@ def unit_of(kind: str, name: str) -> tuple[float, str]:
     """
     if kind == "training":
         return 1.0, "%" if name.startswith(("top", "miou", "accuracy", "box", "mask", "pixel")) else ""
+    name = name.partition("[")[0]
     share = any(word in name.split("_") for word in _SHARES) or name in _SHARES_OF.get(kind, ())
     return (100.0, "%") if share or value_in_words(kind, name).startswith("share") else (1.0, "")
 

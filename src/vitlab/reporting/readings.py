@@ -23,7 +23,7 @@ def reading(name: str, scale: float = 1.0, offset: float = 0.0, *, deep: bool = 
     """The number that summarises a value, times a scale, plus an offset, and its standard error.
 
     Args:
-        name: the name of the value.
+        name: the name of the value; `name[label]` for its element at this label of its only axis.
         scale: such as 100 for percent, or −100 for an error from an accuracy.
         offset: added after scaling.
         deep: use the deep half of the layers, also for kinds that are not in `DEEP_HALF`.
@@ -33,6 +33,16 @@ def reading(name: str, scale: float = 1.0, offset: float = 0.0, *, deep: bool = 
     >>> reading("x", 10)(m)
     (20.0, 5.0)
     """
+    whole, _, label = name.removesuffix("]").partition("[")
+
+    def read_element(measurement: Measurement) -> tuple[float, float]:
+        labels = measurement.axes.get(measurement.dims.get(whole, ("",))[0], ())
+        if label not in labels:
+            return float("nan"), float("nan")
+        value, error = (measurement.values.get(each) for each in (whole, measurement.errors.get(whole, "")))
+        place = labels.index(label)
+        own = float("nan") if error is None else float(error[place])
+        return offset + scale * float(np.asarray(value)[place]), abs(scale) * own
 
     def read(measurement: Measurement) -> tuple[float, float]:
         if name not in measurement.values:
@@ -40,7 +50,7 @@ def reading(name: str, scale: float = 1.0, offset: float = 0.0, *, deep: bool = 
         value = reduced(measurement, name, measurement.values[name], deep=deep)
         return offset + scale * value, abs(scale) * _own_error(measurement, name, deep)
 
-    return read
+    return read_element if label else read
 
 
 def reduced(measurement: Measurement, name: str, array: np.ndarray, *, deep: bool = False) -> float:

@@ -13,7 +13,7 @@ from vitlab.core.repeats import REPEAT_SETTINGS, average, distinct
 from vitlab.reporting.words import kind_in_words
 
 #: Kinds that hold pictures and maps of single images, which are neither averaged nor compared.
-PICTURES = {"attention_maps", "attention_view", "question_answers"}
+PICTURES = {"attention_maps", "attention_view"}
 
 #: Names longer than this are shortened for legends and tables.
 LONGEST = 36

@@ -100,6 +100,11 @@ _VALUES = {
     },
     "occlusion": {"accuracy": "mean accuracy over masks", "drop": "mean drop of accuracy"},
     "patch_shuffle": {"accuracy": "mean accuracy over grids", "drop": "mean drop of accuracy"},
+    "question_answers": {
+        "overall_accuracy": "accuracy of answers, all questions",
+        "overall_prior": "accuracy of the most frequent answer of each kind (prior)",
+        "accuracy": "accuracy of answers",
+    },
     "representation_cka": {"cka": "mean CKA over pairs of a shallow and a deep layer"},
     "shape_texture": {
         "shape_accuracy": "share of decisions by shape",
@@ -132,9 +137,14 @@ def kind_in_words(kind: str) -> str:
 
 
 def value_in_words(kind: str, name: str) -> str:
-    """The name of a value of a kind.
+    """The name of a value of a kind; `name[label]` for one of its elements.
 
     >>> value_in_words("calibration", "brier"), value_in_words("mine", "some_value")
     ('Brier score', 'some value')
+    >>> value_in_words("question_answers", "accuracy[colour]")
+    'accuracy of answers, colour'
     """
+    if name.endswith("]"):
+        whole, _, label = name[:-1].partition("[")
+        return f"{value_in_words(kind, whole)}, {label}"
     return _VALUES.get(kind, {}).get(name) or _ANYWHERE.get(name) or name.replace("_", " ")

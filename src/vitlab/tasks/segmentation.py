@@ -37,6 +37,8 @@ from vitlab.recording.tape import Tape, record
 from vitlab.training.distributed import World, process_group, sum_over_ranks
 from vitlab.training.loop import train
 
+_CHECKED = 16  # test images whose label maps are read before training
+
 
 def run(
     recipe: Recipe,
@@ -62,6 +64,7 @@ def run(
         data = open_pairs(recipe.data, root=root, image_size=recipe.image_size)
         if recipe.evaluate_images:
             data = replace(data, test=data.test.subset(evenly(len(data.test), recipe.evaluate_images).tolist()))
+        _check_test_labels(data)
         recipe = replace(recipe, model=with_settings(recipe, len(data.classes)))
         model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
         if not isinstance(model, Segmenter):
@@ -82,7 +85,7 @@ def run(
 
 
 def with_settings(recipe: Recipe, classes: int) -> str:
-    """Returns the model expression with the classes of the data, the size and the stride of the recipe.
+    """Returns the model expression with the classes of the data, the size, stride and base size of the recipe.
 
     Settings that the expression has are kept; a smaller number of classes is an error.
     """
@@ -97,7 +100,15 @@ def with_settings(recipe: Recipe, classes: int) -> str:
     settings: dict[str, Any] = {"classes": classes, "size": recipe.image_size}
     if recipe.segmentation.inference == "slide":
         settings["stride"] = recipe.segmentation.stride
+        if recipe.segmentation.base_size is not None:
+            settings["base_size"] = recipe.segmentation.base_size
     return str(replace(parsed, settings={**settings, **parsed.settings}))
+
+
+def _check_test_labels(data: PairData) -> None:
+    """Read some test images, so that wrong labels fail before training: the first evaluation may be hours away."""
+    for index in evenly(len(data.test), _CHECKED).tolist():
+        data.test[index]
 
 
 def _not_a_segmenter(expression: str) -> VitlabError:

@@ -99,10 +99,12 @@ def train(
         captures = _can_be_captured(recipe, world)
         row: dict[str, Any] = (run.epochs() or [{}])[-1]
 
-        def save() -> None:
+        def save(ended: Mapping[str, Any] | None = None) -> None:
+            """Save a checkpoint; at the end of an epoch with its row of metrics, which has no evaluation yet."""
             tensors = state.tensors()
             if world.is_main:
-                run.save_checkpoint(progress.step, tensors, state.settings(progress))
+                about = state.settings(progress) | ({} if ended is None else {"row": dict(ended)})
+                run.save_checkpoint(progress.step, tensors, about)
 
         def save_weights(name: str, saved_model: nn.Module) -> None:
             """Save weights as a model that can be loaded as `file/PATH`."""
@@ -130,8 +132,18 @@ def train(
                 if log is not None:
                     log(row)
 
+        def evaluated(row: dict[str, Any]) -> dict[str, Any]:
+            """Add the metrics of the test set to the row of an epoch, if it is evaluated, and log it."""
+            if row["epoch"] == recipe.epochs or row["epoch"] % recipe.evaluate_every == 0:
+                row = row | scores()
+            log_row(row)
+            return row
+
         progress_bar = training_bar(show and world.is_main, steps * recipe.epochs, recipe.epochs, progress.step)
         with _stop_signal() as stop, progress_bar as bar:
+            ended = resumed_from[1].get("row") if resumed_from is not None else None
+            if ended is not None and any_rank(world.is_main and row.get("step") != ended["step"], world):
+                row = evaluated(ended)  # the run ended between this checkpoint and the row of its epoch
             bar.epoch(row)
             while progress.epoch < recipe.epochs:
                 model.train()
@@ -171,19 +183,21 @@ def train(
                     "lr": learning_rate(recipe.optimizer, progress.step - 1, steps, recipe.epochs),
                     "images_per_second": done * recipe.batch_size / seconds,
                 }
-                if last or progress.epoch % recipe.evaluate_every == 0:
-                    row |= scores()
                 progress.total.zero_()
                 progress.count = 0
-                log_row(row)
-                bar.epoch(row)
                 if progress.epoch in recipe.snapshots:
                     save_weights(f"snapshots/epoch-{progress.epoch:04d}", model)
-                if last or due(progress.step) or any_rank(time.monotonic() - saved > _CHECKPOINT_PERIOD, world):
+                now = last or due(progress.step) or any_rank(time.monotonic() - saved > _CHECKPOINT_PERIOD, world)
+                if now:  # before the evaluation, which can fail
+                    save(row)
+                    saved = time.monotonic()
+                row = evaluated(row)
+                bar.epoch(row)
+                if not now and any_rank(time.monotonic() - saved > _CHECKPOINT_PERIOD, world):  # a long evaluation
                     save()
                     saved = time.monotonic()
 
-        if any_rank(row.get("epoch") != recipe.epochs, world):  # a finished run whose last row of metrics is damaged
+        if any_rank(row.get("epoch") != recipe.epochs, world):  # the last row, of an earlier version, is damaged
             row = {"step": progress.step, "epoch": progress.epoch, **scores()}
         save_weights("model", model)
         if ema is not None:

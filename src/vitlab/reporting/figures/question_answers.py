@@ -1,4 +1,4 @@
-"""Questions with their images and answers, right and wrong, and the accuracy of each kind of question."""
+"""Questions with their images and answers, right and wrong, and accuracy and prior of each kind of question."""
 
 from __future__ import annotations
 
@@ -31,31 +31,44 @@ def draw(measurements: Sequence[Measurement]) -> list[Fragment]:
 
 
 def _table(measurements: Sequence[Measurement]) -> str:
-    """Accuracy in per cent by kind of question, a column for each model."""
-    kinds = list(dict.fromkeys(kind for measurement in measurements for kind in measurement.axes["kind"]))
+    """Accuracy in per cent by kind of question, with the prior if it is known, a column for each model."""
+    kinds = list(dict.fromkeys(kind for measurement in measurements for kind in _asked(measurement)))
     head = "".join(f"<th>{escape(measurement.subject)}</th>" for measurement in measurements)
     rows = "".join(
         f"<tr><th>{escape(str(kind))}</th>{''.join(_cell(measurement, kind) for measurement in measurements)}</tr>"
         for kind in kinds
     )
-    total = "".join(f"<td>{_overall(measurement):.1f} %</td>" for measurement in measurements)
+    total = "".join(_total(measurement) for measurement in measurements)
+    known = any("prior" in measurement.values for measurement in measurements)
+    prior = "; prior: the most frequent answer of the kind is always given" if known else ""
     return (
-        '<table class="answers"><caption>Accuracy of answers by kind of question</caption>'
+        f'<table class="answers"><caption>Accuracy of answers by kind of question{prior}</caption>'
         f"<tr><th>kind</th>{head}</tr>{rows}<tr><th>all questions</th>{total}</tr></table>"
     )
 
 
+def _asked(measurement: Measurement) -> list[object]:
+    """The kinds of questions that were asked."""
+    counts = np.asarray(measurement.values["questions"])
+    return [kind for kind, count in zip(measurement.axes["kind"], counts, strict=True) if count]
+
+
 def _cell(measurement: Measurement, kind: object) -> str:
-    if kind not in measurement.axes["kind"]:
+    if kind not in _asked(measurement):
         return "<td>not asked</td>"
     place = measurement.axes["kind"].index(kind)
     accuracy, count = measurement.values["accuracy"][place], int(measurement.values["questions"][place])
-    return f"<td>{100 * float(accuracy):.1f} % of {count}</td>"
+    prior = f" (prior {100 * float(measurement.values['prior'][place]):.1f} %)" if "prior" in measurement.values else ""
+    return f"<td>{100 * float(accuracy):.1f} % of {count}{prior}</td>"
 
 
-def _overall(measurement: Measurement) -> float:
+def _total(measurement: Measurement) -> str:
+    """The accuracy over all questions, and its prior if it is known."""
     counts = np.asarray(measurement.values["questions"], dtype=float)
-    return float(100 * (np.asarray(measurement.values["accuracy"]) * counts).sum() / counts.sum())
+    accuracy = 100 * np.nansum(np.asarray(measurement.values["accuracy"]) * counts) / counts.sum()
+    known = measurement.values.get("overall_prior")
+    prior = "" if known is None else f" (prior {100 * float(known):.1f} %)"
+    return f"<td>{accuracy:.1f} % of {counts.sum():.0f}{prior}</td>"
 
 
 def _example(measurement: Measurement, place: int) -> str:
