@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from experiments.small import ENTROPY, SHORT, TRAINED, VIT, experiment_of
 from vitlab.core.experiment import Job, Scale
@@ -79,6 +80,26 @@ def test_the_cost_counts_a_shared_training_once(tmp_path: Path) -> None:
     cost = Plan([first, second], "full", tmp_path).cost()
     assert (cost.runs, cost.measurements, cost.gpu_hours, cost.gigabytes) == (1, 3, 1.1, 2.0)
     assert "1 training runs, 3 measurements" in str(cost) and "cifar" in str(cost)
+
+
+def test_another_root_in_the_same_folder_is_measured_anew(tmp_path: Path) -> None:
+    """The result of a sample is not that of the full set; the oracle is a fresh results folder."""
+    roots = {"sample": 3, "full": 200}
+    for name, color in roots.items():
+        for index in range(4):
+            file = tmp_path / name / "photos" / "val" / ("cat" if index % 2 else "dog") / f"{name}{index}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (32, 32), (color, 16 * index, 0)).save(file)
+    job = replace(ENTROPY, data="folder('photos')", images=4)
+
+    def mean(out: str, name: str) -> float:
+        plan = Plan([experiment_of("one", [job])], "small", tmp_path / out, str(tmp_path / name))
+        assert not any(found.failures for found in reproduce(plan, device="cpu", show=False))
+        ((_, measurement),) = plan.results("one").entries
+        return float(measurement.values["mean"].mean())
+
+    sample, full = mean("out", "sample"), mean("out", "full")
+    assert full == mean("fresh", "full") != sample and mean("out", "sample") == sample
 
 
 def test_records_are_read_back(tmp_path: Path) -> None:

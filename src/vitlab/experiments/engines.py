@@ -1,7 +1,8 @@
 """Engines that run tasks: one after another here, in several processes, with submitit (Slurm), or with Ray.
 
 All of them call `execute`, which stores the result in the results folder; an engine returns only the reasons of
-failures. A task whose worker was killed is run again, at most `ATTEMPTS` times.
+failures. A task whose worker was killed is run again, at most `ATTEMPTS` times. The folder of the data sets must be
+visible here too: the keys of results contain the fingerprint of the data.
 """
 
 from __future__ import annotations

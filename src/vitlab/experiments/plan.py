@@ -10,7 +10,7 @@ from pathlib import Path
 from vitlab.core.errors import VitlabError
 from vitlab.core.experiment import Job, Results, Scale
 from vitlab.experiments.catalogue import Experiment
-from vitlab.experiments.work import Training, Work, all_work, work_of
+from vitlab.experiments.work import Training, Work, all_work, forget_keys, work_of
 
 __all__ = ["Cost", "Plan"]
 
@@ -56,6 +56,10 @@ class Plan:
     out: Path
     root: str = ""
 
+    def __post_init__(self) -> None:
+        """Compute keys from the files as they are now."""
+        forget_keys()
+
     @cached_property
     def jobs(self) -> dict[str, list[Job]]:
         """The jobs of each experiment, by its name."""
@@ -96,8 +100,11 @@ class Plan:
     @property
     def missing_trainings(self) -> list[list[Training]]:
         """The training runs that missing measurements need and that are not finished."""
-        needed = {run.key for work in self.missing for run in work.runs}
-        return [[run for run in group if run.key in needed and not run.done(self.out)] for group in self.trainings]
+        needed = {run.key(self.root) for work in self.missing for run in work.runs}
+        return [
+            [run for run in group if run.key(self.root) in needed and not run.done(self.out, self.root)]
+            for group in self.trainings
+        ]
 
     def cost(self) -> Cost:
         """What is missing. A job's time includes its training, which is counted once for all jobs of a run."""
@@ -105,7 +112,7 @@ class Plan:
         minutes: dict[str, float] = {}
         sizes: dict[tuple[str, ...], float] = {}
         for work in missing:
-            key = work.runs[-1].key if work.runs else work.key(self.root)
+            key = work.runs[-1].key(self.root) if work.runs else work.key(self.root)
             minutes[key] = max(minutes.get(key, 0.0), work.job.gpu_minutes)
             sizes[work.job.needs] = max(sizes.get(work.job.needs, 0.0), work.job.gigabytes)
         needs = tuple(sorted({need for names in sizes for need in names}))

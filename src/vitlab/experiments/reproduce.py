@@ -65,7 +65,7 @@ def reproduce(
 
 def _remove(plan: Plan) -> None:
     folders = [work.folder(plan.out, plan.root) for work in plan.works]
-    folders += [run.folder(plan.out) for run in chain(*plan.trainings)]
+    folders += [run.folder(plan.out, plan.root) for run in chain(*plan.trainings)]
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -78,25 +78,22 @@ def _run(plan: Plan, device: str | None, engine: Engine, show: bool) -> dict[str
         for stage in stages:
             tasks = []
             for work in stage:
-                failed = _failed_before(work, reasons)
+                failed = _failed_before(work, plan.root, reasons)
                 if failed:
-                    reasons[_key(work, plan.root)] = failed
+                    reasons[work.key(plan.root)] = failed
                 else:
                     tasks.append(Task(work, plan.out, plan.root, device))
             for task, reason in engine(tasks, bar) if tasks else ():
                 if reason:
-                    reasons[_key(task.work, plan.root)] = reason
+                    reasons[task.work.key(plan.root)] = reason
     return reasons
 
 
-def _key(work: Training | Work, root: str) -> str:
-    return work.key if isinstance(work, Training) else work.key(root)
-
-
-def _failed_before(work: Training | Work, reasons: dict[str, str]) -> str:
+def _failed_before(work: Training | Work, root: str, reasons: dict[str, str]) -> str:
     """The reason why a run that this work needs failed; empty if none failed."""
     needed = work.runs if isinstance(work, Work) else (work.first,) if work.first else ()
-    return next((f"its training failed: {reasons[run.key]}" for run in needed if run.key in reasons), "")
+    keys = (run.key(root) for run in needed)
+    return next((f"its training failed: {reasons[key]}" for key in keys if key in reasons), "")
 
 
 def _judged(plan: Plan, experiment: Experiment, reasons: dict[str, str]) -> Reproduced:
