@@ -14,6 +14,7 @@ from vitlab.core.experiment import Job, Scale
 from vitlab.experiments.plan import Plan
 from vitlab.experiments.record import SMOKE, read_records, verdict_of
 from vitlab.experiments.reproduce import Reproduced, reproduce
+from vitlab.experiments.work import work_of
 
 COUNT = Job("plain", "sizes", model=VIT)
 CB = replace(TRAINED, arm="cb", changes=(*SHORT, f"model={VIT} | ContextBroadcast"))
@@ -63,12 +64,16 @@ def test_stored_work_is_not_planned_again_unless_forced(tmp_path: Path) -> None:
     assert (plan.cost().runs, plan.cost().measurements) == (1, 2)
     run([COUNT, TRAINED], tmp_path)
     assert (plan.cost().runs, plan.cost().measurements) == (0, 0)
+    assert (plan.cost(force=True).runs, plan.cost(force=True).measurements) == (1, 2), "all of it is made again"
     weights = next((tmp_path / "runs").glob("*/model.safetensors"))
     before = weights.stat().st_mtime_ns
     run([COUNT, TRAINED], tmp_path)
     assert weights.stat().st_mtime_ns == before
+    unfinished = tmp_path / "unfinished" / work_of(COUNT).key() / "parts" / "old.json"
+    unfinished.parent.mkdir(parents=True)
+    unfinished.write_text("{}", encoding="utf-8")
     run([COUNT, TRAINED], tmp_path, force=True)
-    assert weights.stat().st_mtime_ns != before
+    assert weights.stat().st_mtime_ns != before and not unfinished.exists()
 
 
 def test_the_cost_counts_a_shared_training_once(tmp_path: Path) -> None:

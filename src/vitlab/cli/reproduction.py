@@ -58,11 +58,15 @@ def _needs(scale: dict[str, Any]) -> str:
     return " ".join([f"{scale['jobs']} jobs", *scale["needs"]]) if scale["jobs"] else "–"
 
 
-def show_plan(plan: Plan) -> None:
+def show_plan(plan: Plan, *, force: bool = False) -> None:
     """Print what will be run and its cost, on stderr."""
     stored = len(plan.works) - len(plan.missing)
+    kept = "are removed and made again" if force else "are stored"
     names = f"{len(plan.experiments)} experiments" if len(plan.experiments) > 1 else plan.experiments[0].name
-    print(f"{names} at {plan.scale}: {plan.cost()}; {stored} measurements are stored in {plan.out}", file=sys.stderr)
+    print(
+        f"{names} at {plan.scale}: {plan.cost(force=force)}; {stored} measurements {kept} in {plan.out}",
+        file=sys.stderr,
+    )
 
 
 def show_checked(checked: Iterable[Checked], *, as_json: bool = False, quiet: bool = False) -> bool:

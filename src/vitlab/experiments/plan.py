@@ -106,9 +106,13 @@ class Plan:
             for group in self.trainings
         ]
 
-    def cost(self) -> Cost:
-        """What is missing. A job's time includes its training, which is counted once for all jobs of a run."""
-        missing = self.missing
+    def cost(self, *, force: bool = False) -> Cost:
+        """What is missing, or everything. A job's time includes its training, which all jobs of a run share.
+
+        Args:
+            force: whether stored runs and measurements are made again, and therefore count.
+        """
+        missing, trainings = (self.works, self.trainings) if force else (self.missing, self.missing_trainings)
         minutes: dict[str, float] = {}
         sizes: dict[tuple[str, ...], float] = {}
         for work in missing:
@@ -116,7 +120,7 @@ class Plan:
             minutes[key] = max(minutes.get(key, 0.0), work.job.gpu_minutes)
             sizes[work.job.needs] = max(sizes.get(work.job.needs, 0.0), work.job.gigabytes)
         needs = tuple(sorted({need for names in sizes for need in names}))
-        runs = sum(len(group) for group in self.missing_trainings)
+        runs = sum(len(group) for group in trainings)
         return Cost(runs, len(missing), sum(minutes.values()) / 60, sum(sizes.values()), needs)
 
     def results(self, name: str) -> Results:

@@ -65,6 +65,7 @@ def reproduce(
 
 def _remove(plan: Plan) -> None:
     folders = [work.folder(plan.out, plan.root) for work in plan.works]
+    folders += [plan.out / "unfinished" / folder.name for folder in folders]
     folders += [run.folder(plan.out, plan.root) for run in chain(*plan.trainings)]
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
