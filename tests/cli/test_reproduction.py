@@ -48,12 +48,29 @@ def test_the_list_is_one_name_per_line_when_piped(tmp_path: Path) -> None:
         (["cb_table_16"], "cb_table_16"),
         (["--paper", "deit"], "deit"),
         (["cb_table_s16", "--scale", "huge"], "huge"),
+        (["cb_table_10", "--scale", "small"], "cb_table_10 has smoke, full"),
         (["cb_table_s16", "--on", "kubernetes", "--scale", "smoke"], "kubernetes"),
     ],
 )
 def test_mistakes_are_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
     ended = vitlab(*arguments, "--quiet", folder=tmp_path)
     assert ended.returncode == 2 and message in ended.stderr and len(ended.stderr.splitlines()) == 1
+
+
+def test_records_without_numbers_are_no_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for scale, numbers in (("smoke", []), ("small", [{"job": {}}])):
+        record = {"experiment": "one", "scale": scale, "verdicts": [], "numbers": numbers}
+        file = tmp_path / "verdicts" / scale / "one.json"
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps(record), encoding="utf-8")
+    reproduction.show_list([experiment_of("one", [ENTROPY])], tmp_path, as_json=True)
+    assert json.loads(capsys.readouterr().out)[0]["results"] == ["small"]
+
+
+def test_experiments_without_a_plan_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    some = [experiment_of("one", [ENTROPY]), experiment_of("two", [])]
+    reproduction.show_unplanned(Plan(some, "small", tmp_path))
+    assert capsys.readouterr().err == "no plan at small: two has none\n"
 
 
 def test_force_asks_with_the_cost_of_what_it_redoes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,6 +116,16 @@ def test_records_are_read_back(tmp_path: Path) -> None:
     json.dumps(record, allow_nan=False)
 
 
+def test_a_run_without_numbers_is_no_result(tmp_path: Path) -> None:
+    """It leaves no record, and the record of an earlier run stays as it is."""
+    found = run([BROKEN], tmp_path)
+    assert found.failures and found.page.is_file() and read_records(tmp_path / "verdicts") == {}
+    run([COUNT], tmp_path)
+    before = read_records(tmp_path / "verdicts")
+    run([BROKEN], tmp_path)
+    assert before and read_records(tmp_path / "verdicts") == before
+
+
 def test_a_mistake_in_check_is_a_failure(tmp_path: Path) -> None:
     experiment = experiment_of("one", [COUNT])
     experiment.module.check = lambda results: results.missing

@@ -380,6 +380,7 @@ def reproduce(
         reproduction.show_list(chosen, out, as_json=as_json)
         return
     plan = Plan(chosen, check_scale(scale), out, root_of(root))
+    reproduction.show_unplanned(plan, quiet=quiet)
     if not quiet:
         reproduction.show_plan(plan, force=force)
     if dry:

@@ -110,11 +110,12 @@ def _judged(plan: Plan, experiment: Experiment, reasons: dict[str, str]) -> Repr
         failures["check"] = f"{type(error).__name__}: {' '.join(str(error).split())}"
         verdicts = [not_run(claim, "check failed") for claim in experiment.claims]
     record = record_of(experiment, plan.scale, verdicts, results, failures)
-    path = write_record(plan.out / "verdicts" / plan.scale / f"{experiment.name}.json", record)
-    try:
-        write_picture(path, experiment, record)
-    except Exception as error:  # a mistake in one picture must not end the others
-        failures["picture"] = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    if record["numbers"]:  # a record without numbers is no result, and must not replace one
+        path = write_record(plan.out / "verdicts" / plan.scale / f"{experiment.name}.json", record)
+        try:
+            write_picture(path, experiment, record)
+        except Exception as error:  # a mistake in one picture must not end the others
+            failures["picture"] = f"{type(error).__name__}: {' '.join(str(error).split())}"
     page = experiment_page(
         plan.out / "report" / plan.scale / f"{experiment.name}.html",
         experiment.title,
