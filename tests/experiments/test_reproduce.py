@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from experiments.small import ENTROPY, SHORT, TRAINED, VIT, experiment_of
+from experiments.small import DATA, ENTROPY, SHORT, TRAINED, VIT, experiment_of
 from vitlab.core.experiment import Job, Scale
 from vitlab.experiments.plan import Plan
 from vitlab.experiments.record import SMOKE, read_records, verdict_of
@@ -111,6 +111,8 @@ def test_records_are_read_back(tmp_path: Path) -> None:
     found = run([COUNT, TRAINED, CB], tmp_path)
     record = read_records(tmp_path / "verdicts")["one", "small"]
     assert [verdict_of(entry) for entry in record["verdicts"]] == found.verdicts, "infinite intervals included"
+    assert record["differences"] == [f"Trained: vit_tiny_patch16_224 on {DATA}, 2 epochs."]
+    assert f"Trained: vit_tiny_patch16_224 on {DATA}, 2 epochs." in found.page.read_text(encoding="utf-8")
     sizes = next(entry for entry in record["numbers"] if entry["job"]["procedure"] == "sizes")
     assert sizes["values"]["parameters"] == 20185
     json.dumps(record, allow_nan=False)

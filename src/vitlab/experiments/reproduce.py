@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from vitlab.core.experiment import Job, Results, not_run
+from vitlab.core.experiment import Job, Results, Scale, not_run
+from vitlab.core.expressions import parse_model
 from vitlab.core.measurement import Measurement
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.catalogue import Experiment
@@ -109,7 +110,7 @@ def _judged(plan: Plan, experiment: Experiment, reasons: dict[str, str]) -> Repr
     except Exception as error:  # a mistake in one experiment must not end the others
         failures["check"] = f"{type(error).__name__}: {' '.join(str(error).split())}"
         verdicts = [not_run(claim, "check failed") for claim in experiment.claims]
-    record = record_of(experiment, plan.scale, verdicts, results, failures)
+    record = record_of(experiment, plan.scale, verdicts, results, failures, _trained(results, plan.scale))
     if record["numbers"]:  # a record without numbers is no result, and must not replace one
         path = write_record(plan.out / "verdicts" / plan.scale / f"{experiment.name}.json", record)
         try:
@@ -119,13 +120,29 @@ def _judged(plan: Plan, experiment: Experiment, reasons: dict[str, str]) -> Repr
     page = experiment_page(
         plan.out / "report" / plan.scale / f"{experiment.name}.html",
         experiment.title,
-        f"Scale {plan.scale}, jobs: {len(jobs)}. Command: vitlab reproduce {experiment.name} --scale {plan.scale}",
+        " ".join(
+            [
+                f"Scale {plan.scale}, jobs: {len(jobs)}. "
+                f"Command: vitlab reproduce {experiment.name} --scale {plan.scale}.",
+                *record["differences"],
+            ]
+        ),
         verdicts,
         experiment.published,
         _with_seeds(results),
         [f"{title}: {reason}" for title, reason in failures.items()],
     )
     return Reproduced(experiment, verdicts, failures, page)
+
+
+def _trained(results: Results, scale: Scale) -> list[str]:
+    """What was trained, in one sentence; nothing at `smoke`, which judges no training."""
+    found: dict[str, None] = {}
+    for job, _ in results.entries:
+        if job.recipe and scale != "smoke":
+            recipe = Training(job.recipe, job.changes, job.seed).recipe("trained", "{root}")
+            found[f"{parse_model(recipe.model).name} on {recipe.data}, {recipe.epochs} epochs"] = None
+    return [f"Trained: {'; '.join(found)}."] if found else []
 
 
 def _title(job: Job) -> str:

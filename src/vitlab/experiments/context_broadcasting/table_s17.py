@@ -19,9 +19,11 @@ from vitlab.experiments.context_broadcasting._checks import (
     table,
     verdicts_of,
 )
-from vitlab.experiments.context_broadcasting._shared import MODULES, Network, sizes
+from vitlab.experiments.context_broadcasting._shared import MODULES, REPEATED, Network, sizes
 
 TITLE = "CB Table S17: CB, CB_gate and CB_hybrid in the MLP"
+
+DIFFERENCES = REPEATED
 
 _VIT_S = "timm/deit_small_patch16_224"
 _CLASSES = {"cb": "ContextBroadcast", "cb_gate": "GatedContextBroadcast", "cb_hybrid": "HybridContextBroadcast"}
