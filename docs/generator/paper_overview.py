@@ -58,10 +58,10 @@ A row has one claim of a table or figure: the first one with a result, statistic
 results the first one with a published number. *Paper* and *ours* are effects, positive in the direction of the claim,
 ours with its 95 % interval and the network and data that were used; or counts. *All claims* counts the verdicts. The
 name links to the page with all claims and the jobs of each scale. The picture is drawn like the table or figure, from
-the stored result, with the paper's numbers beside ours. Nothing was run at the papers' own scale: at `small`, pretrained DeiT-Ti, or ViT-Ti trained on CIFAR-100,
-replaces the networks of the papers. The page of an experiment says what differs. The networks trained on CIFAR-100 are
-those of [the evidence](results/cifar100_evidence.md); `python -m evidence.records` with the folder of its runs judges
-the experiments that they belong to.
+the stored result, with the paper's numbers beside ours. Nothing was run at the papers' own scale: at `small`,
+pretrained DeiT-Ti, or ViT-Ti trained on CIFAR-100, replaces the networks of the papers. The page of an experiment says
+what differs. The networks trained on CIFAR-100 are those of [the evidence](results/cifar100_evidence.md);
+`python -m evidence.records` with the folder of its runs judges the experiments that they belong to.
 
 - *holds*: the 95 % interval of our effect lies above 0, or a count agrees with the printed one.
 - *holds, smaller than published*: it lies above 0 and below the smallest relevant effect, by default half of the

@@ -90,6 +90,7 @@ _CHECKS = [
     *(
         raises("Acc@1", ("plain", 79.9), (_arm(*row), top1), f"{MODULES[row[0]]} at {row[1]}", "Table S17", "ViT-S")
         for row, (_, top1, _) in _ROWS.items()
+        if top1 != 79.9  # CB at Front has the accuracy of ViT-S
     ),
     *(
         gain(
