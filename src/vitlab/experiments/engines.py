@@ -52,8 +52,8 @@ def engine(text: str = "serial", jobs_per_device: int = 1) -> Engine:
     if name == "slurm":
         if jobs_per_device > 1:
             raise VitlabError(
-                f"--on slurm submits each job by itself, with one GPU (--jobs-per-device {jobs_per_device} given); omit "
-                "--jobs-per-device, and set resources as slurm(gpus_per_node=1)"
+                f"--on slurm submits each job by itself, with one GPU (--jobs-per-device {jobs_per_device} given); "
+                "omit --jobs-per-device, and set resources as slurm(gpus_per_node=1)"
             )
         _needs("submitit", "slurm")
         return lambda tasks, bar: submitted(tasks, bar, settings)

@@ -1,8 +1,8 @@
 """CB Table 4: the position of CB in ViT-S: MLP, MSA or both (a); Front, Mid or End of the MLP (b). CB is in all layers.
 
 Sec. 3.2 says that CB helps "regardless of its position", but Front has the accuracy of the baseline, 79.9: there is
-no claim that it raises it. Sec. 4.1 says that at Front the weights after CB "cannot receive the gradient signals". This is
-judged literally, and as far as it is true: no gradient reaches them through the term of their own block.
+no claim that it raises it. Sec. 4.1 says that at Front the weights after CB "cannot receive the gradient signals". This
+is judged literally, and as far as it is true: no gradient reaches them through the term of their own block.
 """
 
 from __future__ import annotations
