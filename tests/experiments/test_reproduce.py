@@ -76,6 +76,15 @@ def test_stored_work_is_not_planned_again_unless_forced(tmp_path: Path) -> None:
     assert weights.stat().st_mtime_ns != before and not unfinished.exists()
 
 
+def test_the_disk_estimate_is_of_the_size_of_the_files(tmp_path: Path) -> None:
+    """Within a factor of two of what is written for this plan."""
+    jobs = [TRAINED, replace(TRAINED, arm="snapshots", changes=(*SHORT, "snapshots=(1, 2)"))]
+    estimate = Plan([experiment_of("one", jobs)], "small", tmp_path).cost().written * 1e9 - 2 * 2e5
+    run(jobs, tmp_path)
+    written = sum(file.stat().st_size for file in (tmp_path / "runs").rglob("*.safetensors"))
+    assert 0.5 < estimate / written < 2
+
+
 def test_the_cost_counts_a_shared_training_once(tmp_path: Path) -> None:
     shared = [replace(TRAINED, gpu_minutes=60, needs=("cifar",), gigabytes=2.0)]
     shared.append(

@@ -10,9 +10,13 @@ from pathlib import Path
 from vitlab.core.errors import VitlabError
 from vitlab.core.experiment import Job, Results, Scale
 from vitlab.experiments.catalogue import Experiment
+from vitlab.experiments.disk_estimate import written_by
 from vitlab.experiments.work import Training, Work, all_work, forget_keys, work_of
 
 __all__ = ["Cost", "Plan"]
+
+#: Bytes of the files of a measurement, roughly.
+_MEASUREMENT = 2e5
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class Cost:
         gpu_hours: estimated time on one GPU.
         gigabytes: estimated size of the data sets that are read.
         needs: files that must exist below the data root.
+        written: estimated size in gigabytes of what is written to the results folder.
     """
 
     runs: int
@@ -32,11 +37,13 @@ class Cost:
     gpu_hours: float
     gigabytes: float
     needs: tuple[str, ...]
+    written: float = 0.0
 
     def __str__(self) -> str:
         data = f"up to {self.gigabytes:.3g} GB of data ({', '.join(self.needs)})" if self.needs else "no data sets"
         return (
-            f"{self.runs} training runs, {self.measurements} measurements, about {self.gpu_hours:.3g} GPU hours, {data}"
+            f"{self.runs} training runs, {self.measurements} measurements, about {self.gpu_hours:.3g} GPU hours, "
+            f"about {self.written:.2g} GB written to disk, {data}"
         )
 
 
@@ -120,8 +127,11 @@ class Plan:
             minutes[key] = max(minutes.get(key, 0.0), work.job.gpu_minutes)
             sizes[work.job.needs] = max(sizes.get(work.job.needs, 0.0), work.job.gigabytes)
         needs = tuple(sorted({need for names in sizes for need in names}))
-        runs = sum(len(group) for group in trainings)
-        return Cost(runs, len(missing), sum(minutes.values()) / 60, sum(sizes.values()), needs)
+        runs = [run for group in trainings for run in group]
+        written = sum(written_by(run.recipe("trained", self.root or "{root}")) for run in runs)
+        written += _MEASUREMENT * len(missing)
+        hours = sum(minutes.values()) / 60
+        return Cost(len(runs), len(missing), hours, sum(sizes.values()), needs, written / 1e9)
 
     def results(self, name: str) -> Results:
         """The stored measurements of an experiment."""
