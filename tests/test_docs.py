@@ -130,6 +130,16 @@ def test_added_files_work(tmp_path: Path) -> None:
     ended = subprocess.run([*command, "--device", "cpu"], cwd=tmp_path, env=environment, capture_output=True, text=True)
     (judged,) = json.loads(ended.stdout)
     assert [verdict["outcome"] for verdict in judged["verdicts"]] == ["not run", "holds"], ended.stderr[-2000:]
+    folder = tmp_path / "tests/experiments"
+    shutil.copytree(ROOT / "tests/experiments", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (title, code) = next((title, code) for title, code in blocks if title.startswith("tests/"))
+    assert not (tmp_path / title).exists(), f"{title} is taken"
+    (tmp_path / title).write_text(code, encoding="utf-8")
+    environment["PYTHONPATH"] += os.pathsep + str(tmp_path / "tests")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "python_files=test_*.py", "-k"]
+    chosen = ["fig_99 and not in_the_paper or deep_half", "tests/experiments/test_contract.py", title]
+    ended = subprocess.run([*command, *chosen], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert ended.returncode == 0 and "passed" in ended.stdout, ended.stdout[-2000:] + ended.stderr[-2000:]
 
 
 @pytest.mark.slow
