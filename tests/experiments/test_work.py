@@ -121,6 +121,20 @@ def test_the_data_below_the_root_change_the_key(job: Job, tmp_path: Path) -> Non
     assert len(runs) == (2 if job.recipe else 0)
 
 
+@pytest.mark.parametrize(
+    "kind", ["folder('{path}')", "{path}", "pairs(images='{path}/val/cat', labels='{path}/val/dog', classes=2)"]
+)
+def test_data_by_an_absolute_path_needs_no_root(kind: str, tmp_path: Path) -> None:
+    job = replace(ENTROPY, data=kind.replace("{path}", str(tmp_path / "photos")))
+    missing = key(job)
+    pictures(tmp_path, 2)
+    forget_keys()
+    found = key(job)
+    pictures(tmp_path, 3)
+    forget_keys()
+    assert len({missing, found, key(job)}) == 3
+
+
 def test_a_plan_sees_files_that_changed(tmp_path: Path) -> None:
     """The same root with more images: what is stored of the sample is not used."""
     job, root = replace(ENTROPY, data="folder('photos')"), pictures(tmp_path, 2)

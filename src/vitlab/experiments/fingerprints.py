@@ -32,6 +32,20 @@ _GENERATED = {
     "scene_questions": ("vitlab.data.question_catalogue",),
 }
 
+#: Data sets that are found only below the root: without one they are missing, which needs no import of torch.
+_BELOW_ROOT = (
+    "cifar10",
+    "cifar100",
+    "cifar10c",
+    "cifar100c",
+    "imagenet",
+    "coco",
+    "camvid",
+    "ade20k",
+    "cityscapes",
+    "acdc",
+)
+
 #: The libraries that declare the preprocessing of models, by source.
 _LIBRARIES = {"timm": "timm", "torchvision": "torchvision", "hf": "transformers"}
 
@@ -55,12 +69,14 @@ def data_fingerprint(expression: str, root: str) -> str:
     name = text.partition("(")[0].strip()
     if name in _GENERATED:
         return _digest(map(code_version, _GENERATED[name]))
-    if not root and name not in ("folder", "imagenet", "coco", "vqav2") and os.sep not in name:
+    if not root and text in _BELOW_ROOT:
         return MISSING
     try:
         return _digest(_opened(text, name, root or None))
     except (VitlabError, OSError):
         return MISSING
+    except Exception as error:  # damaged files raise many types of exceptions
+        raise VitlabError(f"cannot read the data {text!r} ({error}); correct the files or --root") from error
 
 
 def _opened(text: str, name: str, root: str | None) -> Iterator[str]:
