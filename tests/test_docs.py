@@ -130,6 +130,16 @@ def test_added_files_work(tmp_path: Path) -> None:
     ended = subprocess.run([*command, "--device", "cpu"], cwd=tmp_path, env=environment, capture_output=True, text=True)
     (judged,) = json.loads(ended.stdout)
     assert [verdict["outcome"] for verdict in judged["verdicts"]] == ["not run", "holds"], ended.stderr[-2000:]
+    folder = tmp_path / "tests/experiments"
+    shutil.copytree(ROOT / "tests/experiments", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (title, code) = next((title, code) for title, code in blocks if title.startswith("tests/"))
+    assert not (tmp_path / title).exists(), f"{title} is taken"
+    (tmp_path / title).write_text(code, encoding="utf-8")
+    environment["PYTHONPATH"] += os.pathsep + str(tmp_path / "tests")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "python_files=test_*.py", "-k"]
+    chosen = ["fig_99 and not in_the_paper or deep_half", "tests/experiments/test_contract.py", title]
+    ended = subprocess.run([*command, *chosen], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert ended.returncode == 0 and "passed" in ended.stdout, ended.stdout[-2000:] + ended.stderr[-2000:]
 
 
 @pytest.mark.slow
@@ -329,7 +339,7 @@ def test_the_overview_of_the_papers_is_current(generator: Any) -> None:
     """The committed page is what the generator returns, and has a row for each experiment."""
     text = (ROOT / "docs/papers.md").read_text(encoding="utf-8")
     overview = importlib.import_module("paper_overview")
-    assert text == overview.page(), "run: python docs/generator/paper_overview.py"
+    assert text == overview.page(), "run: python docs/generator/paper_pages.py"
     shown = [name for name in plugins.experiments() if re.search("_(fig|table)_", name)]
     assert text.startswith(f"# {len(shown)} tables and figures at a glance\n")
     rows = [line for line in text.splitlines() if "`vitlab reproduce " in line and line.startswith("| [")]
@@ -339,6 +349,39 @@ def test_the_overview_of_the_papers_is_current(generator: Any) -> None:
     for picture in re.findall(r"\]\((results/data/reproduce/[^)]+)\)", text):
         assert (ROOT / "docs" / picture).is_file()
     assert "diagram" in text and "retracted" in text
+
+
+def test_the_pages_of_the_papers_are_current(generator: Any) -> None:
+    """The committed pages are what the generator returns, and their links lead to files of the repository."""
+    made = generator.pages.paper_pages.committed()
+    stored = {f"papers/{file.name}" for file in (ROOT / "docs/papers").glob("*")}
+    assert stored == set(made) - {"papers.md"} == {f"papers/{name}.md" for name in plugins.experiments()}
+    for path in stored:
+        text = (ROOT / "docs" / path).read_text(encoding="utf-8")
+        assert text == made[path], "run: python docs/generator/paper_pages.py"
+        targets = re.findall(r"\]\(([^)]+)\)", text)
+        assert targets and all((ROOT / "docs/papers" / target).is_file() for target in targets), path
+
+
+def test_pages_give_the_command_of_their_results(generator: Any) -> None:
+    for name in ("cb_fig_4", "hdvw_fig_8"):
+        text = (ROOT / f"docs/papers/{name}.md").read_text(encoding="utf-8")
+        assert f"`vitlab reproduce {name} --scale small`" in text and "--scale smoke" not in text
+        assert "DeiT-Ti with its published weights replaces" in text and "1,000 validation images" in text
+    assert "repeated augmentation" in (ROOT / "docs/papers/cb_table_1.md").read_text(encoding="utf-8")
+
+
+def test_rows_that_share_runs_say_so(generator: Any) -> None:
+    """The effect of CB on ViT-Ti is one result, shown in several rows with the network that was used."""
+    text = (ROOT / "docs/papers.md").read_text(encoding="utf-8")
+    (sentence,) = [line for line in text.splitlines() if line.startswith("The rows CB ")]
+    shared = re.findall(r"CB (?:Table|Fig\.) \w+", sentence)
+    assert {"CB Table 1", "CB Table 2", "CB Table 3", "CB Table 5", "CB Table S15", "CB Fig. S11"} <= set(shared)
+    numbers = set()
+    for name in shared:
+        (row,) = [line for line in text.splitlines() if line.startswith(f"| [{name}](")]
+        numbers.add(row.split(" | ")[3])
+    assert len(numbers) == 1 and numbers.pop().startswith("small (ViT-Ti, CIFAR-100): ")
 
 
 def test_a_row_of_the_overview_has_numbers_verdict_and_counts(generator: Any) -> None:

@@ -35,9 +35,9 @@ def internal(code: str) -> list[str]:
 
 
 def blocks(page: Path) -> list[str]:
-    """The Python blocks of a page, except files of the package itself, which `adding.md` shows."""
+    """The Python blocks of a page, except files of the package itself and their tests, which `adding.md` shows."""
     found = _FENCE.findall(page.read_text(encoding="utf-8"))
-    return [code for title, code in found if not title.startswith("src/")]
+    return [code for title, code in found if not title.startswith(("src/", "tests/"))]
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)

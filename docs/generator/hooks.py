@@ -33,8 +33,9 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the generated pages."""
-    made = {path: text for kind in _all_pages().values() for path, text in kind.items()}
+    """Add the generated pages; those of experiments are files of docs/, except those of extensions."""
+    known = {file.src_uri for file in files.documentation_pages()}
+    made = {path: text for kind in _all_pages().values() for path, text in kind.items() if path not in known}
     made["results/index.md"] = _results_index()
     made["examples.md"] = _examples()
     for name in ("README.md", "CONTRIBUTING.md"):

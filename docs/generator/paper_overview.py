@@ -1,8 +1,9 @@
 """Generate docs/papers.md: all tables and figures of the papers at a glance, with the claims, numbers and verdicts.
 
-    python docs/generator/paper_overview.py
+    python docs/generator/paper_pages.py
 
-The page is a file of the repository, so that it can be read there; a test compares it with what this module returns.
+This writes the pages of the experiments too. All are files of the repository, so that they can be read there; tests
+compare them with what the generator returns.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from docstrings import cell
 
 from vitlab.core import plugins
 from vitlab.core.experiment import SCALES, Claim
+from vitlab.core.expressions import parse_model
+from vitlab.core.recipe import change
 from vitlab.core.verdicts import OUTCOMES, Verdict
 from vitlab.experiments.catalogue import Experiment, experiment
 from vitlab.experiments.record import read_records, verdict_of
@@ -42,15 +45,23 @@ OTHERS = {
     "tapadl": "Fig. 2 is a diagram of TAP and of the architecture.",
 }
 
+#: Names of networks and data sets as in the papers.
+NETWORKS = {
+    "vit_tiny_patch16_224": "ViT-Ti",
+    "vit_small_patch16_224": "ViT-S",
+    "deit_tiny_patch16_224": "DeiT-Ti",
+}
+DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "imagenet": "ImageNet", "camvid": "CamVid"}
+
 START = """\
 A row has one claim of a table or figure: the first one with a result, statistical claims before counts; without
 results the first one with a published number. *Paper* and *ours* are effects, positive in the direction of the claim,
-ours with its 95 % interval; or counts. *All claims* counts the verdicts. The name links to the page with all claims and
-the jobs of each scale. The picture is drawn like the table or figure, from the stored result, with the paper's numbers
-beside ours. Nothing was run at the papers' own scale: at `small`, pretrained DeiT-Ti, or ViT-Ti trained on CIFAR-100,
-replaces the networks of the papers. The page of an experiment says what differs. The networks trained on CIFAR-100 are
-those of [the evidence](results/cifar100_evidence.md); `python -m evidence.records` with the folder of its runs judges
-the experiments that they belong to.
+ours with its 95 % interval and the network and data that were used; or counts. *All claims* counts the verdicts. The
+name links to the page with all claims and the jobs of each scale. The picture is drawn like the table or figure, from
+the stored result, with the paper's numbers beside ours. Nothing was run at the papers' own scale: at `small`,
+pretrained DeiT-Ti, or ViT-Ti trained on CIFAR-100, replaces the networks of the papers. The page of an experiment says
+what differs. The networks trained on CIFAR-100 are those of [the evidence](results/cifar100_evidence.md);
+`python -m evidence.records` with the folder of its runs judges the experiments that they belong to.
 
 - *holds*: the 95 % interval of our effect lies above 0, or a count agrees with the printed one.
 - *holds, smaller than published*: it lies above 0 and below the smallest relevant effect, by default half of the
@@ -81,9 +92,10 @@ def overview(experiments: Sequence[Experiment], records: Mapping[str, Records]) 
     shown = sum("_fig_" in each.name or "_table_" in each.name for each in experiments)
     text = [f"# {shown} tables and figures at a glance", START]
     for key, title in PAPERS.items():
-        rows = [_row(each, records[each.name]) for each in experiments if each.paper == key]
+        own = [each for each in experiments if each.paper == key]
+        rows = [_row(each, records[each.name]) for each in own]
         head = ("experiment", "claim", "paper", "ours", "verdict", "all claims", "picture", "command")
-        text += [f"## {title}", table(head, rows), OTHERS[key]]
+        text += [f"## {title}", *shared_results(own, records), table(head, rows), OTHERS[key]]
     return "\n\n".join(text) + "\n"
 
 
@@ -98,6 +110,57 @@ def headline(found: Experiment, records: Records) -> Claim:
         *found.claims,
     ]
     return candidates[0]
+
+
+def shared_results(experiments: Sequence[Experiment], records: Mapping[str, Records]) -> list[str]:
+    """A sentence for each result that several rows show, because they share their runs."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for each in experiments:
+        claim = headline(each, records[each.name])
+        for scale, record in records[each.name].items():
+            for entry in record["verdicts"]:
+                if entry["name"] == claim.name and _was_run(entry) and not claim.deterministic:
+                    used = used_in(record)
+                    groups.setdefault((scale + used, our_number(verdict_of(entry))), []).append(_name(each))
+    return [
+        f"The rows {', '.join(names[:-1])} and {names[-1]} show one result, {number}: they share one set of runs and "
+        "are not independent evidence."
+        for (_, number), names in groups.items()
+        if len(names) > 1
+    ]
+
+
+def used_in(record: Mapping[str, Any]) -> str:
+    """The networks and data of the statistical numbers of a record.
+
+    >>> job = {"recipe": "vit_tiny_cifar100", "procedure": "training", "arm": "plain"}
+    >>> used_in({"numbers": [{"job": job}, {"job": {**job, "arm": "cb"}}]})
+    'ViT-Ti, CIFAR-100'
+    """
+    found: dict[str, None] = {}
+    for entry in record.get("numbers", ()):
+        job = entry["job"]
+        if job.get("recipe"):
+            recipe = change(plugins.recipe(job["recipe"]), job.get("changes", ()))
+            found[f"{_network(recipe.model)}, {_data(recipe.data)}"] = None
+        elif job.get("data"):
+            images = f"{job['images']:,} images of " if job.get("images") else ""
+            found[f"{_network(job['model'])}, {images}{_data(job['data'])}"] = None
+    return "; ".join(found)
+
+
+def _network(model: str) -> str:
+    name = parse_model(model).name
+    return NETWORKS.get(name, name)
+
+
+def _data(expression: str) -> str:
+    name = expression.partition("(")[0]
+    return DATA.get(name, name)
+
+
+def _name(found: Experiment) -> str:
+    return cell(found.title.partition(":")[0])
 
 
 def counts(record: Mapping[str, Any]) -> str:
@@ -146,12 +209,16 @@ def _row(found: Experiment, records: Records) -> tuple[str, ...]:
         if entry["name"] == claim.name
     }
     pictures = [scale for scale in records if (RECORDS / scale / f"{found.name}.svg").is_file()]
-    name = found.title.partition(":")[0]
+    used = {scale: "" if claim.deterministic else used_in(records[scale]) for scale in entries}
     return (
-        f"[{cell(name)}](papers/{found.name}.md)",
+        f"[{_name(found)}](papers/{found.name}.md)",
         cell(claim.sentence),
         paper_number(claim),
-        "; ".join(f"{scale}: {our_number(each)}" for scale, each in entries.items()) or "–",
+        "; ".join(
+            f"{scale}{f' ({used[scale]})' if used[scale] else ''}: {our_number(each)}"
+            for scale, each in entries.items()
+        )
+        or "–",
         "; ".join(f"*{each.outcome}*" for each in entries.values()) or "*not run*",
         "; ".join(f"{scale}: {counts(record)}" for scale, record in records.items()) or f"{len(found.claims)} not run",
         ", ".join(f"[{scale}](results/data/reproduce/{scale}/{found.name}.svg)" for scale in pictures) or "–",
@@ -166,7 +233,3 @@ def _was_run(entry: Mapping[str, Any]) -> bool:
 def page() -> str:
     """Returns docs/papers.md."""
     return overview([experiment(name) for name in plugins.experiments()], all_records())
-
-
-if __name__ == "__main__":
-    (DOCS / "papers.md").write_text(page(), encoding="utf-8")

@@ -1,5 +1,10 @@
 """Generate a page for each experiment: a table or figure of a paper. `paper_overview.py` has the overview.
 
+    python docs/generator/paper_pages.py
+
+The pages are files of the repository, docs/papers.md and docs/papers/NAME.md, so that they can be read there; tests
+compare them with what this module returns. The site generates only those of extensions.
+
 Verdicts come from the records in docs/results/data/reproduce/SCALE/NAME.json, which are copies of the folder `verdicts`
 that `vitlab reproduce` writes. A picture NAME.svg beside a record is shown on the page of the experiment.
 """
@@ -9,7 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 from docstrings import cell, escape
-from paper_overview import RECORDS, Records, all_records, table
+from paper_overview import DOCS, RECORDS, Records, all_records, table
+from paper_overview import page as overview
 
 from vitlab.core.experiment import SCALES
 from vitlab.experiments.catalogue import Experiment, experiment
@@ -24,8 +30,8 @@ def pages() -> dict[str, str]:
 
 def page(found: Experiment, records: Records) -> str:
     """The claims with the verdicts of all scales, the jobs, and the published numbers."""
-    link = cell(found.origin) or f"[`{found.file}`](../source/{found.file}.md)"
-    facts = [("**source**", link), ("**command**", f"`vitlab reproduce {found.name} --scale smoke`")]
+    link = cell(found.origin) or f"[`{found.file}`](../../{found.file})"
+    facts = [("**source**", link), ("**command**", _commands(found, records))]
     facts += [(f"**{scale}**", _needs(found, scale)) for scale in SCALES]
     claims = [row for index in range(len(found.claims)) for row in _claim(found, index, records)]
     columns, rows = published_table(found.published)
@@ -36,15 +42,23 @@ def page(found: Experiment, records: Records) -> str:
         "## Claims",
         table(("claim", "source", "paper", "scale", "ours", "95 % interval", "verdict"), claims),
     ]
-    for scale, record in records.items():
-        text += [f"At `{scale}`: {escape(sentence)}" for sentence in record.get("differences", ())]
+    for scale in SCALES:
+        differences = [*found.differences(scale), *records.get(scale, {}).get("differences", ())]
+        text += [f"At `{scale}`: {escape(sentence)}" for sentence in dict.fromkeys(differences)]
+    for scale in records:
         if (RECORDS / scale / f"{found.name}.svg").is_file():
             picture = f"../results/data/reproduce/{scale}/{found.name}.svg"
             text.append(f"![{found.name} at {scale}]({picture})")
     if rows:
         cells = [(cell(name), *map(cell, values)) for name, values in rows.items()]
         text += ["## Published numbers", table(("row", *map(cell, columns)), cells)]
-    return "\n\n".join(text)
+    return "\n\n".join(text) + "\n"
+
+
+def _commands(found: Experiment, records: Records) -> str:
+    """The command of each scale with a result; without results that of the smallest scale."""
+    scales = list(records) or [next((scale for scale in SCALES if found.plan(scale)), SCALES[0])]
+    return ", ".join(f"`vitlab reproduce {found.name} --scale {scale}`" for scale in scales)
 
 
 def _claim(found: Experiment, index: int, records: Records) -> list[tuple[str, ...]]:
@@ -66,3 +80,15 @@ def _needs(found: Experiment, scale: Any) -> str:
     needs = sorted({f"`{need}`" for job in jobs for need in job.needs})
     hours = sum(job.gpu_minutes for job in jobs) / 60
     return f"{len(jobs)} jobs, at most {hours:.3g} GPU hours; {', '.join(needs) or 'no data sets'}" if jobs else "none"
+
+
+def committed() -> dict[str, str]:
+    """The pages that are files of docs/: the overview, and those of vitlab's own experiments."""
+    own = {f"papers/{name}.md" for name in all_records() if not experiment(name).origin}
+    return {"papers.md": overview(), **{path: text for path, text in pages().items() if path in own}}
+
+
+if __name__ == "__main__":
+    (DOCS / "papers").mkdir(exist_ok=True)
+    for path, text in committed().items():
+        (DOCS / path).write_text(text, encoding="utf-8")

@@ -3,7 +3,7 @@
     PYTHONPATH=studies python -m evidence.records docs/results/data/cifar100_evidence_runs
 
 Writes the records `docs/results/data/reproduce/small/NAME.json` and their pictures, of every experiment that has a job
-with the recipe of a run. Then write the overview: `python docs/generator/paper_overview.py`. Add runs and repeat both:
+with the recipe of a run. Then write the pages: `python docs/generator/paper_pages.py`. Add runs and repeat both:
 claims whose runs are missing are *not run*, a single pair is *inconclusive*. Counts, which need no training, are
 computed; what a record has from other measurements is kept. Runs with held-out images judge nothing: they search
 settings.

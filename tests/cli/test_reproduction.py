@@ -15,6 +15,7 @@ from vitlab.cli import reproduction
 from vitlab.core import plugins
 from vitlab.experiments.dry_run import dry_run
 from vitlab.experiments.plan import Plan
+from vitlab.experiments.work import work_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -47,12 +48,56 @@ def test_the_list_is_one_name_per_line_when_piped(tmp_path: Path) -> None:
         (["cb_table_16"], "cb_table_16"),
         (["--paper", "deit"], "deit"),
         (["cb_table_s16", "--scale", "huge"], "huge"),
+        (["cb_table_10", "--scale", "small"], "cb_table_10 has smoke, full"),
         (["cb_table_s16", "--on", "kubernetes", "--scale", "smoke"], "kubernetes"),
     ],
 )
 def test_mistakes_are_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
     ended = vitlab(*arguments, "--quiet", folder=tmp_path)
     assert ended.returncode == 2 and message in ended.stderr and len(ended.stderr.splitlines()) == 1
+
+
+def test_records_without_numbers_are_no_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for scale, numbers in (("smoke", []), ("small", [{"job": {}}])):
+        record = {"experiment": "one", "scale": scale, "verdicts": [], "numbers": numbers}
+        file = tmp_path / "verdicts" / scale / "one.json"
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps(record), encoding="utf-8")
+    reproduction.show_list([experiment_of("one", [ENTROPY])], tmp_path, as_json=True)
+    assert json.loads(capsys.readouterr().out)[0]["results"] == ["small"]
+
+
+def test_experiments_without_a_plan_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    some = [experiment_of("one", [ENTROPY]), experiment_of("two", [])]
+    reproduction.show_unplanned(Plan(some, "small", tmp_path))
+    assert capsys.readouterr().err == "no plan at small: two has none\n"
+
+
+def test_force_asks_with_the_cost_of_what_it_redoes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stored plan of 2 GPU hours: nothing is asked, with --force the answer `no` keeps the result."""
+    job = replace(ENTROPY, procedure="sizes", data=None, images=None, gpu_minutes=120.0)
+    experiment = experiment_of("one", [job])
+    monkeypatch.setattr("vitlab.experiments.catalogue.select", lambda *given: [experiment])
+    folder = work_of(job).folder(tmp_path)
+    folder.mkdir(parents=True)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    asked: list[str] = []
+    monkeypatch.setattr("typer.confirm", lambda text, **options: bool(asked.append(text)))
+    monkeypatch.setattr("vitlab.experiments.reproduce.reproduce", lambda *given, **options: iter(()))
+    from vitlab.cli.commands import reproduce
+
+    reproduce(["one"], out=tmp_path, force=True, quiet=True)
+    assert asked == ["Run it?"] and folder.is_dir()
+
+
+def test_the_plan_of_force_counts_stored_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = Plan([experiment_of("one", [replace(TRAINED, gpu_minutes=120.0)])], "small", tmp_path)
+    plan.works[0].folder(tmp_path).mkdir(parents=True)
+    reproduction.show_plan(plan)
+    reproduction.show_plan(plan, force=True)
+    stored, forced = capsys.readouterr().err.splitlines()
+    assert "0 training runs, 0 measurements, about 0 GPU hours" in stored and "1 measurements are stored" in stored
+    assert "1 training runs, 1 measurements, about 2 GPU hours" in forced and "removed and made again" in forced
 
 
 @pytest.mark.slow

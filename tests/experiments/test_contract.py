@@ -112,6 +112,12 @@ def test_jobs_are_told_apart(name: str) -> None:
 
 
 @every
+def test_no_claim_of_a_change_has_a_published_change_of_zero(name: str) -> None:
+    """A statistical claim says that something is higher or lower: the paper's number must agree."""
+    assert [claim.name for claim in experiment(name).claims if not claim.deterministic and claim.paper == 0] == []
+
+
+@every
 def test_without_results_nothing_was_run(name: str) -> None:
     assert {verdict.outcome for verdict in experiment(name).check(Results())} == {"not run"}
 

@@ -118,7 +118,12 @@ def test_serial_reports_failures(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "jobs", "message"),
-    [("kubernetes", 1, "kubernetes"), ("serial", 0, "jobs-per-device"), ("serial(a=1)", 1, "takes no settings")],
+    [
+        ("kubernetes", 1, "kubernetes"),
+        ("serial", 0, "jobs-per-device"),
+        ("serial(a=1)", 1, "takes no settings"),
+        ("slurm(timeout_min=5)", 2, "--jobs-per-device 2 given.*omit"),
+    ],
 )
 def test_unknown_engines_are_refused(text: str, jobs: int, message: str) -> None:
     with pytest.raises(VitlabError, match=message):

@@ -73,6 +73,74 @@ def test_table_1_has_flops_and_parameters() -> None:
     assert [row[:2] for row in ours_by_row(root)] == pairs
 
 
+TABLES = {
+    "cb_table_1": "Acc@1 [%]",
+    "cb_table_3": "Acc@1 [%]",
+    "cb_table_4": "Acc@1 [%]",
+    "cb_table_5": "Acc@1",
+    "cb_table_s15": "Accuracy",
+    "tapadl_table_2": "ImageNet",
+    "tapadl_table_6": "ImageNet",
+}
+
+
+@pytest.mark.parametrize("name", list(TABLES))
+def test_tables_have_the_papers_rows_and_our_accuracies(name: str) -> None:
+    """Against PAPER, and the last epoch of the runs in the record."""
+    root, published = drawn(name), experiment(name).published
+    shown = [each.text for each in root.iter(f"{SVG}text")]
+    rows = list(dict.fromkeys(each.row for each in published))
+    assert [text for text in shown if text in rows] == rows, "in the order of the paper"
+    column = [each.value for each in published if each.column == TABLES[name] and each.value is not None]
+    assert {f"{value:.{2 if name == 'cb_table_s15' else 1}f}" for value in column} <= set(texts(root, "paper"))
+    runs = [entry for entry in record(name)["numbers"] if entry["job"]["procedure"] == "training"]
+    arms: dict[str, list[float]] = {}
+    for entry in runs:
+        arms.setdefault(entry["job"]["arm"], []).append(np.ravel(entry["values"]["top1"])[-1])
+    means = {f"{np.mean(values):.{2 if name == 'cb_table_s15' else 1}f}" for values in arms.values()}
+    assert means <= {text for row in ours_by_row(root) for text in row} and means
+
+
+def test_training_curves_end_at_the_numbers_of_the_record() -> None:
+    """The last point of each curve, mapped back by the ticks of its panel, is the mean over the runs."""
+    root = drawn("cb_fig_s11")
+    entries = [entry for entry in record("cb_fig_s11")["numbers"] if entry["job"]["arm"] in ("plain", "cb")]
+    frames = [each for each in root.iter(f"{SVG}rect") if each.get("class") == "frame"]
+    assert len(frames) == 4
+    heads = [text for text in texts(root, "head") if text]
+    assert heads == ["Top-1 accuracy [%]", "Top-5 accuracy [%]", "Training loss", "Evaluation loss"]
+    lines = list(root.iter(f"{SVG}polyline"))[:8]  # two in each panel, without and with CB
+    values = ("top1", "top5", "train_loss", "loss")
+    for (value, frame), (plain, cb) in zip(zip(values, frames, strict=True), batched(lines, 2), strict=True):
+        low, high = float(frame.get("y", "")), float(frame.get("y", "")) + float(frame.get("height", ""))
+        ticks = [
+            (float(text.get("y", "nan")) - 4, float(text.text or ""))
+            for text in root.iter(f"{SVG}text")
+            if text.get("class") == "soft small end"
+            and low <= float(text.get("y", "nan")) - 4 <= high
+            and 0 < float(frame.get("x", "")) - float(text.get("x", "nan")) < 20
+        ]
+        slope, offset = np.polyfit([y for y, _ in ticks], [number for _, number in ticks], 1)
+        for line, arm in ((plain, "plain"), (cb, "cb")):
+            last = float(line.get("points", "").split()[-1].partition(",")[2])
+            runs = [entry["values"][value][-1] for entry in entries if entry["job"]["arm"] == arm]
+            assert slope * last + offset == pytest.approx(np.mean(runs), abs=0.06 * abs(slope))
+
+
+def batched(items: list[ElementTree.Element], size: int) -> list[list[ElementTree.Element]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+def test_every_row_that_is_run_has_our_counts() -> None:
+    rows = ours_by_row(drawn("tapadl_table_2"))
+    runs = {each.row: each.runs for each in experiment("tapadl_table_2").published}
+    assert len(rows) == sum(runs.values()) and min(map(len, rows)) >= 2, "quoted rows have none"
+
+
+def test_every_committed_picture_is_drawn_like_its_table_or_figure() -> None:
+    assert {name for name, _ in read_records(RECORDS)} <= set(_PICTURES)
+
+
 def test_the_curve_of_figure_8_is_the_measured_one() -> None:
     """Pixels of the circles, mapped back by the labels of the axis, are the amplitudes of the record."""
     root = drawn("hdvw_fig_8")

@@ -14,14 +14,44 @@ import pytest
 from experiments.synthetic import effects_of, layered
 from experiments.test_contract import NAMES, example_of
 from vitlab.core.errors import VitlabError
-from vitlab.core.experiment import Job, Results
-from vitlab.experiments.catalogue import experiment
+from vitlab.core.experiment import Job, Results, not_run
+from vitlab.experiments.catalogue import experiment, select
 from vitlab.experiments.recheck import recheck
-from vitlab.experiments.record import judge, judged_again, write_record
+from vitlab.experiments.record import judge, judged_again, read_records, record_of, write_record
 from vitlab.experiments.record_numbers import entries_of, results_of
+from vitlab.experiments.work import work_of
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS = ROOT / "docs/results/data/reproduce"
+
+
+def test_committed_records_state_what_replaced_the_networks_and_data() -> None:
+    """Every record with trained networks, published weights or data has a sentence; counts need none."""
+    for (name, scale), record in read_records(RECORDS).items():
+        jobs = [entry["job"] for entry in record["numbers"]]
+        replaced = any(job.get("recipe") or job.get("data") for job in jobs)
+        assert not replaced or record["differences"], f"{name} at {scale}"
+
+
+def test_stated_differences_enter_new_and_old_records() -> None:
+    found = experiment("cb_fig_4")
+    record = record_of(found, "small", [not_run(claim) for claim in found.claims], Results(), {}, ["One more."])
+    assert record["differences"] == [*found.differences("small"), "One more."]
+    old = {**record, "differences": ["One more."]}
+    assert judged_again(found, old)["differences"] == record["differences"]
+
+
+def test_unequal_training_of_the_arms_is_stated() -> None:
+    """Of each CB experiment whose plain and changed networks differ in repeated augmentation at `full`."""
+    unequal = set()
+    for each in select(paper="cb"):
+        runs = [run for job in each.plan("full") for run in work_of(job).runs]
+        recipes = [run.recipe("trained", "{root}") for run in runs]
+        small = [recipe for recipe in recipes if recipe.data == "imagenet" and "_base_" not in recipe.model]
+        if len({recipe.augment.repeats for recipe in small}) > 1:
+            unequal.add(each.name)
+            assert "repeated augmentation" in " ".join(each.differences("full")), each.name
+    assert {"cb_table_1", "cb_table_3", "cb_table_4", "cb_table_5", "cb_table_8"} <= unequal
 
 
 def through_json(results: Results) -> Results:

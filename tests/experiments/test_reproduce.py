@@ -7,12 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
-from experiments.small import ENTROPY, SHORT, TRAINED, VIT, experiment_of
+from experiments.small import DATA, ENTROPY, SHORT, TRAINED, VIT, experiment_of
 from vitlab.core.experiment import Job, Scale
 from vitlab.experiments.plan import Plan
 from vitlab.experiments.record import SMOKE, read_records, verdict_of
 from vitlab.experiments.reproduce import Reproduced, reproduce
+from vitlab.experiments.work import work_of
 
 COUNT = Job("plain", "sizes", model=VIT)
 CB = replace(TRAINED, arm="cb", changes=(*SHORT, f"model={VIT} | ContextBroadcast"))
@@ -62,12 +64,25 @@ def test_stored_work_is_not_planned_again_unless_forced(tmp_path: Path) -> None:
     assert (plan.cost().runs, plan.cost().measurements) == (1, 2)
     run([COUNT, TRAINED], tmp_path)
     assert (plan.cost().runs, plan.cost().measurements) == (0, 0)
+    assert (plan.cost(force=True).runs, plan.cost(force=True).measurements) == (1, 2), "all of it is made again"
     weights = next((tmp_path / "runs").glob("*/model.safetensors"))
     before = weights.stat().st_mtime_ns
     run([COUNT, TRAINED], tmp_path)
     assert weights.stat().st_mtime_ns == before
+    unfinished = tmp_path / "unfinished" / work_of(COUNT).key() / "parts" / "old.json"
+    unfinished.parent.mkdir(parents=True)
+    unfinished.write_text("{}", encoding="utf-8")
     run([COUNT, TRAINED], tmp_path, force=True)
-    assert weights.stat().st_mtime_ns != before
+    assert weights.stat().st_mtime_ns != before and not unfinished.exists()
+
+
+def test_the_disk_estimate_is_of_the_size_of_the_files(tmp_path: Path) -> None:
+    """Within a factor of two of what is written for this plan."""
+    jobs = [TRAINED, replace(TRAINED, arm="snapshots", changes=(*SHORT, "snapshots=(1, 2)"))]
+    estimate = Plan([experiment_of("one", jobs)], "small", tmp_path).cost().written * 1e9 - 2 * 2e5
+    run(jobs, tmp_path)
+    written = sum(file.stat().st_size for file in (tmp_path / "runs").rglob("*.safetensors"))
+    assert 0.5 < estimate / written < 2
 
 
 def test_the_cost_counts_a_shared_training_once(tmp_path: Path) -> None:
@@ -81,13 +96,45 @@ def test_the_cost_counts_a_shared_training_once(tmp_path: Path) -> None:
     assert "1 training runs, 3 measurements" in str(cost) and "cifar" in str(cost)
 
 
+def test_another_root_in_the_same_folder_is_measured_anew(tmp_path: Path) -> None:
+    """The result of a sample is not that of the full set; the oracle is a fresh results folder."""
+    roots = {"sample": 3, "full": 200}
+    for name, color in roots.items():
+        for index in range(4):
+            file = tmp_path / name / "photos" / "val" / ("cat" if index % 2 else "dog") / f"{name}{index}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (32, 32), (color, 16 * index, 0)).save(file)
+    job = replace(ENTROPY, data="folder('photos')", images=4)
+
+    def mean(out: str, name: str) -> float:
+        plan = Plan([experiment_of("one", [job])], "small", tmp_path / out, str(tmp_path / name))
+        assert not any(found.failures for found in reproduce(plan, device="cpu", show=False))
+        ((_, measurement),) = plan.results("one").entries
+        return float(measurement.values["mean"].mean())
+
+    sample, full = mean("out", "sample"), mean("out", "full")
+    assert full == mean("fresh", "full") != sample and mean("out", "sample") == sample
+
+
 def test_records_are_read_back(tmp_path: Path) -> None:
     found = run([COUNT, TRAINED, CB], tmp_path)
     record = read_records(tmp_path / "verdicts")["one", "small"]
     assert [verdict_of(entry) for entry in record["verdicts"]] == found.verdicts, "infinite intervals included"
+    assert record["differences"] == [f"Trained: vit_tiny_patch16_224 on {DATA}, 2 epochs."]
+    assert f"Trained: vit_tiny_patch16_224 on {DATA}, 2 epochs." in found.page.read_text(encoding="utf-8")
     sizes = next(entry for entry in record["numbers"] if entry["job"]["procedure"] == "sizes")
     assert sizes["values"]["parameters"] == 20185
     json.dumps(record, allow_nan=False)
+
+
+def test_a_run_without_numbers_is_no_result(tmp_path: Path) -> None:
+    """It leaves no record, and the record of an earlier run stays as it is."""
+    found = run([BROKEN], tmp_path)
+    assert found.failures and found.page.is_file() and read_records(tmp_path / "verdicts") == {}
+    run([COUNT], tmp_path)
+    before = read_records(tmp_path / "verdicts")
+    run([BROKEN], tmp_path)
+    assert before and read_records(tmp_path / "verdicts") == before
 
 
 def test_a_mistake_in_check_is_a_failure(tmp_path: Path) -> None:

@@ -6,11 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
-from experiments.small import ENTROPY, TRAINED, VIT
+from experiments.small import ENTROPY, SHORT, TRAINED, VIT
 from vitlab.core.errors import VitlabError
 from vitlab.core.experiment import Job
-from vitlab.experiments.work import Training, all_work, work_of
+from vitlab.experiments import work
+from vitlab.experiments.plan import Plan
+from vitlab.experiments.work import Training, all_work, forget_keys, work_of
 
 
 def key(job: Job, root: str = "") -> str:
@@ -41,13 +44,14 @@ def test_every_input_of_a_measurement_changes_the_key(change: dict) -> None:
 @pytest.mark.parametrize("change", [{"changes": ("epochs=3",)}, {"seed": 1}, {"recipe": "quick(diversification=1.0)"}])
 def test_every_setting_of_a_run_changes_its_key(change: dict) -> None:
     assert key(replace(TRAINED, **change)) != key(TRAINED)
-    assert work_of(replace(TRAINED, **change)).runs[0].key != work_of(TRAINED).runs[0].key
+    assert work_of(replace(TRAINED, **change)).runs[0].key() != work_of(TRAINED).runs[0].key()
 
 
 def test_settings_are_compared_resolved() -> None:
     """A recipe and the same recipe with its defaults written out are one run."""
-    assert Training("quick").key == Training("quick(epochs=8, images=1536)").key == Training("quick", ("epochs=8",)).key
-    assert Training("quick").key != Training("quick", ("optimizer.lr=0.1",)).key
+    same = [Training("quick"), Training("quick(epochs=8, images=1536)"), Training("quick", ("epochs=8",))]
+    assert len({run.key() for run in same}) == 1
+    assert Training("quick").key() != Training("quick", ("optimizer.lr=0.1",)).key()
 
 
 def test_the_contents_of_a_weights_file_change_the_key(tmp_path: Path) -> None:
@@ -63,15 +67,122 @@ def test_the_contents_of_a_weights_file_change_the_key(tmp_path: Path) -> None:
     assert keys[0] != keys[1] and key(job, str(tmp_path / "copy")) == keys[0], "the place of a file does not matter"
 
 
+def weights(folder: Path, contents: bytes, name: str = "vit.safetensors") -> str:
+    """A root with a file of these contents."""
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(contents)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        replace(
+            ENTROPY, model="vitlab/upernet(backbone=\"timm/vit_tiny_patch16_224(weights='{root}/vit.safetensors')\")"
+        ),
+        replace(TRAINED, changes=(*SHORT, f"model={VIT[:-1]}, weights='{{root}}/vit.safetensors')")),
+        replace(TRAINED, changes=(*SHORT, "objective.teacher=file/{root}/vit.safetensors")),
+        replace(ENTROPY, model="hf/{root}"),
+    ],
+    ids=["nested", "recipe", "teacher", "folder"],
+)
+def test_weights_are_followed_wherever_they_are_named(job: Job, tmp_path: Path) -> None:
+    one, two = weights(tmp_path / "one", b"one"), weights(tmp_path / "two", b"two")
+    assert key(job, one) != key(job, two)
+    assert key(job, one) == key(job, weights(tmp_path / "copy", b"one")), "the place of a file does not matter"
+
+
+def pictures(root: Path, count: int, color: int = 0) -> str:
+    """A root whose folder `photos` has images of two classes."""
+    for name in ("train/cat", "train/dog", "val/cat", "val/dog"):
+        (root / "photos" / name).mkdir(parents=True, exist_ok=True)
+        for index in range(count):
+            Image.new("RGB", (8, 8), (color, 0, 0)).save(root / "photos" / name / f"{index}.png")
+    return str(root)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        replace(ENTROPY, data="folder('photos')"),
+        replace(ENTROPY, data="folder('{root}/photos')"),
+        replace(TRAINED, changes=(*SHORT, "data=folder('photos')")),
+        replace(ENTROPY, model="", recipe="quick", changes=(*SHORT, "data=folder('photos')"), data=None),
+    ],
+    ids=["relative", "root", "training", "measured"],
+)
+def test_the_data_below_the_root_change_the_key(job: Job, tmp_path: Path) -> None:
+    """A sample and the full set under one expression, and no set at all, have different keys."""
+    sample, full = pictures(tmp_path / "sample", 2), pictures(tmp_path / "full", 3)
+    keys = {key(job, root) for root in (sample, full, str(tmp_path))}
+    assert len(keys) == 3
+    assert key(job, pictures(tmp_path / "copy", 2)) == key(job, sample), "the place of the files does not matter"
+    runs = {run.key(root) for root in (sample, full) for run in work_of(job).runs}
+    assert len(runs) == (2 if job.recipe else 0)
+
+
+@pytest.mark.parametrize(
+    "kind", ["folder('{path}')", "{path}", "pairs(images='{path}/val/cat', labels='{path}/val/dog', classes=2)"]
+)
+def test_data_by_an_absolute_path_needs_no_root(kind: str, tmp_path: Path) -> None:
+    job = replace(ENTROPY, data=kind.replace("{path}", str(tmp_path / "photos")))
+    missing = key(job)
+    pictures(tmp_path, 2)
+    forget_keys()
+    found = key(job)
+    pictures(tmp_path, 3)
+    forget_keys()
+    assert len({missing, found, key(job)}) == 3
+
+
+def test_a_plan_sees_files_that_changed(tmp_path: Path) -> None:
+    """The same root with more images: what is stored of the sample is not used."""
+    job, root = replace(ENTROPY, data="folder('photos')"), pictures(tmp_path, 2)
+    before = key(job, root)
+    pictures(tmp_path, 3)
+    Plan([], "small", tmp_path, root)
+    assert key(job, root) != before
+
+
+def test_files_of_a_stress_test_change_the_key(tmp_path: Path) -> None:
+    job = replace(ENTROPY, procedure="imagenet_a", data=None)
+    one, more = tmp_path / "one", tmp_path / "more"
+    for root, count in ((one, 1), (more, 2)):
+        for index in range(count):
+            weights(root, b"image", f"imagenet-a/n01498041/{index}.jpg")
+    before = key(job, str(one))
+    assert before != key(job, str(more))
+    weights(one, b"another set", "imagenet-r/n01498041/0.jpg")
+    forget_keys()
+    assert key(job, str(one)) == before, "sets that the test does not read"
+
+
+def test_code_changes_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the training, of the preprocessing and of the instrument."""
+    jobs, real = [ENTROPY, TRAINED], work.code_version
+    for module, changed in (
+        ("vitlab.tasks.classification", [False, True]),
+        ("vitlab.preprocessing", [True, False]),
+        ("vitlab.instruments.attention_entropy", [True, False]),
+        ("vitlab.experiments.training_curve", [False, True]),
+    ):
+        before = [key(job) for job in jobs]
+        with monkeypatch.context() as patch:
+            patch.setattr(work, "code_version", lambda name, m=module: "new" if name == m else real(name))
+            forget_keys()
+            assert [key(job) != old for job, old in zip(jobs, before, strict=True)] == changed, module
+        forget_keys()
+
+
 def test_runs_come_before_the_runs_that_start_from_them() -> None:
     second = Job(
         "b", "training", recipe="quick", changes=(f"model={VIT[:-1]}, weights='{{trained}}')",), trained="quick"
     )
     groups, works = all_work([TRAINED, second, replace(second, arm="c")])
     assert len(works) == 2
-    assert [{run.key for run in group} for group in groups] == [
-        {work_of(TRAINED).runs[0].key, Training("quick").key},
-        {work_of(second).runs[1].key},
+    assert [{run.key() for run in group} for group in groups] == [
+        {work_of(TRAINED).runs[0].key(), Training("quick").key()},
+        {work_of(second).runs[1].key()},
     ]
 
 

@@ -386,15 +386,16 @@ def reproduce(
         reproduction.show_list(chosen, out, as_json=as_json)
         return
     plan = Plan(chosen, check_scale(scale), out, root_of(root))
+    reproduction.show_unplanned(plan, quiet=quiet)
     if not quiet:
-        reproduction.show_plan(plan)
+        reproduction.show_plan(plan, force=force)
     if dry:
         with _importing(quiet):
             from vitlab.experiments.dry_run import dry_run
         if not reproduction.show_checked(dry_run(plan), as_json=as_json, quiet=quiet):
             raise typer.Exit(2)
         return
-    asks = plan.cost().gpu_hours > 1 and not yes and sys.stdin.isatty()
+    asks = plan.cost(force=force).gpu_hours > 1 and not yes and sys.stdin.isatty()
     if asks and not typer.confirm("Run it?", err=True):
         return
     with _importing(quiet):

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from vitlab.core.errors import VitlabError
 from vitlab.core.experiment import SCALES
 from vitlab.experiments.catalogue import Experiment
 from vitlab.experiments.plan import Plan
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 def show_list(experiments: Sequence[Experiment], out: Path, *, as_json: bool = False) -> None:
     """Print what each experiment needs at each scale, and which scales have results."""
-    stored = read_records(out / "verdicts")
+    stored = {key: record for key, record in read_records(out / "verdicts").items() if record.get("numbers")}
     rows = [_listed(each, [scale for name, scale in stored if name == each.name]) for each in experiments]
     if as_json:
         print(json.dumps(rows, indent=1, ensure_ascii=False))
@@ -58,11 +59,31 @@ def _needs(scale: dict[str, Any]) -> str:
     return " ".join([f"{scale['jobs']} jobs", *scale["needs"]]) if scale["jobs"] else "–"
 
 
-def show_plan(plan: Plan) -> None:
+def show_plan(plan: Plan, *, force: bool = False) -> None:
     """Print what will be run and its cost, on stderr."""
     stored = len(plan.works) - len(plan.missing)
+    kept = "are removed and made again" if force else "are stored"
     names = f"{len(plan.experiments)} experiments" if len(plan.experiments) > 1 else plan.experiments[0].name
-    print(f"{names} at {plan.scale}: {plan.cost()}; {stored} measurements are stored in {plan.out}", file=sys.stderr)
+    print(
+        f"{names} at {plan.scale}: {plan.cost(force=force)}; {stored} measurements {kept} in {plan.out}",
+        file=sys.stderr,
+    )
+
+
+def show_unplanned(plan: Plan, *, quiet: bool = False) -> None:
+    """Print which experiments have no jobs at the scale, and their other scales; an error if no experiment has any."""
+    without = {each.name: _scales(each) for each in plan.experiments if not plan.jobs[each.name]}
+    if not without:
+        return
+    names = "; ".join(f"{name} has {', '.join(scales) or 'none'}" for name, scales in without.items())
+    if len(without) == len(plan.experiments):
+        raise VitlabError(f"there is no plan at the scale {plan.scale}; choose a scale with one: {names}")
+    if not quiet:
+        print(f"no plan at {plan.scale}: {names}", file=sys.stderr)
+
+
+def _scales(experiment: Experiment) -> list[str]:
+    return [scale for scale in SCALES if experiment.plan(scale)]
 
 
 def show_checked(checked: Iterable[Checked], *, as_json: bool = False, quiet: bool = False) -> bool:

@@ -6,7 +6,8 @@ An experiment is a module with
 - `PAPER`: the published numbers, a `Published` each; None where the paper only has a curve;
 - `CLAIMS`: a `Claim` for each sentence that can be false;
 - `plan(scale)`: the `Job`s of a scale; empty if the experiment has none at that scale;
-- `check(results)`: one `Verdict` per claim, in their order.
+- `check(results)`: one `Verdict` per claim, in their order;
+- `DIFFERENCES`, optional: for each scale, sentences that state what differs from the paper: networks, data, images.
 
 These modules import `core` only: they are listed and planned without torch. The file is
 `experiments/<paper>/<table or figure>.py`; `vitlab reproduce` finds it there, under its stem with the key of the paper:

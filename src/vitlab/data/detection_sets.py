@@ -12,7 +12,7 @@ from vitlab.data.coco import open_coco
 from vitlab.data.detection import DetectionData
 from vitlab.data.scene_detection import open_scene_objects
 
-__all__ = ["open_detection"]
+__all__ = ["detection_folder", "open_detection"]
 
 
 def open_detection(expression: str, *, root: str | Path | None = None, image_size: Size | None = None) -> DetectionData:
@@ -31,13 +31,22 @@ def open_detection(expression: str, *, root: str | Path | None = None, image_siz
     for setting in ("classes", "fraction"):
         if setting in settings:
             raise VitlabError(f"{expression!r} cannot be narrowed by {setting}= for detection; omit it")
-    location = Location(name, root, image_size)
     if name == "scenes":
         return replace(_scenes(settings, image_size or 32), name=expression.strip())
     if name == "coco":
-        folder = coco_folder(location, settings.pop("path", None))
-        return replace(open_coco(folder, **settings), name=expression.strip())
+        settings.pop("path", None)
+        return replace(open_coco(detection_folder(expression, root), **settings), name=expression.strip())
     raise VitlabError(f"{name} has no boxes and masks of objects; detection data is: scenes, coco")
+
+
+def detection_folder(expression: str, root: str | Path | None = None) -> Path:
+    """Returns the folder of a `coco` expression.
+
+    >>> detection_folder("coco('/data/coco')").as_posix()
+    '/data/coco'
+    """
+    name, settings = read_expression(expression)
+    return coco_folder(Location(name, root, None), settings.get("path"))
 
 
 def _scenes(settings: dict[str, Any], image_size: Size) -> DetectionData:

@@ -24,7 +24,7 @@ from vitlab.data.scene_set import TEST_SCENES, cost
 from vitlab.data.scenes import MEAN, MOST_OBJECTS, STD, VERSION, Side, draw_scenes
 from vitlab.data.vqav2 import open_vqav2
 
-__all__ = ["check_questions", "open_questions", "question_sets", "question_settings"]
+__all__ = ["check_questions", "open_questions", "question_folders", "question_sets", "question_settings"]
 
 _Count = Annotated[int, Range(1, 250_000, cost=cost)]
 _CLASS_TOKEN = len(WORDS)  # the token ids of scenes: padding, the words, the class token
@@ -58,6 +58,18 @@ def open_questions(
     """
     name, settings = check_questions(expression)
     return replace(_OPENERS[name](_Location(root, image_size), **settings), fingerprint=expression.strip())
+
+
+def question_folders(expression: str, root: str | Path | None = None) -> list[Path]:
+    """Returns the folders that a question set of files reads; empty for a generated one.
+
+    >>> question_folders("scene_questions"), question_folders("vqav2", "/data")[0].as_posix()
+    ([], '/data/vqav2')
+    """
+    name, settings = check_questions(expression)
+    location = _Location(root, (32, 32))
+    given = {"path": "vqav2", "tokenizer": "bert-base-uncased", **settings}
+    return [location.path(given[key]) for key in ("path", "tokenizer")] if name == "vqav2" else []
 
 
 def check_questions(expression: str) -> tuple[str, dict[str, Any]]:

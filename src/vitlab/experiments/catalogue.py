@@ -56,6 +56,10 @@ class Experiment:
         found: Sequence[Claim] = self.module.CLAIMS
         return found
 
+    def differences(self, scale: Scale) -> list[str]:
+        """What differs from the paper at a scale, a sentence each."""
+        return list(getattr(self.module, "DIFFERENCES", {}).get(scale, ()))
+
     @property
     def file(self) -> Path:
         """The path of its file below `src`, for an experiment of vitlab."""

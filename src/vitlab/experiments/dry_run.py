@@ -125,7 +125,7 @@ def _trained(run: Training | None, root: str, folder: Path) -> str:
     """A file that replaces the weights of a run: it names the model and has no tensors. Empty without a run."""
     if run is None:
         return ""
-    path = folder / f"{run.key}.safetensors"
+    path = folder / f"{run.key()}.safetensors"
     if not path.exists():
         model = zoo.builder_of(run.recipe(_trained(run.first, root, folder), root).model)
         write_tensors(path, {}, {"model": model})

@@ -1,7 +1,8 @@
 """Engines that run tasks: one after another here, in several processes, with submitit (Slurm), or with Ray.
 
 All of them call `execute`, which stores the result in the results folder; an engine returns only the reasons of
-failures. A task whose worker was killed is run again, at most `ATTEMPTS` times.
+failures. A task whose worker was killed is run again, at most `ATTEMPTS` times. The folder of the data sets must be
+visible here too: the keys of results contain the fingerprint of the data.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def engine(text: str = "serial", jobs_per_device: int = 1) -> Engine:
     Args:
         text: `serial`; `slurm`, with settings of submitit: `slurm(slurm_partition='gpu', timeout_min=600)`; or `ray`,
             with settings of `ray.init`: `ray(address='auto')`.
-        jobs_per_device: number of tasks that run at the same time on each GPU, or on the CPU.
+        jobs_per_device: number of tasks that run at the same time on each GPU, or on the CPU; 1 for `slurm`.
 
     >>> engine("serial").__name__
     'serial'
@@ -49,6 +50,11 @@ def engine(text: str = "serial", jobs_per_device: int = 1) -> Engine:
             raise VitlabError(f"serial takes no settings ({', '.join(settings)} given); omit them")
         return serial if jobs_per_device == 1 else lambda tasks, bar: processes(tasks, bar, jobs_per_device)
     if name == "slurm":
+        if jobs_per_device > 1:
+            raise VitlabError(
+                f"--on slurm submits each job by itself, with one GPU (--jobs-per-device {jobs_per_device} given); "
+                "omit --jobs-per-device, and set resources as slurm(gpus_per_node=1)"
+            )
         _needs("submitit", "slurm")
         return lambda tasks, bar: submitted(tasks, bar, settings)
     if name == "ray":

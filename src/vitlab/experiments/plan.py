@@ -10,9 +10,13 @@ from pathlib import Path
 from vitlab.core.errors import VitlabError
 from vitlab.core.experiment import Job, Results, Scale
 from vitlab.experiments.catalogue import Experiment
-from vitlab.experiments.work import Training, Work, all_work, work_of
+from vitlab.experiments.disk_estimate import written_by
+from vitlab.experiments.work import Training, Work, all_work, forget_keys, work_of
 
 __all__ = ["Cost", "Plan"]
+
+#: Bytes of the files of a measurement, roughly.
+_MEASUREMENT = 2e5
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class Cost:
         gpu_hours: estimated time on one GPU.
         gigabytes: estimated size of the data sets that are read.
         needs: files that must exist below the data root.
+        written: estimated size in gigabytes of what is written to the results folder.
     """
 
     runs: int
@@ -32,11 +37,13 @@ class Cost:
     gpu_hours: float
     gigabytes: float
     needs: tuple[str, ...]
+    written: float = 0.0
 
     def __str__(self) -> str:
         data = f"up to {self.gigabytes:.3g} GB of data ({', '.join(self.needs)})" if self.needs else "no data sets"
         return (
-            f"{self.runs} training runs, {self.measurements} measurements, about {self.gpu_hours:.3g} GPU hours, {data}"
+            f"{self.runs} training runs, {self.measurements} measurements, about {self.gpu_hours:.3g} GPU hours, "
+            f"about {self.written:.2g} GB written to disk, {data}"
         )
 
 
@@ -55,6 +62,10 @@ class Plan:
     scale: Scale
     out: Path
     root: str = ""
+
+    def __post_init__(self) -> None:
+        """Compute keys from the files as they are now."""
+        forget_keys()
 
     @cached_property
     def jobs(self) -> dict[str, list[Job]]:
@@ -96,21 +107,31 @@ class Plan:
     @property
     def missing_trainings(self) -> list[list[Training]]:
         """The training runs that missing measurements need and that are not finished."""
-        needed = {run.key for work in self.missing for run in work.runs}
-        return [[run for run in group if run.key in needed and not run.done(self.out)] for group in self.trainings]
+        needed = {run.key(self.root) for work in self.missing for run in work.runs}
+        return [
+            [run for run in group if run.key(self.root) in needed and not run.done(self.out, self.root)]
+            for group in self.trainings
+        ]
 
-    def cost(self) -> Cost:
-        """What is missing. A job's time includes its training, which is counted once for all jobs of a run."""
-        missing = self.missing
+    def cost(self, *, force: bool = False) -> Cost:
+        """What is missing, or everything. A job's time includes its training, which all jobs of a run share.
+
+        Args:
+            force: whether stored runs and measurements are made again, and therefore count.
+        """
+        missing, trainings = (self.works, self.trainings) if force else (self.missing, self.missing_trainings)
         minutes: dict[str, float] = {}
         sizes: dict[tuple[str, ...], float] = {}
         for work in missing:
-            key = work.runs[-1].key if work.runs else work.key(self.root)
+            key = work.runs[-1].key(self.root) if work.runs else work.key(self.root)
             minutes[key] = max(minutes.get(key, 0.0), work.job.gpu_minutes)
             sizes[work.job.needs] = max(sizes.get(work.job.needs, 0.0), work.job.gigabytes)
         needs = tuple(sorted({need for names in sizes for need in names}))
-        runs = sum(len(group) for group in self.missing_trainings)
-        return Cost(runs, len(missing), sum(minutes.values()) / 60, sum(sizes.values()), needs)
+        runs = [run for group in trainings for run in group]
+        written = sum(written_by(run.recipe("trained", self.root or "{root}")) for run in runs)
+        written += _MEASUREMENT * len(missing)
+        hours = sum(minutes.values()) / 60
+        return Cost(len(runs), len(missing), hours, sum(sizes.values()), needs, written / 1e9)
 
     def results(self, name: str) -> Results:
         """The stored measurements of an experiment."""

@@ -53,14 +53,14 @@ def record_of(
         verdicts: one per claim.
         results: the measurements.
         failures: reasons of failed jobs by their titles.
-        differences: what differs from the paper, or from the plan, a sentence each.
+        differences: what differs from the paper, or from the plan, besides `DIFFERENCES` of the experiment.
     """
     return {
         "experiment": experiment.name,
         "title": experiment.title,
         "scale": scale,
         "provenance": {name: provenance()[name] for name in ("vitlab", "python", "versions", "time")},
-        "differences": list(differences),
+        "differences": _all_differences(experiment, scale, differences),
         "verdicts": _entries(experiment, verdicts),
         "failures": dict(failures),
         "numbers": entries_of(results),
@@ -68,9 +68,15 @@ def record_of(
 
 
 def judged_again(experiment: Experiment, record: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the record with the verdicts that its numbers give today; all else is unchanged."""
+    """Returns the record with the verdicts that its numbers give today, and the differences that are stated today."""
     verdicts = judge(experiment, results_of(record["numbers"]), record["scale"])
-    return {**record, "title": experiment.title, "verdicts": _entries(experiment, verdicts)}
+    differences = _all_differences(experiment, record["scale"], record.get("differences", ()))
+    about = {"title": experiment.title, "differences": differences}
+    return {**record, **about, "verdicts": _entries(experiment, verdicts)}
+
+
+def _all_differences(experiment: Experiment, scale: Scale, found: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys([*experiment.differences(scale), *found]))
 
 
 def _entries(experiment: Experiment, verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from vitlab.core.experiment import Job, Results, not_run
+from vitlab.core.experiment import Job, Results, Scale, not_run
+from vitlab.core.expressions import parse_model
 from vitlab.core.measurement import Measurement
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.catalogue import Experiment
@@ -65,7 +66,8 @@ def reproduce(
 
 def _remove(plan: Plan) -> None:
     folders = [work.folder(plan.out, plan.root) for work in plan.works]
-    folders += [run.folder(plan.out) for run in chain(*plan.trainings)]
+    folders += [plan.out / "unfinished" / folder.name for folder in folders]
+    folders += [run.folder(plan.out, plan.root) for run in chain(*plan.trainings)]
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -78,25 +80,22 @@ def _run(plan: Plan, device: str | None, engine: Engine, show: bool) -> dict[str
         for stage in stages:
             tasks = []
             for work in stage:
-                failed = _failed_before(work, reasons)
+                failed = _failed_before(work, plan.root, reasons)
                 if failed:
-                    reasons[_key(work, plan.root)] = failed
+                    reasons[work.key(plan.root)] = failed
                 else:
                     tasks.append(Task(work, plan.out, plan.root, device))
             for task, reason in engine(tasks, bar) if tasks else ():
                 if reason:
-                    reasons[_key(task.work, plan.root)] = reason
+                    reasons[task.work.key(plan.root)] = reason
     return reasons
 
 
-def _key(work: Training | Work, root: str) -> str:
-    return work.key if isinstance(work, Training) else work.key(root)
-
-
-def _failed_before(work: Training | Work, reasons: dict[str, str]) -> str:
+def _failed_before(work: Training | Work, root: str, reasons: dict[str, str]) -> str:
     """The reason why a run that this work needs failed; empty if none failed."""
     needed = work.runs if isinstance(work, Work) else (work.first,) if work.first else ()
-    return next((f"its training failed: {reasons[run.key]}" for run in needed if run.key in reasons), "")
+    keys = (run.key(root) for run in needed)
+    return next((f"its training failed: {reasons[key]}" for key in keys if key in reasons), "")
 
 
 def _judged(plan: Plan, experiment: Experiment, reasons: dict[str, str]) -> Reproduced:
@@ -111,22 +110,39 @@ def _judged(plan: Plan, experiment: Experiment, reasons: dict[str, str]) -> Repr
     except Exception as error:  # a mistake in one experiment must not end the others
         failures["check"] = f"{type(error).__name__}: {' '.join(str(error).split())}"
         verdicts = [not_run(claim, "check failed") for claim in experiment.claims]
-    record = record_of(experiment, plan.scale, verdicts, results, failures)
-    path = write_record(plan.out / "verdicts" / plan.scale / f"{experiment.name}.json", record)
-    try:
-        write_picture(path, experiment, record)
-    except Exception as error:  # a mistake in one picture must not end the others
-        failures["picture"] = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    record = record_of(experiment, plan.scale, verdicts, results, failures, _trained(results, plan.scale))
+    if record["numbers"]:  # a record without numbers is no result, and must not replace one
+        path = write_record(plan.out / "verdicts" / plan.scale / f"{experiment.name}.json", record)
+        try:
+            write_picture(path, experiment, record)
+        except Exception as error:  # a mistake in one picture must not end the others
+            failures["picture"] = f"{type(error).__name__}: {' '.join(str(error).split())}"
     page = experiment_page(
         plan.out / "report" / plan.scale / f"{experiment.name}.html",
         experiment.title,
-        f"Scale {plan.scale}, jobs: {len(jobs)}. Command: vitlab reproduce {experiment.name} --scale {plan.scale}",
+        " ".join(
+            [
+                f"Scale {plan.scale}, jobs: {len(jobs)}. "
+                f"Command: vitlab reproduce {experiment.name} --scale {plan.scale}.",
+                *record["differences"],
+            ]
+        ),
         verdicts,
         experiment.published,
         _with_seeds(results),
         [f"{title}: {reason}" for title, reason in failures.items()],
     )
     return Reproduced(experiment, verdicts, failures, page)
+
+
+def _trained(results: Results, scale: Scale) -> list[str]:
+    """What was trained, in one sentence; nothing at `smoke`, which judges no training."""
+    found: dict[str, None] = {}
+    for job, _ in results.entries:
+        if job.recipe and scale != "smoke":
+            recipe = Training(job.recipe, job.changes, job.seed).recipe("trained", "{root}")
+            found[f"{parse_model(recipe.model).name} on {recipe.data}, {recipe.epochs} epochs"] = None
+    return [f"Trained: {'; '.join(found)}."] if found else []
 
 
 def _title(job: Job) -> str:

@@ -81,7 +81,7 @@ def trained(
     run: Training, out: Path, root: str = "", device: str | None = None, report_progress: ReportProgress | None = None
 ) -> Path:
     """Train a run if it has no final weights yet; returns its folder."""
-    folder = run.folder(out)
+    folder = run.folder(out, root)
     if (folder / "model.safetensors").is_file():
         return folder
     recipe = run.resolved(out, root)
@@ -130,7 +130,7 @@ def _instrument(work: Work, out: Path, root: str, device: str | None, folder: Pa
     data = None if job.data is None else job.data.replace("{root}", root)
     procedure = job.procedure
     if work.training is not None:
-        procedure = procedure.replace("{run}", str(work.training.folder(out).resolve()))
+        procedure = procedure.replace("{run}", str(work.training.folder(out, root).resolve()))
     options: dict[str, Any] = {"data": data, "images": job.images, "repeats": job.repeats, "seed": job.seed}
     with Bar(1, show=False) as bar:
         paths = run(
@@ -143,7 +143,7 @@ def _instrument(work: Work, out: Path, root: str, device: str | None, folder: Pa
 def _training(work: Work, out: Path, root: str, device: str | None, folder: Path) -> list[Measurement]:
     if work.training is None:
         raise VitlabError(f"job {work.job.arm!r}: the procedure training needs recipe=")
-    return [training_curve(work.training.folder(out))]
+    return [training_curve(work.training.folder(out, root))]
 
 
 def _sizes(work: Work, out: Path, root: str, device: str | None, folder: Path) -> list[Measurement]:

@@ -1,4 +1,4 @@
-"""The work of jobs: training runs and measurements, each with a key of its inputs. Imports no torch.
+"""The work of jobs: training runs and measurements, each with a key of its inputs. Data that is files imports torch.
 
 OUT/runs/KEY/                  a training run
 OUT/measurements/KEY/          the measurements of a job, one per part of the images; equal jobs share them
@@ -16,15 +16,23 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from vitlab.core import plugins
+from vitlab.core import descriptions, plugins
 from vitlab.core.code_version import code_version
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.experiment import Job
-from vitlab.core.expressions import parse_call, parse_model
+from vitlab.core.expressions import parse_call
 from vitlab.core.measurement import Measurement
 from vitlab.core.recipe import Recipe, change
+from vitlab.experiments import fingerprints
+from vitlab.experiments.fingerprints import (
+    data_fingerprint,
+    files_fingerprint,
+    libraries,
+    trained_on,
+    weights_digests,
+)
 
-__all__ = ["SPECIAL", "Training", "Work", "all_work", "module_of", "root_of", "work_of"]
+__all__ = ["SPECIAL", "Training", "Work", "all_work", "forget_keys", "module_of", "root_of", "work_of"]
 
 #: Procedures that are neither instruments nor stress tests, and the modules whose code they run.
 SPECIAL = {
@@ -59,22 +67,21 @@ class Training:
         text, *changes = (_filled(each, trained, root) for each in (self.text, *self.changes))
         return replace(change(plugins.recipe(text), changes), seed=self.seed)
 
-    @property
-    def key(self) -> str:
-        """The digest of all settings that differ from the defaults, and of the run that it starts from."""
-        return _training_key(self)
+    def key(self, root: str = "") -> str:
+        """The digest of all settings that differ from the defaults, data, weights, code, and the run it starts from."""
+        return _training_key(self, root)
 
-    def folder(self, out: Path) -> Path:
+    def folder(self, out: Path, root: str = "") -> Path:
         """The run folder."""
-        return out / "runs" / self.key
+        return out / "runs" / self.key(root)
 
-    def done(self, out: Path) -> bool:
+    def done(self, out: Path, root: str = "") -> bool:
         """Whether the run has its final weights."""
-        return (self.folder(out) / "model.safetensors").is_file()
+        return (self.folder(out, root) / "model.safetensors").is_file()
 
     def resolved(self, out: Path, root: str) -> Recipe:
         """The recipe to train, with the paths of this results folder."""
-        return self.recipe(_weights(self.first, out), root)
+        return self.recipe(_weights(self.first, out, root), root)
 
 
 @dataclass(frozen=True)
@@ -101,15 +108,16 @@ class Work:
     def model(self, out: Path, root: str) -> str:
         """The model expression to measure."""
         if self.job.model:
-            return _filled(self.job.model, _weights(self.training, out), root)
+            return _filled(self.job.model, _weights(self.training, out, root), root)
         if self.training is None:
             return _recipe_run(self.job).recipe("trained", root).model
+        folder = self.training.folder(out, root).resolve()
         if self.job.snapshot is None:
-            return f"file/{self.training.folder(out).resolve()}"
-        return f"file/{self.training.folder(out).resolve()}/snapshots/epoch-{self.job.snapshot:04d}.safetensors"
+            return f"file/{folder}"
+        return f"file/{folder}/snapshots/epoch-{self.job.snapshot:04d}.safetensors"
 
     def key(self, root: str = "") -> str:
-        """The digest of its inputs: model or recipe, weights, data, procedure, settings, seed and code."""
+        """The digest of its inputs: model or recipe, weights, data, preprocessing, procedure, seed and code."""
         return _work_key(self, root)
 
     def folder(self, out: Path, root: str = "") -> Path:
@@ -123,26 +131,64 @@ class Work:
 
 
 @cache
-def _training_key(run: Training) -> str:
-    recipe = run.recipe(run.first.key if run.first else "", "{root}")
+def _training_key(run: Training, root: str) -> str:
+    first = run.first.key(root) if run.first else None
+    recipe = run.recipe(first or "", "{root}")  # without the place of the root
     default = asdict(Recipe(recipe.model, recipe.data))
     settings = {"model": recipe.model, "data": recipe.data, **_changed(asdict(recipe), default)}
-    return _digest({"recipe": settings, "first": run.first.key if run.first else None})
+    files = asdict(run.recipe(first or "", root or "{root}"))
+    return _digest(
+        {
+            "recipe": settings,
+            "first": first,
+            "data": data_fingerprint(files.pop("data"), root),
+            "weights": weights_digests(files),
+            "version": code_version(f"vitlab.tasks.{recipe.task}"),
+        }
+    )
 
 
 @cache
 def _work_key(work: Work, root: str) -> str:
     job = work.job
     name, settings = parse_call(job.procedure)
-    inputs: dict[str, Any] = {"procedure": name, "settings": settings, "version": code_version(module_of(name))}
+    module = module_of(name)
+    inputs: dict[str, Any] = {"procedure": name, "settings": settings, "weights": weights_digests(settings)}
+    inputs["version"] = code_version(module) or descriptions.source_digest(module)
     if job.model:
-        inputs |= {"model": job.model, "seed": job.seed, "weights": _file_digests(job.model, root)}
+        model = _filled(job.model, "trained", root or "{root}")
+        inputs["weights"] += weights_digests(model)
+        inputs |= {"model": job.model, "seed": job.seed, "libraries": libraries(model)}
     else:
-        inputs |= {"recipe": _recipe_run(job).key, "snapshot": job.snapshot}
+        inputs |= {"recipe": _recipe_run(job).key(root), "snapshot": job.snapshot}
     if job.trained:
-        inputs["trained"] = [run.key for run in work.runs]
+        inputs["trained"] = [run.key(root) for run in work.runs]
+    if name not in SPECIAL:  # models without declared preprocessing have that of the code
+        inputs |= {"preprocessing": code_version("vitlab.preprocessing"), "contents": _read(job, module, root)}
     inputs |= {"data": job.data, "images": job.images, "repeats": job.repeats}
     return _digest(inputs)
+
+
+def _read(job: Job, module: str, root: str) -> str:
+    """The fingerprint of the data that a job reads; empty for that of its training run, which has its own key."""
+    inputs = descriptions.card(module).get("inputs")
+    if inputs == "nothing":
+        return ""
+    if inputs == "files":
+        return files_fingerprint(module, root)
+    if job.data is not None:
+        return data_fingerprint(job.data, root)
+    if job.recipe or job.trained:
+        return ""
+    data = trained_on(_filled(job.model, "trained", root or "{root}"))
+    return data_fingerprint(data or "scenes", root)
+
+
+def forget_keys() -> None:
+    """Compute all keys anew: files may have changed since."""
+    _training_key.cache_clear()
+    _work_key.cache_clear()
+    fingerprints.forget()
 
 
 def _named(measurement: Measurement, name: str) -> Measurement:
@@ -165,7 +211,7 @@ def all_work(jobs: Iterable[Job], root: str = "") -> tuple[list[list[Training]],
         for depth, run in enumerate(work.runs):
             if depth == len(groups):
                 groups.append({})
-            groups[depth].setdefault(run.key, run)
+            groups[depth].setdefault(run.key(root), run)
     return [list(group.values()) for group in groups], list(works.values())
 
 
@@ -196,24 +242,8 @@ def _filled(text: str, trained: str, root: str) -> str:
     return text.replace("{trained}", trained).replace("{root}", root)
 
 
-def _weights(run: Training | None, out: Path) -> str:
-    return "" if run is None else str(run.folder(out).resolve() / "model.safetensors")
-
-
-def _file_digests(model: str, root: str) -> list[str]:
-    """The digests of the weights files that a model expression names, where they exist."""
-    parsed = parse_model(_filled(model, "trained", root or "{root}"))
-    paths = [str(parsed.settings.get("weights") or ""), parsed.name if parsed.source == "file" else ""]
-    return [_file_digest(Path(path)) for path in paths if path and Path(path).is_file()]
-
-
-@cache
-def _file_digest(path: Path) -> str:
-    digest = blake2b(digest_size=8)
-    with path.open("rb") as file:
-        while block := file.read(1 << 22):
-            digest.update(block)
-    return digest.hexdigest()
+def _weights(run: Training | None, out: Path, root: str) -> str:
+    return "" if run is None else str(run.folder(out, root).resolve() / "model.safetensors")
 
 
 def _changed(settings: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:

@@ -51,6 +51,8 @@ CARD = Card(
     higher_is_better=False,
 )
 
+FOLDERS = ("CIFAR-10-C", "CIFAR-100-C")  # below the root
+
 TREE = """\
   ROOT/CIFAR-10-C/{labels.npy, gaussian_noise.npy, fog.npy, …}      each (50000, 32, 32, 3) uint8, severities 1 to 5
   ROOT/CIFAR-100-C/{labels.npy, gaussian_noise.npy, fog.npy, …}
@@ -94,7 +96,7 @@ def measure(
     setup = _setup(model, preprocessing, batch_size, processes)
     dataset = _dataset(setup.classes)
     baseline_errors = choose(baseline or dataset)
-    folder = locate(root, ("CIFAR-10-C" if dataset == "cifar10" else "CIFAR-100-C",), _has_files, TREE)
+    folder = locate(root, FOLDERS[:1] if dataset == "cifar10" else FOLDERS[1:], _has_files, TREE)
     present = [condition for condition in conditions if (folder / f"{condition[0]}.npy").is_file()]
     if not present:
         raise wrong_layout(f"{folder} has none of the requested files; the first is {conditions[0][0]}.npy", TREE)

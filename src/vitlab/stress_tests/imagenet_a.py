@@ -26,6 +26,7 @@ CARD = Card(
 )
 
 TREE = IMAGENET_A.tree
+FOLDERS = IMAGENET_A.folders  # below the root
 
 
 def measure(

@@ -55,6 +55,8 @@ CARD = Card(
     higher_is_better=False,
 )
 
+FOLDERS = ("ImageNet-C", "imagenet-c", "ImageNet_C")  # below the root
+
 TREE = """\
   ROOT/gaussian_noise/1/n01440764/ILSVRC2012_val_00000293.JPEG     15 corruptions × 5 severities × 50,000 images
 or, in their groups,
@@ -100,7 +102,7 @@ def measure(
     conditions = select_conditions(names, severities)
     baseline_name = resolve(baseline, 1000)
     baseline_errors = choose(baseline_name)  # fail early for a wrong name
-    folder = locate(root, ("ImageNet-C", "imagenet-c", "ImageNet_C"), _has_sets, TREE)
+    folder = locate(root, FOLDERS, _has_sets, TREE)
     present = {condition: path for condition in conditions if (path := _folder(folder, *condition)) is not None}
     if not present:
         raise wrong_layout(f"{folder} has none of the requested sets; the first is {conditions[0]}", TREE)

@@ -55,6 +55,8 @@ PERTURBATIONS = (
 EXTRA = ("speckle_noise", "gaussian_blur", "spatter", "shear")
 _Name = Annotated[str, Choices(PERTURBATIONS + EXTRA)]
 
+FOLDERS = ("ImageNet-P", "imagenet-p", "ImageNet_P")  # below the root
+
 TREE = """\
   ROOT/gaussian_noise/n01440764/<video>.mp4             10 perturbations, 1,000 folders each
   ROOT/noise/gaussian_noise/n01440764/<video>.mp4       or in groups
@@ -121,7 +123,7 @@ def measure(
     """
     requested = (names,) if isinstance(names, str) else tuple(names)
     folders = partial(_folders, names=PERTURBATIONS + EXTRA, difficulty=difficulty)
-    folder = locate(root, ("ImageNet-P", "imagenet-p", "ImageNet_P"), lambda path: bool(folders(path)), TREE)
+    folder = locate(root, FOLDERS, lambda path: bool(folders(path)), TREE)
     present = _folders(folder, requested, difficulty)
     if not present:
         raise wrong_layout(f"{folder} has none of the requested perturbations; the first is {requested[0]}", TREE)

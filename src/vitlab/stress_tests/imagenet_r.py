@@ -26,6 +26,7 @@ CARD = Card(
 )
 
 TREE = IMAGENET_R.tree
+FOLDERS = IMAGENET_R.folders  # below the root
 
 
 def measure(

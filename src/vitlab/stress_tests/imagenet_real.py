@@ -46,6 +46,8 @@ CARD = Card(
     higher_is_better=True,
 )
 
+FOLDERS = ("val", "imagenet/val", "imagenet", "real.json")  # below the root; the last has labels
+
 TREE = """\
   ROOT/val/n01440764/ILSVRC2012_val_00000293.JPEG     50,000 images, with or without class folders
   ROOT/real.json                                      optional labels; default: the copy in timm
@@ -99,7 +101,7 @@ def measure(
         `images_with_labels` and lists broken files and missing classes; `partial` is True unless all 50,000 images
         were classified.
     """
-    folder = locate(root, ("val", "imagenet/val", "imagenet"), _has_images, TREE)
+    folder = locate(root, FOLDERS[:-1], _has_images, TREE)
     every, original = open_validation(folder, TREE)
     origin, labels = _labels((folder, folder.parent))
     part = spread(every, images)

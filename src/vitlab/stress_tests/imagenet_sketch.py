@@ -26,6 +26,7 @@ CARD = Card(
 )
 
 TREE = IMAGENET_SKETCH.tree
+FOLDERS = IMAGENET_SKETCH.folders  # below the root
 
 
 def measure(

@@ -28,6 +28,7 @@ CARD = Card(
 #: The sets, and the folders that their archives unpack to.
 SETS = IMAGENET_V2.subsets
 TREE = IMAGENET_V2.tree
+FOLDERS = IMAGENET_V2.folders  # below the root
 
 
 def measure(

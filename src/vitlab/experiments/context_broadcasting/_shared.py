@@ -53,6 +53,22 @@ VALIDATION: dict[Scale, dict[str, Any]] = {
 VALIDATION["full"] = VALIDATION["released"]  # published weights: the paper trains nothing for these figures
 
 
+#: What replaces the images of the paper at `small`, where published weights are measured.
+SAMPLE = (
+    "1,000 validation images of ImageNet, one of each class, cropped to 256×256, replace its 50,000. Intervals are "
+    "over ten parts of these images and say nothing about other training runs."
+)
+
+#: What the effects of modules in ViT-Ti and ViT-S contain at `full`.
+REPEATED: dict[Scale, tuple[str, ...]] = {
+    "full": (
+        "As in the paper, ViT-Ti and ViT-S are trained with repeated augmentation without a module and without it with "
+        "a module, and ViT-B with a module has more warm-up and drop path: an effect is that of both changes. "
+        "cb_table_2 and cb_fig_s11 also have the baseline without repeated augmentation.",
+    )
+}
+
+
 #: What the files of the published sets need.
 FILES: dict[str, dict[str, Any]] = {
     "imagenet_v2": {"needs": ("imagenetv2",), "gigabytes": 4.0},

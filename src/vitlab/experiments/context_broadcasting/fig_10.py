@@ -13,8 +13,11 @@ from vitlab.core.measurement import Measurement
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.context_broadcasting._checks import claims_of, gain, verdicts_of
 from vitlab.experiments.context_broadcasting._dense import upernet
+from vitlab.experiments.context_broadcasting._shared import REPEATED
 
 TITLE = "CB Fig. 10: attention maps of segmentation models"
+
+DIFFERENCES = REPEATED
 
 PAPER = [Published(row, "pictures of attention", None) for row in ("ViT-S", "ViT-S + CB")]
 

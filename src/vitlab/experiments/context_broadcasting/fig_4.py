@@ -12,9 +12,13 @@ from vitlab.core.experiment import Claim, Job, Published, Results, Scale
 from vitlab.core.measurement import Measurement
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.context_broadcasting._checks import Check, by_part, claims_of, count, one, verdicts_of
-from vitlab.experiments.context_broadcasting._shared import DEIT_TINY, TOKENS_197, VALIDATION
+from vitlab.experiments.context_broadcasting._shared import DEIT_TINY, SAMPLE, TOKENS_197, VALIDATION
 
 TITLE = "CB Fig. 4: entropy of pretrained ViTs"
+
+DIFFERENCES: dict[Scale, tuple[str, ...]] = {
+    "small": ("DeiT-Ti with its published weights replaces ViT-S and ViT-B.", SAMPLE)
+}
 
 #: The arms of each scale.
 _MODELS: dict[Scale, dict[str, str]] = {

@@ -8,9 +8,11 @@ from vitlab.core.experiment import Claim, Job, Published, Results, Scale
 from vitlab.core.measurement import Measurement
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.context_broadcasting._checks import claims_of, gain, verdicts_of
-from vitlab.experiments.context_broadcasting._shared import Network
+from vitlab.experiments.context_broadcasting._shared import REPEATED, Network
 
 TITLE = "CB Fig. S11: training curves with and without CB"
+
+DIFFERENCES = REPEATED
 
 _CURVES = ("top-1 by epoch", "top-5 by epoch", "training loss by epoch", "evaluation loss by epoch")
 PAPER = [Published(row, column, None) for row in ("ViT-S", "ViT-S + CB") for column in _CURVES]

@@ -14,11 +14,19 @@ from vitlab.core.experiment import Claim, Job, Published, Results, Scale, paired
 from vitlab.core.measurement import Measurement
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.context_broadcasting._checks import by_part, claims_of, effect, verdicts_of
-from vitlab.experiments.context_broadcasting._shared import DEIT_TINY, TOKENS_197, VALIDATION
+from vitlab.experiments.context_broadcasting._shared import DEIT_TINY, SAMPLE, TOKENS_197, VALIDATION
 
 TITLE = "CB Fig. S12: attention of DeiT-B, shallow and deep, plain and distilled"
 
 PAPER = [Published("DeiT-B", "picture of attention", None), Published("DeiT-B distilled", "picture of attention", None)]
+
+DIFFERENCES: dict[Scale, tuple[str, ...]] = {
+    "small": (
+        "DeiT-Ti with its published weights replaces DeiT-B; no distilled network is measured. The figure shows "
+        "pictures of other papers, which are replaced by entropy and distance of attention.",
+        SAMPLE,
+    )
+}
 
 _DISTILLED = "timm/deit_base_distilled_patch16_224(pretrained=True)"
 _MODELS: dict[Scale, dict[str, str]] = {

@@ -15,9 +15,11 @@ from vitlab.experiments.context_broadcasting._checks import (
     table,
     verdicts_of,
 )
-from vitlab.experiments.context_broadcasting._shared import Network, sizes
+from vitlab.experiments.context_broadcasting._shared import REPEATED, Network, sizes
 
 TITLE = "CB Table 1: uniform attention injected into ViT-S"
+
+DIFFERENCES = REPEATED
 
 _VIT_S = "timm/deit_small_patch16_224"
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 from vitlab.core.experiment import Claim, Job, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.context_broadcasting._checks import Check, claims_of, gain, raises, table, verdicts_of
-from vitlab.experiments.context_broadcasting._shared import SIZES, Network
+from vitlab.experiments.context_broadcasting._shared import REPEATED, SIZES, Network
 
 TITLE = "CB Table 2: CB in all and in the upper layers"
+
+DIFFERENCES = REPEATED
 
 #: Size -> top-1 without CB, with CB in all layers, and in the upper layers.
 _ROWS = {"tiny": (72.2, 73.2, 73.4), "small": (79.9, 80.5, 80.8), "base": (81.8, 82.0, 82.1)}

@@ -16,9 +16,11 @@ from vitlab.experiments.context_broadcasting._checks import (
     table,
     verdicts_of,
 )
-from vitlab.experiments.context_broadcasting._shared import Network, sizes
+from vitlab.experiments.context_broadcasting._shared import REPEATED, Network, sizes
 
 TITLE = "CB Table 3: squeeze-and-excitation and CB"
+
+DIFFERENCES = REPEATED
 
 _VIT_S = "timm/deit_small_patch16_224"
 

@@ -9,8 +9,11 @@ from vitlab.core.experiment import Claim, Job, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.context_broadcasting._checks import claims_of, gain, points, table, verdicts_of
 from vitlab.experiments.context_broadcasting._dense import mask_rcnn
+from vitlab.experiments.context_broadcasting._shared import REPEATED
 
 TITLE = "CB Table 7: Mask R-CNN on COCO with CB"
+
+DIFFERENCES = REPEATED
 
 #: Column -> value of the instrument, ViT-Ti, + CB.
 _COLUMNS = {

@@ -9,8 +9,11 @@ from vitlab.core.experiment import Claim, Job, Results, Scale, paired
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.context_broadcasting._checks import Check, claims_of, effect, gain, points, table, verdicts_of
 from vitlab.experiments.context_broadcasting._dense import upernet
+from vitlab.experiments.context_broadcasting._shared import REPEATED
 
 TITLE = "CB Table 9: ADE20K under noise and blur with CB"
+
+DIFFERENCES = REPEATED
 
 _KIND = "segmentation_corruptions"
 

@@ -12,6 +12,13 @@ from vitlab.core.verdicts import Verdict
 
 TITLE = "CB Table S16: CB, CB_gate and CB_hybrid at MLP and MSA"
 
+DIFFERENCES: dict[Scale, tuple[str, ...]] = {
+    "full": (
+        "ViT-S without a module is trained without repeated augmentation, as the networks with modules. The baseline "
+        "of the paper has it; that of cb_table_2 too.",
+    )
+}
+
 #: Module and position -> published additional FLOPs in millions, top-1 and top-5 in per cent.
 _ROWS: dict[tuple[str, str], tuple[float, float | None, float | None]] = {
     ("cb", "end"): (0.9, 80.5, 95.3),

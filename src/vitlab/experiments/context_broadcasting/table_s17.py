@@ -19,9 +19,11 @@ from vitlab.experiments.context_broadcasting._checks import (
     table,
     verdicts_of,
 )
-from vitlab.experiments.context_broadcasting._shared import MODULES, Network, sizes
+from vitlab.experiments.context_broadcasting._shared import MODULES, REPEATED, Network, sizes
 
 TITLE = "CB Table S17: CB, CB_gate and CB_hybrid in the MLP"
+
+DIFFERENCES = REPEATED
 
 _VIT_S = "timm/deit_small_patch16_224"
 _CLASSES = {"cb": "ContextBroadcast", "cb_gate": "GatedContextBroadcast", "cb_hybrid": "HybridContextBroadcast"}
@@ -88,6 +90,7 @@ _CHECKS = [
     *(
         raises("Acc@1", ("plain", 79.9), (_arm(*row), top1), f"{MODULES[row[0]]} at {row[1]}", "Table S17", "ViT-S")
         for row, (_, top1, _) in _ROWS.items()
+        if top1 != 79.9  # CB at Front has the accuracy of ViT-S
     ),
     *(
         gain(

@@ -8,8 +8,10 @@ from functools import partial
 from vitlab.core.experiment import Results, Scale
 from vitlab.experiments.catalogue import Experiment
 from vitlab.experiments.context_broadcasting._checks import COLUMNS
+from vitlab.experiments.context_broadcasting._shared import SIZES
 from vitlab.experiments.pictures.entropy import draw_entropy, draw_shallow_and_deep, draw_softmax, draw_with_cb
 from vitlab.experiments.pictures.tables import Ours, draw_table, mean_of
+from vitlab.experiments.pictures.training_curves import draw_training
 
 __all__ = ["PICTURES"]
 
@@ -72,6 +74,78 @@ def _table_2(experiment: Experiment, results: Results, scale: Scale) -> str:
     return draw_table(experiment, results, scale, rows, ("",), columns, notes)
 
 
+def _notes(scale: Scale, *notes: str, network: str = "ViT-S") -> list[str]:
+    """Notes below a table of one network, with what replaces it."""
+    return [*notes, *([f"{_CIFAR} ViT-Ti replaces {network}."] if scale == "small" else [])]
+
+
+def _table_1(experiment: Experiment, results: Results, scale: Scale) -> str:
+    """A row for each form of uniform attention."""
+    arms = {"ViT-S": "plain", "(A)": "uniform_a", "(B)": "uniform_b", "(C)": "uniform_c", "CB": "cb", "CB_S": "cb_s"}
+    columns = {"# Params [M]": (mean_of("sizes", "parameters", 1e6), ".0f"), "Acc@1 [%]": _ACCURACIES["Acc@1 [%]"]}
+    rows = {row: (arm, (row,)) for row, arm in arms.items()}
+    return draw_table(experiment, results, scale, rows, ("Module",), columns, _notes(scale, "Parameters are of ViT-S."))
+
+
+def _table_3(experiment: Experiment, results: Results, scale: Scale) -> str:
+    """Part (b): a row for each module. Part (a) has words only."""
+    arms = {"ViT-S": "plain", "+ SE": "se", "+ CB": "cb"}
+    columns = {"Acc@1 [%]": _ACCURACIES["Acc@1 [%]"]}
+    rows = {row: (arm, (row,)) for row, arm in arms.items()}
+    notes = _notes(scale, "Part (b). Part (a) has words: parameters and computation of SE and CB, judged as claims.")
+    return draw_table(experiment, results, scale, rows, ("Module",), columns, notes)
+
+
+def _all_flops(results: Results, arm: str) -> float | None:
+    """FLOPs of a network in 10⁹, those of its module included."""
+    counts = [mean_of("sizes", value, 1e9)(results, arm) for value in ("macs", "added_macs")]
+    return None if counts[0] is None or counts[1] is None else counts[0] + counts[1]
+
+
+def _table_4(experiment: Experiment, results: Results, scale: Scale) -> str:
+    """A row for each position of CB: part (a), then part (b); End of (b) is MLP of (a)."""
+    arms = {
+        "ViT-S": "plain",
+        "CB at MLP (End)": "end",
+        "CB at MSA": "attention",
+        "CB at MLP and MSA": "both",
+        "CB at Front": "front",
+        "CB at Mid": "mid",
+    }
+    columns = {"FLOPs [G]": (_all_flops, ".1f"), "Acc@1 [%]": _ACCURACIES["Acc@1 [%]"]}
+    rows = {row: (arm, (row,)) for row, arm in arms.items()}
+    return draw_table(experiment, results, scale, rows, ("Position",), columns, _notes(scale, "FLOPs are of ViT-S."))
+
+
+def _table_5(experiment: Experiment, results: Results, scale: Scale) -> str:
+    """A row for each size and module, with counts and four accuracies."""
+    columns: dict[str, tuple[Ours, str]] = {
+        "# Params [M]": (mean_of("sizes", "parameters", 1e6), ".1f"),
+        "FLOPs [G]": (mean_of("sizes", "macs", 1e9), ".1f"),
+    }
+    for name in ("Acc@1", "Acc@5", "IN-V2", "IN-ReaL"):
+        procedure, value = COLUMNS[name]
+        columns[name] = (mean_of(procedure, value), ".1f")
+    rows = {
+        f"{network}{title}": (f"{size} {arm}", (f"{network}{title}",))
+        for size, network in SIZES.items()
+        for arm, title in (("plain", ""), ("cb", " + CB"), ("cb_s", " + CB_S"))
+    }
+    notes = ["Accuracy in per cent.", *([_CIFAR] if scale == "small" else [])]
+    return draw_table(experiment, results, scale, rows, ("Architecture",), columns, notes)
+
+
+def _table_s15(experiment: Experiment, results: Results, scale: Scale) -> str:
+    """The two rows of the paper; at `small` also those of ViT-Ti."""
+    arms = {"ViT-S": "plain", "+ CB": "cb"}
+    if scale == "small":
+        arms |= {"ViT-Ti (not in the paper)": "tiny plain", "ViT-Ti + CB (not in the paper)": "tiny cb"}
+    rows = {row: (arm, (row,)) for row, arm in arms.items()}
+    columns: dict[str, tuple[Ours, str]] = {"Accuracy": (mean_of("training", "top1"), ".2f")}
+    notes = ["Accuracy in per cent. Resolution, patches and epochs of the paper are not published."]
+    return draw_table(experiment, results, scale, rows, ("Module",), columns, notes)
+
+
 def _table_8(experiment: Experiment, results: Results, scale: Scale) -> str:
     """A row for each network, a column for each stress test."""
     columns: dict[str, tuple[Ours, str]] = {}
@@ -89,9 +163,15 @@ PICTURES = {
     "cb_fig_4": draw_entropy,
     "cb_fig_5": draw_softmax,
     "cb_fig_7": draw_with_cb,
+    "cb_fig_s11": draw_training,
     "cb_fig_s12": draw_shallow_and_deep,
+    "cb_table_1": _table_1,
     "cb_table_2": _table_2,
+    "cb_table_3": _table_3,
+    "cb_table_4": _table_4,
+    "cb_table_5": _table_5,
     "cb_table_8": _table_8,
+    "cb_table_s15": _table_s15,
     "cb_table_s16": _table_s16,
     "cb_table_s17": _table_s17,
 }

@@ -8,6 +8,7 @@ from vitlab.core.experiment import Results, Scale
 from vitlab.core.measurement import Measurement
 from vitlab.experiments.catalogue import Experiment
 from vitlab.experiments.pictures.tables import Ours, draw_table, mean_of
+from vitlab.experiments.robust_token_attention._numbers import MCE, TOP1, Number
 
 __all__ = ["PICTURES"]
 
@@ -51,4 +52,51 @@ def _table_1(experiment: Experiment, results: Results, scale: Scale) -> str:
     return draw_table(experiment, results, scale, rows, ("Model",), _COLUMNS, notes)
 
 
-PICTURES = {"tapadl_table_1": _table_1}
+def _ours(number: Number) -> Ours:
+    """The function that reads a number of a table: the mean over runs and parts of the images."""
+
+    def ours(results: Results, arm: str) -> float | None:
+        found = list(number.of(results, arm).values())
+        return float(np.mean(found)) if found else None
+
+    return ours
+
+
+def _per_cent(kind: str, value: str) -> tuple[Ours, str]:
+    return mean_of(kind, lambda found: 100 * float(found.values[value])), ".1f"
+
+
+#: Row of Table 2 that we run -> its arm.
+_TABLE_2 = {
+    f"{network}{title}": f"{base}_{arm}"
+    for base, network in (("rvt", "RVT-B"), ("fan", "FAN-B-Hybrid"))
+    for arm, title in (("plain", ""), ("tap", " with TAP"), ("adl", " with ADL"), ("tap_adl", " with TAP & ADL"))
+}
+
+
+def _table_2(experiment: Experiment, results: Results, scale: Scale) -> str:
+    """A row for each network of the paper; those that it quotes have no number of ours."""
+    rows = {row: (_TABLE_2.get(row, ""), (row,)) for row in dict.fromkeys(each.row for each in experiment.published)}
+    columns: dict[str, tuple[Ours, str]] = {
+        "#Params (M)": _SIZES["#Params (M)"],
+        "#FLOPs (G)": _SIZES["#FLOPs (G)"],
+        "ImageNet": (_ours(TOP1), ".1f"),
+        "ImageNet-C": (_ours(MCE), ".1f"),
+        "ImageNet-P": _per_cent("imagenet_p", "mfr"),
+        "ImageNet-A": _per_cent("imagenet_a", "accuracy_200"),
+        "ImageNet-R": _per_cent("imagenet_r", "accuracy_200"),
+    }
+    notes = ["ImageNet-C: mCE; ImageNet-P: mFR; others: accuracy. The first five rows are quoted by the paper."]
+    notes += [f"{_TRAINED} It replaces FAN-B-Hybrid."] if scale == "small" else []
+    return draw_table(experiment, results, scale, rows, ("Model",), columns, notes)
+
+
+def _table_6(experiment: Experiment, results: Results, scale: Scale) -> str:
+    arms = {"Baseline": "plain", "TAP (Shallow)": "shallow", "TAP (Middle+Deep)": "middle_deep", "TAP (All)": "tap"}
+    rows = {row: (arm, (row,)) for row, arm in arms.items()}
+    columns: dict[str, tuple[Ours, str]] = {"ImageNet": (_ours(TOP1), ".1f"), "ImageNet-C": (_ours(MCE), ".1f")}
+    notes = [f"{_TRAINED} It replaces FAN-B-Hybrid."] if scale == "small" else []
+    return draw_table(experiment, results, scale, rows, ("Model",), columns, notes)
+
+
+PICTURES = {"tapadl_table_1": _table_1, "tapadl_table_2": _table_2, "tapadl_table_6": _table_6}
