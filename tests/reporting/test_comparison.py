@@ -173,7 +173,7 @@ def test_models_on_the_same_parts_of_the_images_are_paired() -> None:
 def test_models_on_the_same_images_are_paired_image_by_image() -> None:
     random = np.random.default_rng(0)
     base = random.random(60) < 0.5
-    better = base | (random.random(60) < 0.2)
+    better = base | (random.random(60) < 0.4)
     rules = {"correct": ("concatenate", "image"), "accuracy": ("mean_of", "each", "correct")}
     rules |= {"standard_error": ("error_of", "each", "correct")}
 
@@ -191,6 +191,11 @@ def test_models_on_the_same_images_are_paired_image_by_image() -> None:
     assert made.verdict == "larger than the noise" != replace(made, paired=math.nan).verdict
     apart = [measured("a", base), measured("b", better, "e")]
     assert compare(sort(apart, label_models(apart))[0])[0].pairs == 0
+    few = base[:32] | (np.cumsum(~base[:32]) <= 4)
+    given = [measured("a", base[:32]), measured("b", few)]
+    (made,) = compare(sort(given, label_models(given))[0])
+    assert made.value == 4 / 32 and stats.binomtest(4, 4).pvalue == 0.125
+    assert made.verdict == "within the noise", "4 images gained and none lost"
 
 
 @pytest.mark.parametrize("name", ["mean", "class_row"])

@@ -51,8 +51,8 @@ class Combined(Measurement):
 def average(measurements: Sequence[Measurement], *, student: bool = False) -> Measurement:
     """Combine several measurements of the same kind and model into one with standard errors.
 
-    Parts of the images are pooled; errors come from a jackknife over the R parts, or over groups of images if numbers
-    per image are stored. Runs are averaged, with error s / √R (R − 1 in s²), NaN if fewer than two runs have a
+    Parts of the images are pooled; errors come from a jackknife over the R parts, or over images, or groups of many, if
+    numbers per image are stored. Runs are averaged, with error s / √R (R − 1 in s²), NaN if fewer than two runs have a
     finite value. An error computed by the instrument is kept if it is larger: it may include the variation over images,
     which runs with different seeds do not show. Values that are equal in all repeats, such as edges and bounds, get no
     error.
@@ -74,7 +74,7 @@ def average(measurements: Sequence[Measurement], *, student: bool = False) -> Me
         raise VitlabError("the average of no measurements is undefined; give at least one")
     for other in repeats[1:]:
         _check(repeats[0], other)
-    units, keys, over = _units(runs := _runs(repeats))
+    units, keys, over, rest = _units(runs := _runs(repeats))
     if len(units) < 2:
         return repeats[0]
     whole = _mean_of_runs(units) if over == "runs" else pool(runs[0])
@@ -83,7 +83,6 @@ def average(measurements: Sequence[Measurement], *, student: bool = False) -> Me
         about |= {"images": whole.provenance["images"]} if "images" in whole.provenance else {}
         whole = replace(whole, settings=_merge([each.settings for each in repeats]), provenance=about)
     fields = {name: getattr(whole, name) for name in Measurement.__dataclass_fields__}
-    rest = _runs_without_one(units) if over == "runs" else leave_one_out(units)
     combined = Combined(**fields, whole=whole, units=tuple(units), keys=tuple(keys), without=rest, over=over)
     return _with_errors(combined, student_factor(len(units)) if student else 1.0)
 
@@ -154,20 +153,27 @@ def _part_order(measurement: Measurement) -> tuple[float, str]:
     return float(first) if isinstance(first, (int, float)) else math.inf, str(measurement.provenance.get("data", ""))
 
 
-def _units(runs: Sequence[Sequence[Measurement]]) -> tuple[list[Measurement], list[str], Over]:
-    """Returns the units of the errors: runs; for one run groups of images if these are stored, else parts."""
+def _units(
+    runs: Sequence[Sequence[Measurement]],
+) -> tuple[list[Measurement], list[str], Over, tuple[Measurement, ...]]:
+    """Returns the units of the errors, their keys and kind, and the measurement without each unit.
+
+    Units are runs; for one run images or groups of images if numbers per image are stored, else parts.
+    """
     if len(runs) > 1:
-        return [pool(run) for run in runs], [""] * len(runs), "runs"
+        pooled = [pool(run) for run in runs]
+        return pooled, [""] * len(runs), "runs", _runs_without_one(pooled)
     run = runs[0]
     images = [str(part.provenance.get("data") or "") for part in run]
-    groups = split(pool(run))
+    groups, rest = split(pool(run))
     if not groups:
         named = zip(run, images, strict=True)
-        return list(run), [f"{part.provenance.get('part')} {data}" if data else "" for part, data in named], "parts"
+        keys = [f"{part.provenance.get('part')} {data}" if data else "" for part, data in named]
+        return list(run), keys, "parts", leave_one_out(run)
     every = "; ".join(images) if all(images) else ""
     counts = [group.provenance.get("images") for group in groups]
     keys = [f"{every}, group {i} of {len(groups)}, {count} images" for i, count in enumerate(counts)]
-    return groups, keys if every else [""] * len(groups), "images"
+    return groups, keys if every else [""] * len(groups), "images", rest
 
 
 def _mean_of_runs(runs: Sequence[Measurement]) -> Measurement:

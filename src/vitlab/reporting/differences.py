@@ -16,7 +16,7 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import NORMAL, Combined
-from vitlab.core.statistics import pseudo_values, student_quantile
+from vitlab.core.statistics import paired_half_width, pseudo_values, student_quantile
 from vitlab.reporting.findings import UNKNOWN, verdict
 
 #: Returns a number of a measurement and the standard error given by the instrument; NaN where either is unknown.
@@ -54,8 +54,9 @@ class Number:
 class Difference:
     """The difference between a number of one model and that of the baseline.
 
-    Models that were measured on the same images are paired: the interval is Student's over the differences on the same
-    parts of the images, or on the same groups of single images. Otherwise the numbers are treated as independent.
+    Models that were measured on the same images are paired: the interval is that of `paired_half_width` over the
+    differences on the same images, parts of the images, or groups of many images. It contains 0 if the exact test of
+    McNemar, for outcomes such as correct or not, is not significant. Otherwise the numbers are treated as independent.
 
     Args:
         title: the title of the section.
@@ -174,12 +175,9 @@ def _paired(baseline: Measurement, other: Measurement, reading: Reading) -> tupl
     )
     if not first or not second:
         return math.nan, 0
-    gaps = np.array([second[key] - first[key] for key in baseline.keys])
-    spread = float(gaps.std(ddof=1)) / math.sqrt(len(gaps))
-    size = max(np.abs([*first.values(), *second.values()]))
-    if not spread > _ROUNDING * size:
-        return math.nan, 0
-    return quantile(len(gaps) - 1) * spread, len(gaps)
+    own, others = ([each[key] for key in baseline.keys] for each in (first, second))
+    half = paired_half_width(own, others, parts=baseline.over != "images")
+    return half, len(first) if math.isfinite(half) else 0
 
 
 @cache
