@@ -64,9 +64,11 @@ def test_one_run_each_is_said_to_be_one() -> None:
     seeds_vary = "One training run each: differences between models include the variation between training seeds."
     assert once.caution[0] == seeds_vary
     parts = summary(*(found("k", who, value, data=f"scenes test[{value}] x") for who in "ab" for value in (1.0, 2.0)))
-    assert any("over up to 2 repeats (parts of the images" in each for each in parts.caution)
+    assert any(each.startswith("Two repeats (parts of the images) give no interval") for each in parts.caution)
+    three = (found("k", who, value, data=f"scenes test[{value}] x") for who in "ab" for value in (1.0, 2.0, 3.0))
+    assert any("over up to 3 repeats (parts of the images" in each for each in summary(*three).caution)
     seeds = summary(*(found("k", who, value, data="scenes") for who in "ab" for value in (1.0, 2.0)))
-    assert any("over up to 2 repeats (runs or seeds)" in each for each in seeds.caution)
+    assert any(each.startswith("Two repeats (runs or seeds) give no interval") for each in seeds.caution)
     assert seeds_vary in parts.caution and seeds_vary not in seeds.caution
     assert (
         summary(found("k", "a", 1.0)).caution[0]

@@ -149,7 +149,7 @@ def paired_half_width(first: Sequence[float], second: Sequence[float], *, parts:
 
 
 def none_bound(count: int) -> float:
-    """The upper end of the exact 95 % interval (Clopper and Pearson 1934) of a share that no one of `count` trials shows.
+    """The upper end of the exact 95 % interval (Clopper and Pearson 1934) of a share that none of `count` trials shows.
 
     >>> round(none_bound(32), 3)
     0.109

@@ -16,7 +16,7 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import NORMAL, Combined
-from vitlab.core.statistics import paired_half_width, pseudo_values, student_quantile
+from vitlab.core.statistics import FEWEST, paired_half_width, pseudo_values, student_quantile
 from vitlab.reporting.findings import UNKNOWN, verdict
 
 #: Returns a number of a measurement and the standard error given by the instrument; NaN where either is unknown.
@@ -109,7 +109,9 @@ class Difference:
 def number(measurement: Measurement, reading: Reading) -> Number:
     """A number of a model; its noise is that of the repeats or that of the instrument, whichever is larger.
 
-    Noise over groups of single images is used only if the instrument gives none: both are over the same images.
+    Noise over images is used only if the instrument gives none: both are over the same images. The noise is not known
+    if there are two repeats and the instrument gives none or a smaller one: their interval would be 6.5 times as wide
+    as that of many repeats with the same spread, such as 50 % ± 381 %.
     """
     combined = measurement if isinstance(measurement, Combined) else None
     value, own = reading(combined.whole if combined and combined.whole else measurement)
@@ -123,7 +125,7 @@ def number(measurement: Measurement, reading: Reading) -> Number:
         return Number(value, own)
     if NORMAL * own >= quantile(len(each) - 1) * spread:  # the same rule as the bars of figures
         return Number(value, own)
-    return Number(value, spread, len(each) - 1)
+    return Number(value, spread, len(each) - 1) if len(each) >= FEWEST else Number(value)
 
 
 def difference(baseline: Measurement, other: Measurement, reading: Reading, **names: Any) -> Difference:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from vitlab.core.measurement import Measurement
+from vitlab.core.statistics import FEWEST
 from vitlab.reporting.accuracy import MODELS, accuracy, is_accuracy
 from vitlab.reporting.comparison import numbers
 from vitlab.reporting.differences import Difference, Number
@@ -246,6 +247,8 @@ def _noise(sections: Sequence[Section]) -> str:
     parts = all(map(_parts, repeated))
     what = "parts of the images" if parts else "runs or seeds"
     own = "the instrument's interval over images (normal) is used if it is wider or the only one"
+    if most < FEWEST:
+        return f"Two repeats ({what}) give no interval, three do; {own}."
     return f"95 % intervals are Student's over up to {most} repeats ({what}); {own}."
 
 
