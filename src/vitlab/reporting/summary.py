@@ -177,7 +177,10 @@ def _one_run(sections: Sequence[Section]) -> list[str]:
         return []
     if max(len(section.repeats) for section in sections) == 1:
         return ["One training run: the variation between training seeds is not known."]
-    return ["One training run each: differences between models include the variation between training seeds."]
+    return [
+        "One training run each: intervals do not cover the variation between training seeds. A clear difference is one "
+        "between these weights; other seeds may not show it."
+    ]
 
 
 def _data(measurements: Sequence[Measurement], averaged: Sequence[Measurement]) -> list[str]:
