@@ -130,11 +130,11 @@ def test_accuracy_comes_first_however_small_its_difference() -> None:
         ("training", "top1", 100),
         ("occlusion", "clean_accuracy", 1),
     ):
-        far = measured("attention_diversity", "self_mass", a=0.1, b=9.0)
+        far = measured("attention_diversity", "self_mass", a=0.1, b=0.9)
         made = summary(*far, *measured(kind, name, a=0.5 * scale, b=0.51 * scale))
         assert "ccuracy" in made.findings[0] and "50.0 % for a, 51.0 % for b (1.0 points higher" in made.findings[0]
         assert made.findings[1].startswith("Attention diversity, share of attention on the token itself, deep half")
-        assert "layers: 9 for b" in made.findings[1]
+        assert "layers: 90 % for b, 10 % for the baseline, +80 points" in made.findings[1]
         assert len(made.findings) == 2
     alone = summary(*far[:1], *measured("calibration", "accuracy", a=0.5))
     assert alone.findings[0].startswith("Accuracy: 50.0 % ± 2")

@@ -94,11 +94,12 @@ def describe_number(
     ]
     verdicts, halves = [gap.verdict for gap in gaps], [each.half_width for each in numbers.values()]
     values, names = [each.value for each in numbers.values()], list(numbers)
-    sentence = finding(what, values, names, unit, halves=halves, verdicts=verdicts, words=words)
+    scale, shown = unit_of(measurements[0].kind, name) if name and not unit else (1.0, unit)
+    values, halves = [scale * value for value in values], [scale * half for half in halves]
+    sentence = finding(what, values, names, shown, halves=halves, verdicts=verdicts, words=words)
     known = {label: each for label, each in numbers.items() if math.isfinite(each.value)}
     counts = {} if samples is None else _counts(measurements, known, samples)
     compared = {gap.label: gap for gap in gaps if math.isfinite(gap.value)}
-    scale, shown = unit_of(measurements[0].kind, name) if name and not unit else (1.0, unit)
     row = Row(what, known, compared, shown, scale, counts, name)
     phrase = claim or Phrase(f"{what} is", words)
     return Headline(sentence, state(row, phrase), row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -55,7 +56,7 @@ def test_lines_are_means_over_heads(make, figure: int, value: str) -> None:
         (line,) = lines(drawn, measurement.subject)
         assert list(line.x) == list(range(1, len(table) + 1))
         expected = [sum(row) / len(row) for row in table.tolist()] if table.ndim > 1 else table.tolist()
-        np.testing.assert_allclose(line.y, expected)
+        np.testing.assert_allclose(line.y, np.multiply(expected, 100 if value == "normalised" else 1))
 
 
 def test_each_head_is_a_dot() -> None:
@@ -191,16 +192,20 @@ def test_local_heads_are_counted() -> None:
 def test_overfocus_draws_the_first_share_beside_uniform_attention() -> None:
     found = looks.overfocus("a", depth=3)
     drawn = draw(found.kind, [found])[0]
-    np.testing.assert_allclose(lines(drawn, "a")[0].y, found.values["top"][0].mean(1))
-    assert list(lines(drawn, "uniform attention")[0].y) == [0.05] * 3
+    np.testing.assert_allclose(lines(drawn, "a")[0].y, 100 * found.values["top"][0].mean(1))
+    assert list(lines(drawn, "uniform attention")[0].y) == [5.0] * 3
+    assert "%" in drawn.plot.layout.yaxis.title.text, "as in the table"
+    assert re.search(rf": {100 * found.values['top'][0, 1:].mean():.1f}\d* %", drawn.finding)
     assert "5 % of the tokens" in drawn.finding
 
 
 def test_overfocus_has_the_map_of_mean_heads_beside_it() -> None:
     found = looks.overfocus("a", depth=3)
     each, of_mean = lines(draw(found.kind, [found])[1], "a")
-    np.testing.assert_allclose(each.y, found.values["top1"].mean(1))
-    np.testing.assert_allclose(of_mean.y, found.values["top1_of_mean"])
+    np.testing.assert_allclose(each.y, 100 * found.values["top1"].mean(1))
+    np.testing.assert_allclose(of_mean.y, 100 * found.values["top1_of_mean"])
+    gini = lines(draw(found.kind, [found])[2], "a")[0]
+    np.testing.assert_allclose(gini.y, found.values["gini"].mean(1))
     assert (each.xaxis, of_mean.xaxis) == ("x", "x2")
     assert each.showlegend and not of_mean.showlegend
 
