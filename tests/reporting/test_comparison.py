@@ -120,6 +120,12 @@ def test_which_numbers_stand_for_a_measurement() -> None:
     assert list(table) == ["sure", "single", "value0", "value1", "value2", "value3"] and len(table) == MOST
 
 
+def test_the_attended_distance_comes_first() -> None:
+    both = Measurement("attention_distance", "a", {"distance": np.ones(4), "attended": np.ones(4)},
+                       dict.fromkeys(("distance", "attended"), ("layer",)))  # fmt: skip
+    assert list(numbers_of_one(both)) == ["attended", "distance"]
+
+
 def test_training_is_compared_at_its_last_epoch() -> None:
     curve = found(top1=[10.0, 20.0, 60.0], dims={"top1": ("epoch",)})
     assert numbers([curve])["top1"].value == 60.0

@@ -30,6 +30,10 @@ STANDS_FOR = {
     "shape_bias": ("share",),  # the mean of the shares is the same for every model
 }
 
+#: The number of a kind that comes first: the mean distance over all pairs of tokens, which CB draws, is the distance
+#: per query divided by the number of tokens.
+FIRST = {"attention_distance": "attended"}
+
 #: The maximum number of compared numbers per kind.
 MOST = 6
 
@@ -71,7 +75,14 @@ def numbers(measurement: Measurement) -> dict[str, Number]:
     finite = {name: one for name, one in each.items() if math.isfinite(one.value)}
     for name in [array for one in finite for array in STANDS_FOR.get(one, ())]:
         finite.pop(name, None)
-    order = sorted(finite, key=lambda name: (math.isnan(finite[name].error), np.ndim(measurement.values[name]) > 0))
+    order = sorted(
+        finite,
+        key=lambda name: (
+            name != FIRST.get(measurement.kind),
+            math.isnan(finite[name].error),
+            np.ndim(measurement.values[name]) > 0,
+        ),
+    )
     return {name: finite[name] for name in order[:MOST]}
 
 

@@ -40,8 +40,8 @@ def with_value(measurement: Measurement, **values: np.ndarray) -> Measurement:
         (looks.entropy, 0, "mean"),
         (looks.entropy, 1, "normalised"),
         (looks.entropy, 2, "class_row"),
-        (looks.distance, 0, "distance"),
-        (looks.distance, 1, "attended"),
+        (looks.distance, 1, "distance"),
+        (looks.distance, 0, "attended"),
         (looks.stability, 1, "mean"),
         (looks.diversity, 0, "head_similarity"),
         (looks.diversity, 2, "row_similarity"),
@@ -62,7 +62,7 @@ def test_lines_are_means_over_heads(make, figure: int, value: str) -> None:
 def test_each_head_is_a_dot() -> None:
     found = looks.distance("plain", depth=3, heads=4)
     found.values["attended"][1, 3] = np.nan  # a layer with fewer heads
-    (trace,) = dots(draw(found.kind, [found])[1], "plain")
+    (trace,) = dots(draw(found.kind, [found])[0], "plain")
     seen = {(layer, head): y for (layer, head), y in zip(trace.customdata, trace.y, strict=True)}
     assert len(seen) == 11
     assert seen[2, 1] == found.values["attended"][1, 0]
@@ -72,7 +72,7 @@ def test_each_head_is_a_dot() -> None:
     ("make", "figure", "less", "more"),
     [
         (looks.entropy, 0, "lower", "higher"),
-        (looks.distance, 1, "nearer", "farther"),
+        (looks.distance, 0, "nearer", "farther"),
         (looks.stability, 0, "less stable", "more stable"),
         (looks.diversity, 0, "more diverse", "less diverse"),
         (looks.overfocus, 0, "lower", "higher"),
@@ -277,7 +277,7 @@ def test_a_model_that_lacks_a_value_is_left_out_and_keeps_its_colour() -> None:
     poor = replace(poor, values={"distance": poor.values["distance"]}, dims={"distance": poor.dims["distance"]})
     plot = curves([poor, rich], "attended", "y")
     assert {trace.name for trace in plot.data} == {"rich", "rich, heads"}
-    assert lines(draw(rich.kind, [poor, rich])[0], "rich")[0].line.color == plot.data[-1].line.color
+    assert lines(draw(rich.kind, [poor, rich])[1], "rich")[0].line.color == plot.data[-1].line.color
 
 
 @settings(deadline=None, max_examples=20)
@@ -300,8 +300,8 @@ def test_names_and_numbers_are_cut_to_size() -> None:
 
 def test_what_the_papers_do_not_draw_is_called_after_them() -> None:
     assert [figure.paper for figure in draw("attention_distance", [looks.distance()])] == [
-        "CB Fig. 7b",
         "after CB Fig. 7b",
+        "CB Fig. 7b",
     ]
     papers = [figure.paper for figure in draw("attention_entropy", [looks.entropy()])]
     assert papers == ["CB Fig. 4", "after CB Fig. 4", "CB Fig. 7a"]

@@ -14,7 +14,7 @@ from vitlab.core.measurement import Measurement
 from vitlab.core.old_files import errors_by_name, pooling_by_kind
 from vitlab.core.repeats import average
 from vitlab.core.statistics import proportion_interval
-from vitlab.reporting.drawing import Figure, draw
+from vitlab.reporting.drawing import Figure, dash, draw
 
 
 def training(subject: str = "a", epochs: int = 3, top: float = 50.0, **more: np.ndarray) -> Measurement:
@@ -114,6 +114,9 @@ def test_training_curves_hold_losses_and_accuracy_and_stop_where_the_training_di
     np.testing.assert_allclose(drawn["a, training", "y"]["y"], one.values["train_loss"])
     np.testing.assert_allclose(drawn["a, test", "y"]["y"], one.values["loss"])
     np.testing.assert_allclose(drawn["b", "y2"]["y"], other.values["top1"])
+    dashes = {who: {drawn[key]["line"]["dash"] for key in drawn if key[0].startswith(who)} for who in "ab"}
+    assert dashes == {"a": {dash(0)}, "b": {dash(1)}}, "a dash is a model, in both panels"
+    assert drawn["a, training", "y"]["mode"] == "lines" and "markers" in drawn["a, test", "y"]["mode"]
     assert drawn["b", "y2"]["x"] == [1, 2, 3, 4, 5]
     assert "10.0 points higher" in figure.finding
     assert "10.0 points lower" in draw("training", [other, one])[0].finding
