@@ -11,7 +11,7 @@ from scipy import stats
 from vitlab.core.errors import VitlabError
 from vitlab.core.formulas import error_of, histogram_quantile, mean_corruption_error
 from vitlab.core.measurement import Measurement
-from vitlab.core.pooling import GROUPS, derive, leave_one_out, pool, split
+from vitlab.core.pooling import GROUPS, SINGLE, derive, leave_one_out, pool, split
 from vitlab.core.repeats import Combined, average
 from vitlab.core.statistics import pseudo_values
 
@@ -119,9 +119,12 @@ def test_groups_of_images_are_a_jackknife_over_images() -> None:
     each = pseudo_values(float(made.values["drop"][1]), [float(one.values["drop"][1]) for one in made.without])
     np.testing.assert_allclose(each, clean.astype(float) - right[1])
     assert made.values["drop_error"][1] == pytest.approx(stats.sem(clean.astype(float) - right[1]))
-    many = split(measured(*images(GROUPS + 7)))
-    assert len(many) == GROUPS and sum(part.provenance["images"] for part in many) == GROUPS + 7
-    assert "right" not in leave_one_out(many)[0].values
+    assert len(split(measured(*images(GROUPS + 7)))[0]) == GROUPS + 7, "few images are not grouped"
+    many, rest = split(measured(*images(SINGLE + 7)))
+    assert len(many) == GROUPS and sum(part.provenance["images"] for part in many) == SINGLE + 7
+    for ours, expected in zip(rest, leave_one_out(many), strict=True):
+        assert "right" not in ours.values and ours.values.keys() == expected.values.keys()
+        np.testing.assert_allclose(ours.values["drop"], expected.values["drop"])
 
 
 def test_what_cannot_be_computed_from_images_is_not_split() -> None:
@@ -129,7 +132,7 @@ def test_what_cannot_be_computed_from_images_is_not_split() -> None:
     more = Measurement(
         "k", "a", {**whole.values, "x": np.array(1.0)}, {**whole.dims, "x": ()}, errors=whole.errors, pooling=RULES
     )
-    assert len(split(whole)) == 8 and split(more) == []
+    assert len(split(whole)[0]) == 8 and split(more) == ([], ())
     assert average([more]) is more
 
 

@@ -16,8 +16,11 @@ from vitlab.core.statistics import (
     confusion_matrix,
     holm,
     mean_interval,
+    none_bound,
+    paired_half_width,
     paired_interval,
     proportion_interval,
+    sign_flip_p,
     student_p,
     student_quantile,
 )
@@ -127,3 +130,70 @@ def test_holm_refuses_what_is_no_probability() -> None:
     assert holm([]) == []
     with pytest.raises(VitlabError, match="invalid p values .*; expected 0 to 1"):
         holm([0.1, math.nan])
+
+
+@given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 40))
+def test_the_sign_flip_test_of_binary_outcomes_is_mcnemars(gained: int, lost: int, same: int) -> None:
+    gaps = [0.1] * gained + [-0.1] * lost + [0.0] * same
+    expected = stats.binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
+    assert sign_flip_p(gaps) == pytest.approx(expected)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.integers(-6, 6), min_size=1, max_size=9))
+def test_the_sign_flip_test_against_all_signs(steps: list[int]) -> None:
+    sums = [abs(np.dot(signs, np.abs(steps))) for signs in itertools.product((-1, 1), repeat=len(steps))]
+    expected = np.mean([each >= abs(sum(steps)) for each in sums])
+    assert sign_flip_p([each / 6 for each in steps]) == pytest.approx(expected)
+
+
+def test_the_sign_flip_test_is_only_for_outcomes_in_steps() -> None:
+    assert math.isnan(sign_flip_p(np.random.default_rng(0).normal(size=20).tolist()))
+
+
+def test_paired_intervals_of_continuous_numbers_and_of_parts_are_students() -> None:
+    random = np.random.default_rng(1)
+    one, two = random.normal(size=(2, 30))
+    for a, b, parts in ((one, two, False), ([1.0, 2.0, 4.0], [2.0, 3.1, 5.1], True)):
+        interval = stats.ttest_rel(b, a).confidence_interval(0.95)
+        half = (interval.high - interval.low) / 2
+        assert paired_half_width(a, b, parts=parts) == pytest.approx(half, rel=1e-5)
+    assert math.isnan(paired_half_width([1.0, 2.0], [2.0, 3.5])), "two are too few"
+
+
+@pytest.mark.parametrize("count", [16, 32, 64])
+def test_models_that_do_not_differ_are_rarely_called_different(count: int) -> None:
+    """The exact rate over all pairs of outcomes without a true difference; that of Student's interval reaches 7.7 %."""
+    clear = np.zeros((count + 1, count + 1))  # by the number of images that differ, and of those gained
+    for differing, gained in itertools.product(range(count + 1), repeat=2):
+        if gained <= differing:
+            two = np.array([1.0] * gained + [0.0] * (count - gained))
+            one = np.array([0.0] * gained + [1.0] * (differing - gained) + [0.0] * (count - differing))
+            clear[differing, gained] = abs((two - one).mean()) > paired_half_width(one, two)
+    number = np.arange(count + 1)
+    each = (clear * stats.binom.pmf(number[None], number[:, None], 0.5)).sum(1)
+    rates = [float(stats.binom.pmf(number, count, share) @ each) for share in np.linspace(0.02, 1, 50)]
+    assert 0.02 < max(rates) <= 0.05
+
+
+@pytest.mark.parametrize("count", [16, 32, 64])
+@pytest.mark.parametrize("differing", [0.15, 0.4, 1.0])
+def test_means_over_two_conditions_that_do_not_differ(count: int, differing: float) -> None:
+    random, trials, clear = np.random.default_rng(count), 1500, 0
+    for _ in range(trials):
+        first = random.random((2, count)) < 0.5
+        chosen = random.random(count) < differing  # images on which the second model is a coin
+        second = np.where(chosen, random.random((2, count)) < 0.5, first)
+        one, two = first.mean(0), second.mean(0)
+        clear += abs((two - one).mean()) > paired_half_width(one, two)
+    assert clear / trials <= 0.05 + 2.6 * math.sqrt(0.05 * 0.95 / trials)
+
+
+def test_outcomes_that_do_not_differ_have_the_exact_bound() -> None:
+    one = [1.0] * 20 + [0.0] * 12
+    assert none_bound(32) == pytest.approx(stats.binomtest(0, 32).proportion_ci(method="exact").high)
+    assert paired_half_width(one, one) == pytest.approx(none_bound(32))
+    assert paired_half_width([100 * each for each in one], [100 * each for each in one]) == pytest.approx(
+        100 * none_bound(32)
+    )
+    assert math.isnan(paired_half_width([0.0] * 32, [0.0] * 32)), "their range is not known"

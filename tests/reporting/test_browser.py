@@ -221,7 +221,7 @@ def test_the_data_of_tiles_angles_and_formulas(drawn: Any) -> None:
     assert tiles["heads 1 and 3"] == ("1", "3") and len(tiles) == 9
     path = [(row["snapshot"], float(row["x"]), float(row["y"])) for row in table(drawn, "trajectory-1")]
     assert path[:2] == [("s", 0.0, 1.0), ("t", pytest.approx(30), 0.5)]
-    assert "a_ij" in table(drawn, "attention_distance-1")[0]["y axis"]
+    assert "a_ij" in table(drawn, "attention_distance-2")[0]["y axis"]
 
 
 def test_arrow_keys_show_one_point_after_the_other(drawn: Any) -> None:

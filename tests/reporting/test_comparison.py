@@ -42,7 +42,7 @@ def section(**models: list[Measurement]) -> Section:
 
 
 @settings(deadline=None, max_examples=25)
-@given(st.integers(2, 6), st.integers(2, 6), st.integers(0, 2**31))
+@given(st.integers(3, 6), st.integers(3, 6), st.integers(0, 2**31))
 def test_the_interval_is_that_of_both_and_no_narrower_than_welchs(first: int, second: int, seed: int) -> None:
     generator = np.random.default_rng(seed)
     a, b = generator.normal(size=first), 0.5 + 2 * generator.normal(size=second)
@@ -77,16 +77,40 @@ def test_errors_intervals_and_repeats_all_count() -> None:
     assert math.isnan(table["c"].error)
     half = numbers([found(x=[2.0, 4.0], x_interval=[0.5, 1.5], y=1.0, y_interval=np.inf)])
     assert half["x"].error == pytest.approx(1.0 / z) and math.isnan(half["y"].error)
-    wide = numbers([found(x=v, x_error=0.01) for v in (1.0, 3.0)])["x"]
-    assert (wide.error, wide.freedom) == (pytest.approx(1.0), 1)
-    own = numbers([found(x=v, x_error=9.0) for v in (1.0, 3.0)])["x"]
-    assert (own.error, own.freedom) == (9.0, math.inf)
+    wide = numbers([found(x=v, x_error=0.01) for v in (1.0, 2.0, 3.0)])["x"]
+    assert (wide.error, wide.freedom) == (pytest.approx(1 / math.sqrt(3)), 2)
+    own = numbers([found(x=v, x_error=20.0) for v in (1.0, 3.0)])["x"]
+    assert (own.error, own.freedom) == (20.0, math.inf)
+
+
+def test_two_repeats_have_no_interval() -> None:
+    """Student's interval of 50 % and 80 % would be 65 ± 191 %."""
+    for own in ({}, {"x_error": 0.01}):
+        (difference,) = compare(section(**{who: [found(x=v, **own) for v in (0.5, 0.8)] for who in "ab"}))
+        assert math.isnan(difference.number.half_width) and difference.verdict == "noise not known"
+        drawn = average([found(x=v, **own) for v in (0.5, 0.8)], student=True)
+        assert np.isnan(drawn.values[drawn.errors["x"]])
+
+
+@pytest.mark.parametrize(("right", "rule"), [(1, ("each", "correct")), (0, ("drop", "clean", "correct"))])
+def test_outcomes_without_spread_have_an_exact_bound(right: int, rule: tuple[str, ...]) -> None:
+    rules = {"clean": ("concatenate", "image"), "correct": ("concatenate", "image"), "share": ("mean_of", *rule)}
+    rules["share_error"] = ("error_of", *rule)
+    values = derive({"clean": np.full(32, right > 0), "correct": np.full(32, right > 0)}, rules)
+    dims = {name: ("image",)[: value.ndim] for name, value in values.items()}
+    one = Measurement("k", "a", values, dims, {}, {}, {"data": "d"}, {"share": "share_error"}, rules)
+    assert float(values["share_error"]) == 0
+    (share,) = numbers_of_one(average([one], student=True)).values()
+    assert share.value == right and share.half_width == pytest.approx(
+        stats.binomtest(0, 32).proportion_ci(method="exact").high
+    )
 
 
 def test_the_mean_over_layers_is_taken_in_each_repeat() -> None:
     """Layers that move in opposite ways cancel: their mean is surer than each of them."""
-    table = numbers([found(x=[1.0, 3.0]), found(x=[3.0, 1.2])])
-    assert table["x"].value == pytest.approx(2.05) and table["x"].error == pytest.approx(0.05)
+    table = numbers([found(x=[1.0, 3.0]), found(x=[3.0, 1.2]), found(x=[2.0, 2.1])])
+    assert table["x"].value == pytest.approx(2.05)
+    assert table["x"].error == pytest.approx(stats.sem([2.0, 2.1, 2.05]))
 
 
 def test_which_numbers_stand_for_a_measurement() -> None:
@@ -94,6 +118,12 @@ def test_which_numbers_stand_for_a_measurement() -> None:
     odd = {"bin_count": 1.0, "edges": [0.0], "p15": 1.0, "words": ["a"], "block": 1.0, "number": 3, "gap": np.nan}
     table = numbers([found(**many, **odd, single=1.0, sure=[1.0], sure_error=[0.1])])
     assert list(table) == ["sure", "single", "value0", "value1", "value2", "value3"] and len(table) == MOST
+
+
+def test_the_attended_distance_comes_first() -> None:
+    both = Measurement("attention_distance", "a", {"distance": np.ones(4), "attended": np.ones(4)},
+                       dict.fromkeys(("distance", "attended"), ("layer",)))  # fmt: skip
+    assert list(numbers_of_one(both)) == ["attended", "distance"]
 
 
 def test_training_is_compared_at_its_last_epoch() -> None:
@@ -173,7 +203,7 @@ def test_models_on_the_same_parts_of_the_images_are_paired() -> None:
 def test_models_on_the_same_images_are_paired_image_by_image() -> None:
     random = np.random.default_rng(0)
     base = random.random(60) < 0.5
-    better = base | (random.random(60) < 0.2)
+    better = base | (random.random(60) < 0.4)
     rules = {"correct": ("concatenate", "image"), "accuracy": ("mean_of", "each", "correct")}
     rules |= {"standard_error": ("error_of", "each", "correct")}
 
@@ -191,6 +221,11 @@ def test_models_on_the_same_images_are_paired_image_by_image() -> None:
     assert made.verdict == "larger than the noise" != replace(made, paired=math.nan).verdict
     apart = [measured("a", base), measured("b", better, "e")]
     assert compare(sort(apart, label_models(apart))[0])[0].pairs == 0
+    few = base[:32] | (np.cumsum(~base[:32]) <= 4)
+    given = [measured("a", base[:32]), measured("b", few)]
+    (made,) = compare(sort(given, label_models(given))[0])
+    assert made.value == 4 / 32 and stats.binomtest(4, 4).pvalue == 0.125
+    assert made.verdict == "within the noise", "4 images gained and none lost"
 
 
 @pytest.mark.parametrize("name", ["mean", "class_row"])

@@ -33,11 +33,22 @@ def test_clear_unclear_and_unknown_models_are_told_apart() -> None:
     both = state(row(gap("A", 1.0), gap("B", -1.0)), PHRASE)
     assert both == "Attention is more even with A, more focused with B"
     assert state(row(gap("A", 0.01), gap("B", 0.02)), PHRASE) == "No measurable difference in entropy"
-    unknown = state(row(gap("A", 1.0, math.nan)), PHRASE)
-    assert unknown == "Attention is more even with A; uncertainty not known"
+    assert state(row(gap("A", 1.0, math.nan), gap("B", -1.0, math.nan)), PHRASE) == "Entropy: noise not known"
     mixed = state(row(gap("A", 1.0), gap("B", 1.0, math.nan)), PHRASE)
-    assert mixed == "Attention is more even with A; uncertainty of B not known"
-    assert state(row(gap("A", 0.0, math.nan)), PHRASE) == "No difference in entropy"
+    assert mixed == "Attention is more even with A; noise of B not known"
+    assert state(row(gap("A", 0.01), gap("B", 1.0, math.nan)), PHRASE) == "No measurable difference in entropy"
+
+
+def test_names_are_kept_rather_than_a_remark() -> None:
+    third = gap("a model with a name of 30 chars", 1.0, math.nan)
+    alike = Phrase("Shallow and deep layers are", ("less alike", "more alike"))
+    claim = state(row(gap("ViT + CB", 1.0), gap("ViT + TAP + ADL", 1.0), third), alike)
+    assert claim == "Shallow and deep layers are more alike with ViT + CB and ViT + TAP + ADL"
+
+
+def test_a_long_name_of_unknown_noise_is_shortened() -> None:
+    title = state(Row("word " * 30, {}, {"A": gap("A", 1.0, math.nan)}), PHRASE)
+    assert len(title) <= LONGEST and title.endswith("word…: noise not known")
 
 
 @settings(deadline=None, max_examples=80)

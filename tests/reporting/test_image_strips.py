@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,22 @@ def test_images_are_sorted_by_the_difference_of_probability() -> None:
     assert [round(grey(picture.source) / 20) for picture in strip.pictures] == [3, 2, 1]
 
 
+def test_images_that_no_model_gets_wrong_are_found_too() -> None:
+    """The largest difference, 67 % against 99 %, is on the image with the lowest loss of one model."""
+    losses = [[0.4, 3.0, 2.0, 2.5], [0.01, 3.1, 2.1, 2.4]]
+    (strip,) = made(*(calibration(name, each, [0, 1, 2, 3]) for name, each in zip("ab", losses, strict=True)))
+    assert strip.title == "Images on which b and a differ most: probability of the label"
+    assert strip.pictures[0].lines == ["class 0", "67 % → 99 %"]
+    chances = np.exp(-np.array(losses))
+    order = np.argsort(-np.abs(chances[0] - chances[1]))
+    assert [picture.lines[0] for picture in strip.pictures] == [f"class {place}" for place in order]
+
+
+def test_a_title_says_if_not_all_images_have_pictures() -> None:
+    (strip,) = made(calibration("a", [0.4, 3.0, 2.0], [1]), calibration("b", [0.01, 3.1, 2.1], [1, 2]))
+    assert strip.title == "Images on which b and a differ most, among 2 of 3 images: probability of the label"
+
+
 def test_models_on_other_images_are_not_compared() -> None:
     assert made(calibration("a", [0.1, 3.0], [1]), calibration("b", [0.2, 2.9], [1], data="e")) == []
 
@@ -68,6 +85,16 @@ def corruptions(subject: str) -> Measurement:
 def test_worst_images_have_their_corruption_and_severity() -> None:
     (strip,) = made(corruptions("a"))
     assert [picture.lines for picture in strip.pictures] == [["shot noise", "severity 3"], ["shot noise", "severity 5"]]
+
+
+def test_images_that_are_wrong_without_the_corruption_are_marked() -> None:
+    one = corruptions("a")
+    clean = np.ones(10)
+    clean[9] = 0
+    values, dims = {**one.values, "clean_correct": clean}, {**one.dims, "clean_correct": ("image",)}
+    (strip,) = made(replace(one, values=values, dims=dims))
+    assert strip.title == "Images that a misclassifies under each corruption, at the lowest severity with an error"
+    assert [picture.lines[2:] for picture in strip.pictures] == [[], ["clean: also wrong"]]
 
 
 def test_pictures_are_in_the_page_and_small(tmp_path: Any) -> None:

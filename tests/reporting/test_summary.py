@@ -61,12 +61,14 @@ def test_nothing_larger_than_noise_and_no_noise_known_are_said() -> None:
 
 def test_one_run_each_is_said_to_be_one() -> None:
     once = summary(found("k", "a", 1.0, 0.1), found("k", "b", 2.0, 0.1))
-    seeds_vary = "One training run each: differences between models include the variation between training seeds."
-    assert once.caution[0] == seeds_vary
+    seeds_vary = once.caution[0]
+    assert seeds_vary.startswith("One training run each: intervals do not cover the variation between training seeds.")
     parts = summary(*(found("k", who, value, data=f"scenes test[{value}] x") for who in "ab" for value in (1.0, 2.0)))
-    assert any("over up to 2 repeats (parts of the images" in each for each in parts.caution)
+    assert any(each.startswith("Two repeats (parts of the images) give no interval") for each in parts.caution)
+    three = (found("k", who, value, data=f"scenes test[{value}] x") for who in "ab" for value in (1.0, 2.0, 3.0))
+    assert any("over up to 3 repeats (parts of the images" in each for each in summary(*three).caution)
     seeds = summary(*(found("k", who, value, data="scenes") for who in "ab" for value in (1.0, 2.0)))
-    assert any("over up to 2 repeats (runs or seeds)" in each for each in seeds.caution)
+    assert any(each.startswith("Two repeats (runs or seeds) give no interval") for each in seeds.caution)
     assert seeds_vary in parts.caution and seeds_vary not in seeds.caution
     assert (
         summary(found("k", "a", 1.0)).caution[0]
@@ -128,11 +130,11 @@ def test_accuracy_comes_first_however_small_its_difference() -> None:
         ("training", "top1", 100),
         ("occlusion", "clean_accuracy", 1),
     ):
-        far = measured("attention_diversity", "self_mass", a=0.1, b=9.0)
+        far = measured("attention_diversity", "self_mass", a=0.1, b=0.9)
         made = summary(*far, *measured(kind, name, a=0.5 * scale, b=0.51 * scale))
         assert "ccuracy" in made.findings[0] and "50.0 % for a, 51.0 % for b (1.0 points higher" in made.findings[0]
         assert made.findings[1].startswith("Attention diversity, share of attention on the token itself, deep half")
-        assert "layers: 9 for b" in made.findings[1]
+        assert "layers: 90 % for b, 10 % for the baseline, +80 points" in made.findings[1]
         assert len(made.findings) == 2
     alone = summary(*far[:1], *measured("calibration", "accuracy", a=0.5))
     assert alone.findings[0].startswith("Accuracy: 50.0 % ± 2")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 import vitlab
 from cases.stress import scene_batches, scenes_model
@@ -46,6 +47,14 @@ def test_classifiers_that_follow_one_cue(rule, classes, share) -> None:
     expected = {(1, 0): 1.0, (0, 1): 0.0, (0, 0): np.nan}[share[:2]]
     np.testing.assert_equal(float(found["shape_bias"]), expected)
     assert found["shape_accuracy"] == share[0] + share[2] and found["texture_accuracy"] == share[1] + share[2]
+
+
+def test_errors_are_those_of_a_mean_over_scenes() -> None:
+    model = Knows(lambda s, t: torch.where(t < 2, 5 * s + t, 24 - t), 25)
+    found = vitlab.stress("shape_texture", model, None, count=40, size=16, batch_size=9)
+    for name in ("shape_accuracy", "texture_accuracy"):
+        right = round(40 * float(found.values[name]))
+        assert found.values[found.errors[name]] == pytest.approx(stats.sem([1] * right + [0] * (40 - right)))
 
 
 def test_decide_against_a_loop() -> None:

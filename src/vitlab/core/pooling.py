@@ -28,8 +28,8 @@ Rule = tuple[str, ...]
 #: Rules that combine a value with itself; the others compute it from other values.
 DIRECT = ("mean", "sum", "concatenate", "constant", "examples")
 
-#: Maximum number of groups of images that a measurement is split into.
-GROUPS = 64
+#: Up to this number of images each is a unit of a jackknife; more images are split into this number of groups.
+SINGLE, GROUPS = 512, 64
 
 
 def derive(stored: Mapping[str, np.ndarray], pooling: Mapping[str, Rule]) -> dict[str, np.ndarray]:
@@ -104,13 +104,15 @@ def leave_one_out(parts: Sequence[Measurement]) -> tuple[Measurement, ...]:
     )
 
 
-def split(measurement: Measurement, groups: int = GROUPS) -> list[Measurement]:
+def split(measurement: Measurement) -> tuple[list[Measurement], tuple[Measurement, ...]]:
     """Split a measurement that stores a number per image (or mini-batch) into measurements on groups of these.
 
-    Every `groups`-th image is in the same group, so that images sorted by class are spread over all groups.
+    A group is one image if there are at most `SINGLE`. Otherwise every `GROUPS`-th image is in the same group, so that
+    images sorted by class are spread over all groups.
 
     Returns:
-        The groups; an empty list if a value cannot be computed from the stored ones, or if there is only one image.
+        The groups, and the measurement without each group, for a jackknife; both are empty if a value cannot be
+        computed from the stored ones, or if there is only one image.
     """
     measurement = without_examples(measurement)
     rules = measurement.pooling
@@ -118,14 +120,16 @@ def split(measurement: Measurement, groups: int = GROUPS) -> list[Measurement]:
     skipped = {*measurement.errors.values(), *(name for name in measurement.values if name.endswith("_interval"))}
     per_part = [name for name in measurement.values if name not in skipped and rules.get(name, _MEAN)[0] in _PER_PART]
     if len(axes) != 1 or per_part:
-        return []
+        return [], ()
     (axis,) = axes
     raw = {name: value for name, value in measurement.values.items() if rules.get(name, _MEAN)[0] == "concatenate"}
     count = {value.shape[measurement.dims[name].index(axis)] for name, value in raw.items()}
     if len(count) != 1 or (total := count.pop()) < 2:
-        return []
-    size = min(groups, total)
-    return [_group(measurement, axis, np.arange(start, total, size)) for start in range(size)]
+        return [], ()
+    size = total if total <= SINGLE else GROUPS
+    each, every = [np.arange(start, total, size) for start in range(size)], np.arange(total)
+    rest = tuple(_summary(_group(measurement, axis, np.delete(every, indices))) for indices in each)
+    return [_group(measurement, axis, indices) for indices in each], rest
 
 
 _MEAN: Rule = ("mean",)

@@ -17,7 +17,7 @@ import numpy as np
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
 from vitlab.core.pooling import leave_one_out, mean, pool, split, varies, without_examples
-from vitlab.core.statistics import student_quantile
+from vitlab.core.statistics import FEWEST, none_bound, student_quantile
 
 #: Settings in which repeats may differ.
 REPEAT_SETTINGS = ("seed",)
@@ -51,15 +51,17 @@ class Combined(Measurement):
 def average(measurements: Sequence[Measurement], *, student: bool = False) -> Measurement:
     """Combine several measurements of the same kind and model into one with standard errors.
 
-    Parts of the images are pooled; errors come from a jackknife over the R parts, or over groups of images if numbers
-    per image are stored. Runs are averaged, with error s / √R (R − 1 in s²), NaN if fewer than two runs have a
+    Parts of the images are pooled; errors come from a jackknife over the R parts, or over images, or groups of many, if
+    numbers per image are stored. Runs are averaged, with error s / √R (R − 1 in s²), NaN if fewer than two runs have a
     finite value. An error computed by the instrument is kept if it is larger: it may include the variation over images,
     which runs with different seeds do not show. Values that are equal in all repeats, such as edges and bounds, get no
     error.
 
     Args:
         measurements: at least one; duplicates are ignored.
-        student: widen errors over R repeats so that ±1.96 errors is Student's 95 % interval, for figures.
+        student: widen errors over R repeats so that ±1.96 errors is Student's 95 % interval, for reports. That of two
+            repeats says little: the error is NaN unless the instrument gives a wider one. An error of 0 of outcomes
+            that are equal on all images is replaced by an exact bound.
 
     Returns:
         A measurement whose provenance holds the number of `repeats`; entries that differ between repeats are lists.
@@ -74,18 +76,20 @@ def average(measurements: Sequence[Measurement], *, student: bool = False) -> Me
         raise VitlabError("the average of no measurements is undefined; give at least one")
     for other in repeats[1:]:
         _check(repeats[0], other)
-    units, keys, over = _units(runs := _runs(repeats))
+    units, keys, over, rest = _units(runs := _runs(repeats))
     if len(units) < 2:
         return repeats[0]
     whole = _mean_of_runs(units) if over == "runs" else pool(runs[0])
+    whole = _without_zero_errors(whole) if student else whole
     if len(repeats) > 1:
         about = {**_merge([each.provenance for each in repeats]), "repeats": len(repeats)}
         about |= {"images": whole.provenance["images"]} if "images" in whole.provenance else {}
         whole = replace(whole, settings=_merge([each.settings for each in repeats]), provenance=about)
     fields = {name: getattr(whole, name) for name in Measurement.__dataclass_fields__}
-    rest = _runs_without_one(units) if over == "runs" else leave_one_out(units)
     combined = Combined(**fields, whole=whole, units=tuple(units), keys=tuple(keys), without=rest, over=over)
-    return _with_errors(combined, student_factor(len(units)) if student else 1.0)
+    return _with_errors(
+        combined, student_factor(len(units)) if student else 1.0, show=not student or len(units) >= FEWEST
+    )
 
 
 def distinct(measurements: Sequence[Measurement]) -> list[Measurement]:
@@ -154,20 +158,27 @@ def _part_order(measurement: Measurement) -> tuple[float, str]:
     return float(first) if isinstance(first, (int, float)) else math.inf, str(measurement.provenance.get("data", ""))
 
 
-def _units(runs: Sequence[Sequence[Measurement]]) -> tuple[list[Measurement], list[str], Over]:
-    """Returns the units of the errors: runs; for one run groups of images if these are stored, else parts."""
+def _units(
+    runs: Sequence[Sequence[Measurement]],
+) -> tuple[list[Measurement], list[str], Over, tuple[Measurement, ...]]:
+    """Returns the units of the errors, their keys and kind, and the measurement without each unit.
+
+    Units are runs; for one run images or groups of images if numbers per image are stored, else parts.
+    """
     if len(runs) > 1:
-        return [pool(run) for run in runs], [""] * len(runs), "runs"
+        pooled = [pool(run) for run in runs]
+        return pooled, [""] * len(runs), "runs", _runs_without_one(pooled)
     run = runs[0]
     images = [str(part.provenance.get("data") or "") for part in run]
-    groups = split(pool(run))
+    groups, rest = split(pool(run))
     if not groups:
         named = zip(run, images, strict=True)
-        return list(run), [f"{part.provenance.get('part')} {data}" if data else "" for part, data in named], "parts"
+        keys = [f"{part.provenance.get('part')} {data}" if data else "" for part, data in named]
+        return list(run), keys, "parts", leave_one_out(run)
     every = "; ".join(images) if all(images) else ""
     counts = [group.provenance.get("images") for group in groups]
     keys = [f"{every}, group {i} of {len(groups)}, {count} images" for i, count in enumerate(counts)]
-    return groups, keys if every else [""] * len(groups), "images"
+    return groups, keys if every else [""] * len(groups), "images", rest
 
 
 def _mean_of_runs(runs: Sequence[Measurement]) -> Measurement:
@@ -179,8 +190,32 @@ def _runs_without_one(runs: Sequence[Measurement]) -> tuple[Measurement, ...]:
     return tuple(_mean_of_runs([run for j, run in enumerate(runs) if j != i]) for i in range(len(runs)))
 
 
-def _with_errors(combined: Combined, factor: float) -> Combined:
-    """Add an error over units, multiplied by a factor, for each value that varies between the units."""
+def _without_zero_errors(measurement: Measurement) -> Measurement:
+    """Replace errors of 0 that the mean of outcomes has if these are equal on all images, such as correct or not.
+
+    The new error is that of the exact bound: if none of 32 images is misclassified, up to 10.9 % of others may be.
+    """
+    values = dict(measurement.values)
+    for name, error in measurement.errors.items():
+        rule, *given = measurement.pooling.get(name, ("mean",))
+        if rule != "mean_of" or given[0] not in _OUTCOMES or error not in values:
+            continue
+        arrays = [values.get(each, np.empty(0)) for each in given[1:]]
+        if all(array.size and np.isin(array, (0, 1)).all() for array in arrays):
+            own = np.asarray(values[error], dtype=float)
+            values[error] = np.where(own == 0, none_bound(arrays[0].shape[-1]) / NORMAL, own)
+    return replace(measurement, values=values)
+
+
+#: Functions of `core/formulas.py` whose numbers are shares, or differences of shares, if those given are 0 or 1.
+_OUTCOMES = ("each", "drop", "wrong", "over_conditions")
+
+
+def _with_errors(combined: Combined, factor: float, *, show: bool = True) -> Combined:
+    """Add an error over units, multiplied by a factor, for each value that varies between the units.
+
+    With `show` False, errors that are larger than those of the instrument become NaN.
+    """
     values, dims, errors = dict(combined.values), dict(combined.dims), dict(combined.errors)
     skipped = auxiliary(combined)
     for name in combined.values:
@@ -193,8 +228,10 @@ def _with_errors(combined: Combined, factor: float) -> Combined:
         own = np.asarray(values.get(error, np.nan), dtype=float)
         if combined.over == "images":  # both are over the same images; that of the instrument is exact
             values[error] = np.where(np.isfinite(own), own, factor * over_units)
-        else:
+        elif show:
             values[error] = np.fmax(own, factor * over_units)
+        else:
+            values[error] = np.where(own >= factor * over_units, own, np.nan)
         dims[error], errors[name] = combined.dims.get(name, ()), error
     return replace(combined, values=values, dims=dims, errors=errors)
 

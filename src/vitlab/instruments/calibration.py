@@ -21,7 +21,7 @@ from vitlab.core.measurement import Card, Measurement
 from vitlab.core.pooling import derive
 from vitlab.core.provenance import provenance
 from vitlab.eval_mode import eval_mode
-from vitlab.instruments.shared.hardest_images import DIMS, POOLING, HardestImages
+from vitlab.instruments.shared.example_images import DIMS, POOLING, ExampleImages
 from vitlab.instruments.shared.predictions import Scores, concatenate, device_batches, device_of, predict, score
 
 CARD = Card(
@@ -72,7 +72,7 @@ def measure(
         `accuracy_interval` (Wilson) and `nll_interval` (Student), 95 %, (bound); `bin_count`, `bin_accuracy`,
         `bin_confidence` (bin), NaN for empty bins; `edges` (edge); and `confidence_by_image`, `correct_by_image`,
         `nll_by_image`, `brier_by_image` (image), from which all others are computed. For reports, thumbnails `example`
-        (example, row, column, channel) uint8 of up to 32 images with the highest NLL, their positions `example_index`
+        (example, row, column, channel) uint8 of the first images, at most 512, their positions `example_index`
         and class names `example_label` (example). Accuracy and confidence of a bin
         are means over the same images. HDVW's released code bins confidence by [(m−1)/M, m/M) instead, so that
         predictions of confidence 1 count for accuracy but not for confidence; this variant is not implemented.
@@ -80,12 +80,12 @@ def measure(
     device = device_of(model)
     with eval_mode(model):
         pairs = device_batches(batches, device, "calibration", images)
-        each, hardest = [], HardestImages(batches, getattr(batches, "classes", ()))
+        each, examples = [], ExampleImages(batches, getattr(batches, "classes", ()))
         for x, targets in pairs:
             each.append(score(predict(model, x, "calibration"), targets))
-            hardest.add(x, each[-1].nll, targets)
+            examples.add(x, targets)
     scores = concatenate(each)
-    values = {**_values(scores, bins), **hardest.values()}
+    values = {**_values(scores, bins), **examples.values()}
     single: dict[str, tuple[str, ...]] = {
         "edges": ("edge",),
         "accuracy_interval": ("bound",),

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -106,7 +107,9 @@ def training_curve(run: Path, loaded: Mapping[Path, Measurement]) -> Measurement
         values["top1_error"] = np.array([100 * share_error(top1 / 100, count) for top1, count in pairs])
         errors = {"top1": "top1_error"}
     axes, dims = {"epoch": tuple(rows)}, dict.fromkeys(values, ("epoch",))
-    about = _trained_model(run, name) or _measured_model(run, loaded)
+    about: dict[str, Any] = {**(_trained_model(run, name) or _measured_model(run, loaded))}
+    tested = [int(count) for count in counts if np.isfinite(count)]
+    about |= {"images": tested[-1]} if tested else {}
     return Measurement("training", name, values, dims, axes, {}, about, errors)
 
 

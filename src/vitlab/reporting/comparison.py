@@ -34,6 +34,10 @@ STANDS_FOR = {
 #: Arrays of which each element is a number, `name[label]`, by kind.
 BY_LABEL = {"question_answers": ("accuracy",)}
 
+#: The number of a kind that comes first: the mean distance over all pairs of tokens, which CB draws, is the distance
+#: per query divided by the number of tokens.
+FIRST = {"attention_distance": "attended"}
+
 #: The maximum number of compared numbers per kind, and that of kinds with numbers by label.
 MOST = 6
 MOST_BY_LABEL = 12
@@ -77,7 +81,14 @@ def numbers(measurement: Measurement) -> dict[str, Number]:
     finite = {name: one for name, one in each.items() if math.isfinite(one.value)}
     for name in [array for one in finite for array in STANDS_FOR.get(one, ())]:
         finite.pop(name, None)
-    order = sorted(finite, key=lambda name: (math.isnan(finite[name].error), _is_array(measurement, name)))
+    order = sorted(
+        finite,
+        key=lambda name: (
+            name != FIRST.get(measurement.kind),
+            math.isnan(finite[name].error),
+            _is_array(measurement, name),
+        ),
+    )
     return {name: finite[name] for name in order[: MOST_BY_LABEL if measurement.kind in BY_LABEL else MOST]}
 
 

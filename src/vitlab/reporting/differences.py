@@ -16,7 +16,7 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import NORMAL, Combined
-from vitlab.core.statistics import pseudo_values, student_quantile
+from vitlab.core.statistics import FEWEST, paired_half_width, pseudo_values, student_quantile
 from vitlab.reporting.findings import UNKNOWN, verdict
 
 #: Returns a number of a measurement and the standard error given by the instrument; NaN where either is unknown.
@@ -54,8 +54,9 @@ class Number:
 class Difference:
     """The difference between a number of one model and that of the baseline.
 
-    Models that were measured on the same images are paired: the interval is Student's over the differences on the same
-    parts of the images, or on the same groups of single images. Otherwise the numbers are treated as independent.
+    Models that were measured on the same images are paired: the interval is that of `paired_half_width` over the
+    differences on the same images, parts of the images, or groups of many images. It contains 0 if the exact test of
+    McNemar, for outcomes such as correct or not, is not significant. Otherwise the numbers are treated as independent.
 
     Args:
         title: the title of the section.
@@ -108,10 +109,13 @@ class Difference:
 def number(measurement: Measurement, reading: Reading) -> Number:
     """A number of a model; its noise is that of the repeats or that of the instrument, whichever is larger.
 
-    Noise over groups of single images is used only if the instrument gives none: both are over the same images.
+    Noise over images is used only if the instrument gives none: both are over the same images. The noise is not known
+    if there are two repeats and the instrument gives none or a smaller one: their interval would be 6.5 times as wide
+    as that of many repeats with the same spread, such as 50 % ± 381 %.
     """
     combined = measurement if isinstance(measurement, Combined) else None
     value, own = reading(combined.whole if combined and combined.whole else measurement)
+    own = own if own > 0 else math.nan  # images that are all alike show no noise, which is not the same as none
     if combined is None or not math.isfinite(value):
         return Number(value, own)
     each = units(combined, reading)
@@ -122,7 +126,7 @@ def number(measurement: Measurement, reading: Reading) -> Number:
         return Number(value, own)
     if NORMAL * own >= quantile(len(each) - 1) * spread:  # the same rule as the bars of figures
         return Number(value, own)
-    return Number(value, spread, len(each) - 1)
+    return Number(value, spread, len(each) - 1) if len(each) >= FEWEST else Number(value)
 
 
 def difference(baseline: Measurement, other: Measurement, reading: Reading, **names: Any) -> Difference:
@@ -174,12 +178,9 @@ def _paired(baseline: Measurement, other: Measurement, reading: Reading) -> tupl
     )
     if not first or not second:
         return math.nan, 0
-    gaps = np.array([second[key] - first[key] for key in baseline.keys])
-    spread = float(gaps.std(ddof=1)) / math.sqrt(len(gaps))
-    size = max(np.abs([*first.values(), *second.values()]))
-    if not spread > _ROUNDING * size:
-        return math.nan, 0
-    return quantile(len(gaps) - 1) * spread, len(gaps)
+    own, others = ([each[key] for key in baseline.keys] for each in (first, second))
+    half = paired_half_width(own, others, parts=baseline.over != "images")
+    return half, len(first) if math.isfinite(half) else 0
 
 
 @cache

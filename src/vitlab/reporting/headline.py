@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.differences import Difference, Number, Reading, difference, number
-from vitlab.reporting.findings import finding
+from vitlab.reporting.findings import UNKNOWN, finding
 from vitlab.reporting.number_text import clearness, unit_of, value_text
 from vitlab.reporting.rows import Row
 
@@ -94,11 +94,12 @@ def describe_number(
     ]
     verdicts, halves = [gap.verdict for gap in gaps], [each.half_width for each in numbers.values()]
     values, names = [each.value for each in numbers.values()], list(numbers)
-    sentence = finding(what, values, names, unit, halves=halves, verdicts=verdicts, words=words)
+    scale, shown = unit_of(measurements[0].kind, name) if name and not unit else (1.0, unit)
+    values, halves = [scale * value for value in values], [scale * half for half in halves]
+    sentence = finding(what, values, names, shown, halves=halves, verdicts=verdicts, words=words)
     known = {label: each for label, each in numbers.items() if math.isfinite(each.value)}
     counts = {} if samples is None else _counts(measurements, known, samples)
     compared = {gap.label: gap for gap in gaps if math.isfinite(gap.value)}
-    scale, shown = unit_of(measurements[0].kind, name) if name and not unit else (1.0, unit)
     row = Row(what, known, compared, shown, scale, counts, name)
     phrase = claim or Phrase(f"{what} is", words)
     return Headline(sentence, state(row, phrase), row)
@@ -107,6 +108,8 @@ def describe_number(
 def state(row: Row, phrase: Phrase) -> str:
     """The claim of a row: which models differ clearly from the baseline, and in which direction.
 
+    A difference of unknown noise is no claim: the title then has the name of the number only.
+
     >>> def gap(label, value):
     ...     return Difference("", "", label, Number(1.0, 0.1), Number(value, 0.1))
     >>> row = Row("Entropy", {}, {"TAP": gap("TAP", 2.0), "CB": gap("CB", 1.1)})
@@ -114,18 +117,22 @@ def state(row: Row, phrase: Phrase) -> str:
     'Attention is more even with TAP; CB does not differ measurably'
     >>> state(Row("Entropy", {}, {"CB": gap("CB", 1.1)}), Phrase())
     'No measurable difference in entropy'
+    >>> state(Row("Entropy", {}, {"CB": Difference("", "", "CB", Number(1.0), Number(2.0))}), Phrase())
+    'Entropy: noise not known'
     """
     if not row.differences:
         return _single(row)
     kinds: dict[str, list[Difference]] = {"clear": [], "unclear": [], "unknown": []}
     for each in row.differences.values():
         kinds[clearness(each)].append(each)
-    told = [each for each in kinds["clear"] or kinds["unknown"] if each.value]
-    if not told:
-        return shortened(f"No {'measurable ' if kinds['unclear'] else ''}difference in {_lower(row.what)}")
+    if not kinds["clear"] and not kinds["unclear"]:
+        ending = f": {UNKNOWN}"
+        return f"{shortened(row.what, LONGEST - len(ending))}{ending}"
+    if not kinds["clear"]:
+        return shortened(f"No measurable difference in {_lower(row.what)}")
     doubtful = [each.label for each in kinds["unknown"]]
-    ending = f"; uncertainty {f'of {_and(doubtful)} ' if kinds['clear'] else ''}not known" if doubtful else ""
-    return _shortest(phrase, told, [each.label for each in kinds["unclear"]], ending)
+    ending = f"; noise of {_and(doubtful)} not known" if doubtful else ""
+    return _shortest(phrase, kinds["clear"], [each.label for each in kinds["unclear"]], ending)
 
 
 def shortened(text: str, most: int = LONGEST) -> str:
@@ -156,7 +163,7 @@ def _shortest(phrase: Phrase, told: Sequence[Difference], rest: Sequence[str], e
     verb = f"{'do' if len(rest) > 1 else 'does'} not differ measurably"
     named, counted = (f"; {who} {verb}" if rest else "" for who in (_and(rest), f"{len(rest)} of the others"))
     full, brief = (_sides(phrase, told, names=names) for names in (True, False))
-    endings = (f"{named}{ending}", f"{counted}{ending}", ending)
+    endings = (f"{named}{ending}", f"{counted}{ending}", ending, "")
     forms = [f"{start}{end}" for start in (full, brief) for end in endings]
     return next((form for form in forms if len(form) <= LONGEST), shortened(brief))
 

@@ -1,4 +1,4 @@
-"""Rows of thumbnails: images on which two models differ most, and the worst images under each corruption."""
+"""Rows of thumbnails: images on which two models differ most, and images misclassified under each corruption."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def strips(section: Section) -> list[Strip]:
 def _differing(section: Section) -> list[Strip]:
     """For each model the images whose label has the most different probability than in the baseline.
 
-    Pictures are stored of each model's images with the highest loss, so the largest differences are among them.
+    They are chosen among the images of which pictures are stored. The title says so if these are not all images.
     """
     baseline, *others = section.repeats
     found = []
@@ -62,9 +62,10 @@ def _differing(section: Section) -> list[Strip]:
         candidates.sort(key=lambda row: -abs(row[0] - row[1]))
         pictures = [_compared(row, baseline, label) for row in candidates[:IMAGES]]
         if pictures:
-            found.append(
-                Strip(f"Images on which {label} and {baseline} differ most: probability of the label", pictures)
-            )
+            count = sum(len(one.values["nll_by_image"]) for one, _ in pairs)
+            among = "" if len(candidates) == count else f", among {len(candidates)} of {count} images"
+            title = f"Images on which {label} and {baseline} differ most{among}: probability of the label"
+            found.append(Strip(title, pictures))
     return found
 
 
@@ -108,23 +109,25 @@ def _compared(row: Row, baseline: str, label: str) -> Thumbnail:
 
 
 def _worst(section: Section) -> list[Strip]:
-    """The worst images of each model under each corruption."""
+    """Images of each model under each corruption, those that it classifies correctly without the corruption first."""
     found = []
     for label, repeats in list(section.repeats.items())[:MODELS]:
         first = repeats[0]
-        if any(name not in first.values for name in ("example", "example_severity")):
+        if any(name not in first.values for name in ("example", "example_severity", "example_index")):
             continue
+        clean = first.values.get("clean_correct", np.ones(0))
         pictures = []
         for row, corruption in enumerate(first.axes.get("corruption", ())):
             name = str(corruption).replace("_", " ")
-            for picture, severity in zip(
-                first.values["example"][row], first.values["example_severity"][row].tolist(), strict=True
-            ):
+            columns = [first.values[each][row] for each in ("example", "example_severity", "example_index")]
+            for picture, severity, place in zip(*columns, strict=True):
                 if severity > 0:
                     words = f"{name}, severity {severity}, misclassified by {label}"
-                    pictures.append(Thumbnail(jpeg(picture), words, [name, f"severity {severity}"]))
+                    always = place < len(clean) and clean[place] < 0.5
+                    lines = [name, f"severity {severity}", *(["clean: also wrong"] if always else [])]
+                    pictures.append(Thumbnail(jpeg(picture), f"{words}{' also when clean' if always else ''}", lines))
         if pictures:
-            title = f"Worst images of {label} under each corruption, at the lowest severity with an error"
+            title = f"Images that {label} misclassifies under each corruption, at the lowest severity with an error"
             found.append(Strip(title, pictures))
     return found
 

@@ -24,6 +24,7 @@ from vitlab.reporting.provenance_text import collect
 from vitlab.reporting.section_view import view
 from vitlab.reporting.sections import label_models, sort
 from vitlab.reporting.summary import Summary, Weights, summarise
+from vitlab.reporting.words import PAPERS, glossary
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
@@ -35,7 +36,9 @@ def render(measurements: Sequence[Measurement], title: str) -> str:
         measurements: at least one; the first model is the baseline, and repeats of one model are averaged.
         title: the heading of the page.
     """
-    return fill_template("page.html.j2", title=title, **contents(measurements))
+    found = contents(measurements)
+    words = glossary([title, *(model["label"] for model in found["models"])])
+    return fill_template("page.html.j2", title=title, glossary=words, papers=PAPERS, **found)
 
 
 def contents(measurements: Sequence[Measurement]) -> dict[str, Any]:

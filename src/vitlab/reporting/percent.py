@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,18 @@ def percent_error(measurement: Measurement, name: str) -> np.ndarray:
     """The standard error of a share in percent; NaN where unknown."""
     missing = np.full(np.shape(measurement.values.get(name, np.nan)), np.nan)
     return 100 * np.asarray(measurement.values.get(measurement.errors.get(name, ""), missing), dtype=float)
+
+
+def in_percent(measurement: Measurement, *names: str) -> Measurement:
+    """The measurement with the given shares and their errors in percent, for figures.
+
+    >>> m = Measurement("k", "a", {"v": np.array([0.5])}, {"v": ("x",)})
+    >>> in_percent(m, "v").values["v"].tolist()
+    [50.0]
+    """
+    scaled = {each for name in names for each in (name, measurement.errors.get(name, "")) if each in measurement.values}
+    values = {name: 100 * np.asarray(measurement.values[name], dtype=float) for name in scaled}
+    return replace(measurement, values={**measurement.values, **values})
 
 
 def at(name: str, place: Callable[[Measurement], Any]) -> Reading:

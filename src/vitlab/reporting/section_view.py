@@ -51,6 +51,7 @@ def view(number: int, section: Section, differences: Sequence[Difference], label
         "title": section.title[:1].upper() + section.title[1:],
         "claim": claim_of(figures, key),
         "badge": key.clearness if key is not None else "",
+        "images": images_in_words(section),
         "wide": wide,
         "figures": views,
         "note": note,
@@ -62,6 +63,20 @@ def view(number: int, section: Section, differences: Sequence[Difference], label
         "key": key,
         "footnote": _footnote(section),
     }
+
+
+def images_in_words(section: Section) -> str:
+    """The number of images of a section, or its range over models; empty if it is not known.
+
+    Sections have different numbers of images, so that the same number, such as accuracy on clean images, may differ.
+    """
+    given = [each.provenance.get("images") for each in section.averaged()]
+    flat = [each for item in given for each in (item if isinstance(item, list) else [item])]
+    counts = sorted({each for each in flat if isinstance(each, int) and each > 0})
+    if not counts:
+        return ""
+    many = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+    return f"n = {many} image{'s' if counts[-1] > 1 else ''}"
 
 
 def fold_title(figures: int, numbers: int, pictures: int = 0) -> str:

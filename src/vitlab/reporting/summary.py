@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from vitlab.core.measurement import Measurement
+from vitlab.core.statistics import FEWEST
 from vitlab.reporting.accuracy import MODELS, accuracy, is_accuracy
 from vitlab.reporting.comparison import numbers
 from vitlab.reporting.differences import Difference, Number
+from vitlab.reporting.number_text import unit_of
 from vitlab.reporting.sections import Section, data_set
 from vitlab.reporting.words import value_in_words
 
@@ -105,25 +107,30 @@ def sentence(difference: Difference) -> str:
 
     >>> sentence(Difference("entropy", "mean", "CB", Number(3.7, 0.01), Number(3.85, 0.01)))
     'Entropy, mean: 3.85 for CB, 3.7 for the baseline, +0.15 (95 %: +0.122 to +0.178), larger than the noise.'
+    >>> sentence(Difference("occlusion", "drop", "CB", Number(0.1), Number(0.05), "occlusion"))
+    'Occlusion, mean drop of accuracy: 5 % for CB, 10 % for the baseline, -5 points; noise not known.'
     """
     d = difference
-    text = f"{_of(d.title, value_in_words(d.kind, d.name))}: {_short(d.number.value)} for {d.label}"
-    text = f"{text}, {_short(d.baseline.value)} for the baseline, {d.value:+.3g}"
-    if math.isnan(d.half_width):
+    scale, unit = unit_of(d.kind, d.name)
+    value, half = scale * d.value, scale * d.half_width
+    after, points = (" %", " points") if unit else ("", "")
+    text = f"{_of(d.title, value_in_words(d.kind, d.name))}: {_short(scale * d.number.value)}{after} for {d.label}"
+    text = f"{text}, {_short(scale * d.baseline.value)}{after} for the baseline, {value:+.3g}{points}"
+    if math.isnan(half):
         return f"{text}; noise not known."
-    return f"{text} (95 %: {d.value - d.half_width:+.3g} to {d.value + d.half_width:+.3g}), {d.verdict}."
+    return f"{text} (95 %: {value - half:+.3g} to {value + half:+.3g}), {d.verdict}."
 
 
-def with_interval(number: Number) -> str:
+def with_interval(number: Number, scale: float = 1.0, unit: str = "") -> str:
     """A number with its 95 % interval, if known.
 
-    >>> with_interval(Number(2.0, 0.1)), with_interval(Number(2.0))
-    ('2 (95 %: 1.804 to 2.196)', '2')
+    >>> with_interval(Number(2.0, 0.1)), with_interval(Number(0.02), 100, "%")
+    ('2 (95 %: 1.804 to 2.196)', '2 %')
     """
-    if math.isnan(number.half_width):
-        return _short(number.value)
-    low, high = number.value - number.half_width, number.value + number.half_width
-    return f"{_short(number.value)} (95 %: {_short(low)} to {_short(high)})"
+    value, half, after = scale * number.value, scale * number.half_width, f" {unit}" if unit else ""
+    if math.isnan(half):
+        return f"{_short(value)}{after}"
+    return f"{_short(value)}{after} (95 %: {_short(value - half)} to {_short(value + half)})"
 
 
 def _heading(shown: Sequence[Difference]) -> str:
@@ -176,7 +183,10 @@ def _one_run(sections: Sequence[Section]) -> list[str]:
         return []
     if max(len(section.repeats) for section in sections) == 1:
         return ["One training run: the variation between training seeds is not known."]
-    return ["One training run each: differences between models include the variation between training seeds."]
+    return [
+        "One training run each: intervals do not cover the variation between training seeds. A clear difference is one "
+        "between these weights; other seeds may not show it."
+    ]
 
 
 def _data(measurements: Sequence[Measurement], averaged: Sequence[Measurement]) -> list[str]:
@@ -204,9 +214,12 @@ def _key_numbers(sections: Sequence[Section]) -> list[str]:
         for measurement in section.averaged():
             table = numbers(measurement)
             first = [(name, number) for name, number in table.items() if not is_accuracy(section.kind, name)][:1]
-            found += [(section.title, value_in_words(section.kind, name), number) for name, number in first]
-    found.sort(key=lambda each: math.isnan(each[2].error))
-    return [f"{_of(title, name)}: {with_interval(number)}." for title, name, number in found[: FINDINGS + 1]]
+            found += [(section.title, section.kind, name, number) for name, number in first]
+    found.sort(key=lambda each: math.isnan(each[3].error))
+    return [
+        f"{_of(title, value_in_words(kind, name))}: {with_interval(number, *unit_of(kind, name))}."
+        for title, kind, name, number in found[: FINDINGS + 1]
+    ]
 
 
 def _count(differences: Sequence[Difference]) -> list[str]:
@@ -246,6 +259,8 @@ def _noise(sections: Sequence[Section]) -> str:
     parts = all(map(_parts, repeated))
     what = "parts of the images" if parts else "runs or seeds"
     own = "the instrument's interval over images (normal) is used if it is wider or the only one"
+    if most < FEWEST:
+        return f"Two repeats ({what}) give no interval, three do; {own}."
     return f"95 % intervals are Student's over up to {most} repeats ({what}); {own}."
 
 

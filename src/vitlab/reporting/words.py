@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 #: Kinds that contain a proper name.
 KINDS = {
     "cifar_c": "CIFAR-C",
@@ -125,6 +128,32 @@ _VALUES = {
         "train_loss": "training loss after the last epoch, nats",
     },
 }
+
+
+#: Abbreviations of parts and losses that names of models and titles may have.
+ABBREVIATIONS = {
+    "CB": "Context Broadcasting",
+    "TAP": "token-aware average pooling",
+    "ADL": "attention diversification loss",
+}
+
+#: Sources that captions compare with.
+PAPERS = {
+    "CB": "Scratching Visual Transformer's Back with Uniform Attention",
+    "HDVW": "How Do Vision Transformers Work?",
+    "TAPADL": "Robustifying Token Attention for Vision Transformers",
+}
+
+
+def glossary(texts: Iterable[str]) -> str:
+    """A line that expands the abbreviations in texts; empty if they have none.
+
+    >>> glossary(["plain ViT", "ViT + TAP"])
+    'TAP: token-aware average pooling.'
+    """
+    used = set(re.findall(r"(?<![A-Za-z])[A-Z]{2,}(?![A-Za-z])", " ".join(texts)))
+    each = [f"{short}: {words}" for short, words in ABBREVIATIONS.items() if short in used]
+    return f"{'; '.join(each)}." if each else ""
 
 
 def kind_in_words(kind: str) -> str:

@@ -82,7 +82,7 @@ def measure(
     Returns:
         `share`, `standard_error` (decision), where a decision is by shape alone, texture alone, both or neither;
         `shape_bias`, shape / (shape + texture), the bias of Geirhos et al., and its binomial `shape_bias_error`, NaN
-        if no decision is by one cue alone; `shape_accuracy`, `texture_accuracy` ().
+        if no decision is by one cue alone; `shape_accuracy`, `texture_accuracy` and their `…_error` ().
     """
     inner = unwrap(model)
     device = next((parameter.device for parameter in inner.parameters()), torch.device("cpu"))
@@ -100,6 +100,7 @@ def measure(
     about = provenance(device=str(device), images=count, data=data, scenes="cues='conflict'")
     values, axes = _values(torch.cat(decisions).numpy()), {"decision": _KINDS}
     errors = {"share": "standard_error", "shape_bias": "shape_bias_error"}
+    errors |= {name: f"{name}_error" for name in ("shape_accuracy", "texture_accuracy")}
     return result("shape_texture", inner, values, axes, settings, about, errors, {})
 
 
@@ -110,7 +111,8 @@ def _values(decisions: np.ndarray) -> dict[str, np.ndarray]:
     bias = each[0].sum() / single if single else float("nan")
     values = {"share": share, "standard_error": error, "shape_bias": bias}
     values["shape_bias_error"] = np.sqrt(bias * (1 - bias) / single) if single else float("nan")
-    values |= {"shape_accuracy": share[0] + share[2], "texture_accuracy": share[1] + share[2]}
+    for place, cue in enumerate(("shape", "texture")):
+        values[f"{cue}_accuracy"], values[f"{cue}_accuracy_error"] = mean_and_error(each[place] + each[2])
     return {name: np.asarray(value) for name, value in values.items()}
 
 

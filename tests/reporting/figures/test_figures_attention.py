@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -39,8 +40,8 @@ def with_value(measurement: Measurement, **values: np.ndarray) -> Measurement:
         (looks.entropy, 0, "mean"),
         (looks.entropy, 1, "normalised"),
         (looks.entropy, 2, "class_row"),
-        (looks.distance, 0, "distance"),
-        (looks.distance, 1, "attended"),
+        (looks.distance, 1, "distance"),
+        (looks.distance, 0, "attended"),
         (looks.stability, 1, "mean"),
         (looks.diversity, 0, "head_similarity"),
         (looks.diversity, 2, "row_similarity"),
@@ -55,13 +56,13 @@ def test_lines_are_means_over_heads(make, figure: int, value: str) -> None:
         (line,) = lines(drawn, measurement.subject)
         assert list(line.x) == list(range(1, len(table) + 1))
         expected = [sum(row) / len(row) for row in table.tolist()] if table.ndim > 1 else table.tolist()
-        np.testing.assert_allclose(line.y, expected)
+        np.testing.assert_allclose(line.y, np.multiply(expected, 100 if value == "normalised" else 1))
 
 
 def test_each_head_is_a_dot() -> None:
     found = looks.distance("plain", depth=3, heads=4)
     found.values["attended"][1, 3] = np.nan  # a layer with fewer heads
-    (trace,) = dots(draw(found.kind, [found])[1], "plain")
+    (trace,) = dots(draw(found.kind, [found])[0], "plain")
     seen = {(layer, head): y for (layer, head), y in zip(trace.customdata, trace.y, strict=True)}
     assert len(seen) == 11
     assert seen[2, 1] == found.values["attended"][1, 0]
@@ -71,7 +72,7 @@ def test_each_head_is_a_dot() -> None:
     ("make", "figure", "less", "more"),
     [
         (looks.entropy, 0, "lower", "higher"),
-        (looks.distance, 1, "nearer", "farther"),
+        (looks.distance, 0, "nearer", "farther"),
         (looks.stability, 0, "less stable", "more stable"),
         (looks.diversity, 0, "more diverse", "less diverse"),
         (looks.overfocus, 0, "lower", "higher"),
@@ -191,16 +192,20 @@ def test_local_heads_are_counted() -> None:
 def test_overfocus_draws_the_first_share_beside_uniform_attention() -> None:
     found = looks.overfocus("a", depth=3)
     drawn = draw(found.kind, [found])[0]
-    np.testing.assert_allclose(lines(drawn, "a")[0].y, found.values["top"][0].mean(1))
-    assert list(lines(drawn, "uniform attention")[0].y) == [0.05] * 3
+    np.testing.assert_allclose(lines(drawn, "a")[0].y, 100 * found.values["top"][0].mean(1))
+    assert list(lines(drawn, "uniform attention")[0].y) == [5.0] * 3
+    assert "%" in drawn.plot.layout.yaxis.title.text, "as in the table"
+    assert re.search(rf": {100 * found.values['top'][0, 1:].mean():.1f}\d* %", drawn.finding)
     assert "5 % of the tokens" in drawn.finding
 
 
 def test_overfocus_has_the_map_of_mean_heads_beside_it() -> None:
     found = looks.overfocus("a", depth=3)
     each, of_mean = lines(draw(found.kind, [found])[1], "a")
-    np.testing.assert_allclose(each.y, found.values["top1"].mean(1))
-    np.testing.assert_allclose(of_mean.y, found.values["top1_of_mean"])
+    np.testing.assert_allclose(each.y, 100 * found.values["top1"].mean(1))
+    np.testing.assert_allclose(of_mean.y, 100 * found.values["top1_of_mean"])
+    gini = lines(draw(found.kind, [found])[2], "a")[0]
+    np.testing.assert_allclose(gini.y, found.values["gini"].mean(1))
     assert (each.xaxis, of_mean.xaxis) == ("x", "x2")
     assert each.showlegend and not of_mean.showlegend
 
@@ -272,7 +277,7 @@ def test_a_model_that_lacks_a_value_is_left_out_and_keeps_its_colour() -> None:
     poor = replace(poor, values={"distance": poor.values["distance"]}, dims={"distance": poor.dims["distance"]})
     plot = curves([poor, rich], "attended", "y")
     assert {trace.name for trace in plot.data} == {"rich", "rich, heads"}
-    assert lines(draw(rich.kind, [poor, rich])[0], "rich")[0].line.color == plot.data[-1].line.color
+    assert lines(draw(rich.kind, [poor, rich])[1], "rich")[0].line.color == plot.data[-1].line.color
 
 
 @settings(deadline=None, max_examples=20)
@@ -295,8 +300,8 @@ def test_names_and_numbers_are_cut_to_size() -> None:
 
 def test_what_the_papers_do_not_draw_is_called_after_them() -> None:
     assert [figure.paper for figure in draw("attention_distance", [looks.distance()])] == [
-        "CB Fig. 7b",
         "after CB Fig. 7b",
+        "CB Fig. 7b",
     ]
     papers = [figure.paper for figure in draw("attention_entropy", [looks.entropy()])]
     assert papers == ["CB Fig. 4", "after CB Fig. 4", "CB Fig. 7a"]

@@ -14,7 +14,7 @@ from vitlab.core.measurement import Measurement
 from vitlab.core.old_files import errors_by_name, pooling_by_kind
 from vitlab.core.repeats import average
 from vitlab.core.statistics import proportion_interval
-from vitlab.reporting.drawing import Figure, draw
+from vitlab.reporting.drawing import Figure, dash, draw
 
 
 def training(subject: str = "a", epochs: int = 3, top: float = 50.0, **more: np.ndarray) -> Measurement:
@@ -114,6 +114,9 @@ def test_training_curves_hold_losses_and_accuracy_and_stop_where_the_training_di
     np.testing.assert_allclose(drawn["a, training", "y"]["y"], one.values["train_loss"])
     np.testing.assert_allclose(drawn["a, test", "y"]["y"], one.values["loss"])
     np.testing.assert_allclose(drawn["b", "y2"]["y"], other.values["top1"])
+    dashes = {who: {drawn[key]["line"]["dash"] for key in drawn if key[0].startswith(who)} for who in "ab"}
+    assert dashes == {"a": {dash(0)}, "b": {dash(1)}}, "a dash is a model, in both panels"
+    assert drawn["a, training", "y"]["mode"] == "lines" and "markers" in drawn["a, test", "y"]["mode"]
     assert drawn["b", "y2"]["x"] == [1, 2, 3, 4, 5]
     assert "10.0 points higher" in figure.finding
     assert "10.0 points lower" in draw("training", [other, one])[0].finding
@@ -211,8 +214,10 @@ def test_each_eigenvalue_is_counted_in_its_own_bin() -> None:
 
 
 def test_convexity_and_sharpness_in_words_and_bars() -> None:
-    flat = hessian_spectrum("flat", [[-1.0, 1.0], [1.0, 1.0]], positive_average_error=np.array(0.5))
-    sharp = hessian_spectrum("sharp", [[9.0, 9.0], [9.0, 9.0]])
+    flat = hessian_spectrum(
+        "flat", [[-1.0, 1.0], [1.0, 1.0], [-1.0, 1.0], [1.0, 1.0]], positive_average_error=np.array(0.5)
+    )
+    sharp = hessian_spectrum("sharp", [[9.0, 9.0]] * 4)
     spectrum, bars = draw("hessian_spectrum", [flat, sharp])
     assert "25.0 points more convex" in spectrum.finding and "8.00 sharper" in bars.finding
     turned, turned_bars = draw("hessian_spectrum", [sharp, flat])
@@ -220,7 +225,7 @@ def test_convexity_and_sharpness_in_words_and_bars() -> None:
     nep, ape, *_ = traces(bars)
     assert nep["y"] == [25.0] and ape["y"] == [1.0]
     assert ape["error_y"]["array"] == [pytest.approx(1.96 * 0.5)]
-    assert nep["error_y"]["array"] == [pytest.approx(stats.t.ppf(0.975, 1) * np.std([50, 0], ddof=1) / np.sqrt(2))]
+    assert nep["error_y"]["array"] == [pytest.approx(stats.t.ppf(0.975, 3) * stats.sem([50, 0, 50, 0]))]
 
 
 def test_a_convex_loss_has_an_empty_left_side() -> None:
@@ -289,8 +294,8 @@ def test_the_hessian_says_how_little_of_the_spectrum_it_is() -> None:
     assert spectrum.finding.startswith("Negative eigenvalues (NEP) among the 3 largest by |λ|, 1 mini-batch: 33.3 %")
     assert bars.finding.endswith("1 mini-batch: 2.50, noise not known")
     assert [axis.title.text for axis in bars.plot.select_yaxes()] == ["NEP, %", "APE"]
-    _, known = draw("hessian_spectrum", [hessian_spectrum("a")])
-    assert "among the 2 largest by |λ|, 2 mini-batches" in known.finding
+    _, known = draw("hessian_spectrum", [hessian_spectrum("a", [[-1.0, 2.0], [1.0, 3.0], [-2.0, 4.0]])])
+    assert "among the 2 largest by |λ|, 3 mini-batches" in known.finding
     assert [axis.title.text for axis in known.plot.select_yaxes()] == ["NEP, % (bars: 95 %)", "APE (bars: 95 %)"]
 
 

@@ -1,4 +1,4 @@
-"""Attention distance by depth: the mean over pairs of CB Fig. 7b, and the attended distance per query (ours)."""
+"""Attention distance by depth: the attended distance per query (ours), and the mean over pairs of CB Fig. 7b."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _CLAIM = Phrase("Attention reaches", ("less far", "farther"))
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     """The distance of each model by layer, heads as dots, and that of uniform attention."""
-    pairs = curves(
-        measurements, "distance", "mean of a<sub>ij</sub> ‖p<sub>i</sub> - p<sub>j</sub>‖₁, image sides", heads=False
-    )
-    title = deep_half_finding(
-        measurements, "distance", "Attention distance over all pairs", "image sides", words=_WORDS, claim=_CLAIM
-    )
-    figures = [Figure(title, "CB Fig. 7b", pairs)]
-    if any(known(measurement, "attended") for measurement in measurements):
+    figures = []
+    if any(known(measurement, "attended") for measurement in measurements):  # a distance in the image; the mean is not
         plot = curves(measurements, "attended", "distance, image sides (dots: heads)")
         bounds(plot, measurements, "uniform", "uniform attention")
         title = deep_half_finding(
             measurements, "attended", "Attended distance per query", "image sides", words=_WORDS, claim=_CLAIM
         )
         figures.append(Figure(title, "after CB Fig. 7b", plot))
-    return figures
+    pairs = curves(
+        measurements, "distance", "mean of a<sub>ij</sub> ‖p<sub>i</sub> - p<sub>j</sub>‖₁, image sides", heads=False
+    )
+    title = deep_half_finding(
+        measurements, "distance", "Attention distance over all pairs", "image sides", words=_WORDS, claim=_CLAIM
+    )
+    return [*figures, Figure(title, "CB Fig. 7b", pairs)]

@@ -14,6 +14,7 @@ from vitlab.reporting.headline import Headline, Phrase, Samples, describe_number
 from vitlab.reporting.layer_plots import curves, deep_half_finding, known
 from vitlab.reporting.mosaic import mosaic, tile
 from vitlab.reporting.panels import panels, short
+from vitlab.reporting.percent import in_percent
 
 _PAPER = "TAPADL Fig. 4, Sec. 4.1.2"
 _LOCAL = Phrase("Local heads are", ("fewer", "more numerous"))
@@ -83,9 +84,10 @@ def _most_similar(measurements: Sequence[Measurement]) -> str | Headline:
 
 def _local(measurements: Sequence[Measurement]) -> Figure:
     titles = ["on the token itself", "on the 3×3 tokens around it"]
-    plot = panels(titles, "layer", "share of attention (dots: heads)", columns=2)
-    for panel, name in enumerate(("self_mass", "neighbourhood_mass")):
-        curves(measurements, name, "", plot=plot, panel=panel)
+    plot = panels(titles, "layer", "share of attention, % (dots: heads)", columns=2)
+    names = ("self_mass", "neighbourhood_mass")
+    for panel, name in enumerate(names):
+        curves([in_percent(each, *names) for each in measurements], name, "", plot=plot, panel=panel)
     plot.update_yaxes(rangemode="tozero")
     heads = Samples("heads", _head_count)
     what = "Heads with more than half of their attention on the 3×3 tokens around the query"

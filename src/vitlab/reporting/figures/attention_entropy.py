@@ -8,6 +8,7 @@ from vitlab.core.measurement import Measurement
 from vitlab.reporting.drawing import Figure
 from vitlab.reporting.headline import Phrase
 from vitlab.reporting.layer_plots import bounds, curves, deep_half_finding, known
+from vitlab.reporting.percent import in_percent
 
 _EVEN = Phrase("Attention is", ("more focused", "more even"))
 _POOLED = ("pooled_p15", "pooled_p85")
@@ -29,11 +30,12 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     ]
     of_class = Phrase("The class token's attention is", _EVEN.words)
     for name, what, y, paper, claim in (
-        ("normalised", "Entropy relative to its bound", "entropy / log N (dots: heads)", "after CB Fig. 4", _EVEN),
+        ("normalised", "Entropy relative to its bound", "entropy / log N, % (dots: heads)", "after CB Fig. 4", _EVEN),
         ("class_row", "Entropy of the class token's attention", "entropy, nats (dots: heads)", "CB Fig. 7a", of_class),
     ):
         if any(known(measurement, name) for measurement in measurements):
             unit = "nats" if "nats" in y else ""
             finding = deep_half_finding(measurements, name, what, unit, claim=claim)
-            figures.append(Figure(finding, paper, curves(measurements, name, y)))
+            drawn = [in_percent(each, name) for each in measurements] if "%" in y else measurements
+            figures.append(Figure(finding, paper, curves(drawn, name, y)))
     return figures

@@ -11,6 +11,7 @@ from vitlab.reporting.drawing import Figure, reference
 from vitlab.reporting.headline import Phrase
 from vitlab.reporting.layer_plots import curves, deep_half_finding, known
 from vitlab.reporting.panels import panels, share_y_axis
+from vitlab.reporting.percent import in_percent
 
 _PAPER = "TAPADL Fig. 1, Sec. 3.1"
 _WORDS = ("lower", "higher")
@@ -24,7 +25,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     if any(known(top, "top") for top in tops):
         figures.append(_top(measurements, tops))
     figures.append(
-        _pair(measurements, "top1", "share of all attention", "Share of attention on the most attended token")
+        _pair(measurements, "top1", "share of all attention, %", "Share of attention on the most attended token")
     )
     figures.append(_pair(measurements, "gini", "Gini coefficient", "Gini coefficient of attention"))
     return figures
@@ -44,10 +45,10 @@ def _first_share(measurement: Measurement) -> Measurement:
 def _top(measurements: Sequence[Measurement], tops: Sequence[Measurement]) -> Figure:
     share = next((float(top.values["uniform"][0]) for top in tops if "uniform" in top.values), 0.0)
     tokens = f"the most attended {100 * share:.3g} % of the tokens" if share else "the most attended tokens"
-    plot = curves(tops, "top", "share of all attention (dots: heads)")
+    plot = curves([in_percent(top, "top") for top in tops], "top", "share of all attention, % (dots: heads)")
     deepest = max(len(top.values.get("uniform", ())) for top in tops)
     if deepest:
-        reference(plot, list(range(1, deepest + 1)), np.full(deepest, share), "uniform attention")
+        reference(plot, list(range(1, deepest + 1)), np.full(deepest, 100 * share), "uniform attention")
     title = deep_half_finding(measurements, "top", f"Share of attention on {tokens}", words=_WORDS, claim=_CLAIM)
     return Figure(title, _PAPER, plot)
 
@@ -55,8 +56,10 @@ def _top(measurements: Sequence[Measurement], tops: Sequence[Measurement]) -> Fi
 def _pair(measurements: Sequence[Measurement], name: str, y: str, what: str) -> Figure:
     """A value of each head, and of the map averaged over heads as in the paper."""
     plot = panels(["each head (dots) and their mean", "the map averaged over heads"], "layer", y, columns=2)
-    for panel, value in enumerate((name, f"{name}_of_mean")):
-        plot = curves(measurements, value, y, plot=plot, panel=panel)
+    both = (name, f"{name}_of_mean")
+    drawn = [in_percent(each, *both) for each in measurements] if y.endswith("%") else measurements
+    for panel, value in enumerate(both):
+        plot = curves(drawn, value, y, plot=plot, panel=panel)
     plot.update_yaxes(rangemode="tozero")
     share_y_axis(plot, (0, 1))
     return Figure(deep_half_finding(measurements, name, what, words=_WORDS, claim=_CLAIM), _PAPER, plot)

@@ -17,8 +17,9 @@ from vitlab.reporting.layer_plots import known
 from vitlab.reporting.panels import on_panel, panels_with_own_axes
 from vitlab.reporting.readings import reading
 
-#: Dashes distinguish the sets; colours and markers the models.
-_LOSSES = {"train_loss": ("training", "dot"), "loss": ("test", "solid")}
+#: Markers and widths distinguish the sets; colours and dashes the models, as in the legend of the page.
+_LOSSES = {"train_loss": ("training", False), "loss": ("test", True)}
+_WIDTHS = {False: 1.0, True: 2.0}
 _ACCURACIES = {
     "top1": "top-1 accuracy",
     "top5": "top-5 accuracy",
@@ -38,17 +39,19 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     units = ["loss, nats", *(f"{_ACCURACIES[name]}, %" for name in stored)]
     plot = panels_with_own_axes(titles, ["epoch"] * len(titles), units)
     for index, measurement in enumerate(measurements):
-        for name, (set_name, dash) in _LOSSES.items():
+        for name, (set_name, marked) in _LOSSES.items():
             if name in measurement.values:
-                look = {"line": {"dash": dash}, "showlegend": not any(stored[0] in one.values for one in measurements)}
+                look = {"line": {"width": _WIDTHS[marked]}, **({} if marked else {"mode": "lines"})}
+                look["showlegend"] = not any(stored[0] in one.values for one in measurements)
                 _add_curve(plot, measurement, name, f"{measurement.subject}, {set_name}", index, **look)
         for panel, name in enumerate(stored, start=1):
             if name in measurement.values:
-                place = {"line": {"dash": "solid"}, "showlegend": panel == 1, **on_panel(panel)}
+                place = {"showlegend": panel == 1, **on_panel(panel)}
                 _add_curve(plot, measurement, name, measurement.subject, index, **place)
-    for set_name, dash in _LOSSES.values():
-        reference(plot, [None], [np.nan], f"{set_name} set")
-        plot.data[-1].line.dash = dash
+    for set_name, marked in _LOSSES.values():
+        reference(plot, [None], [np.nan], f"{set_name} set" if marked else f"{set_name} set (thin, without markers)")
+        plot.data[-1].line.update(dash="solid", width=_WIDTHS[marked])
+        plot.data[-1].mode = "lines+markers" if marked else "lines"
     plot.update_yaxes(hoverformat=".4g")
     return [Figure(_finding(measurements), "CB Fig. S11", plot), *_rates(measurements)]
 
