@@ -230,7 +230,7 @@ def _run_all(
     elif not quiet:
         from vitlab.cli.tables import show_numbers
 
-        show_numbers(paths)
+        show_numbers(paths, beside_paths=True)
 
 
 @app.command()
