@@ -77,7 +77,7 @@ def test_the_images_of_all_parts_are_counted(tmp_path: Path) -> None:
 def test_calibration_begins_with_the_accuracy(tmp_path: Path) -> None:
     """Also if the other numbers have errors and the accuracy has none, which would put it last."""
     plain = Measurement.load(store(tmp_path, "a", 0.7))
-    errors = {name: "accuracy_error" for name in ("nll", "ece", "brier")}
+    errors = dict.fromkeys(("nll", "ece", "brier"), "accuracy_error")
     replace(plain, errors=errors).save(tmp_path / "a-1")
     lines = CliRunner().invoke(app, ["show", str(tmp_path)]).stdout.splitlines()
     assert lines[lines.index("calibration") + 1].split()[0].startswith("accuracy")
