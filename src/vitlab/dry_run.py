@@ -123,7 +123,7 @@ def planned_measurements(
                 settings = {**procedure.defaults, **one.settings}
                 images, seconds = _limited(*_forward(model, one.inputs), procedure, settings)
                 count = forwards(procedure.card.cost, settings)
-                known = seconds is not None and count is not None
+                estimate = None if seconds is None or count is None else count * seconds / max(missing, 1)
                 part = f", part {job.part} of {model.repeats}" if one.part else ""
                 yield PlannedMeasurement(
                     procedure.name,
@@ -135,7 +135,7 @@ def planned_measurements(
                     procedure.card.cost,
                     seconds,
                     one.stored,
-                    0.0 if one.stored else count * seconds / missing if known else None,
+                    0.0 if one.stored else estimate,
                 )
 
 

@@ -36,7 +36,7 @@ def forwards(cost: str, settings: Mapping[str, Any]) -> float | None:
         few, many, each = map(int, found.groups())
         return (few + many) / 2 * each
     if cost.startswith("for each epsilon 1 (FGSM)"):
-        steps = {"fgsm": 1, "pgd": settings["steps"]}
+        steps = {"fgsm": 1, "pgd": int(settings["steps"])}
         return 1 + WITH_GRADIENTS * _count(settings["epsilons"]) * sum(steps[a] for a in _each(settings["attacks"]))
     if "× 21 points" in cost:
         return int(settings["points"]) ** 2
