@@ -62,9 +62,11 @@ def test_training_is_planned_with_the_steps_that_it_takes(tmp_path: Path) -> Non
     assert not out.exists(), "a dry run writes nothing"
     row = train_task(tiny(), out, device="cpu")
     assert planned.steps == row["step"] == 6 and planned.finished_steps == 0 and planned.evaluations == 3
-    assert planned.seconds == pytest.approx(6 * 4 / planned.images_per_second)
+    training, evaluating = 6 * 4 / planned.images_per_second, 3 * 12 / (3 * planned.images_per_second)
+    assert planned.evaluation_seconds == pytest.approx(evaluating), "three evaluations of 12 images, forward only"
+    assert planned.seconds == pytest.approx(training + evaluating)
     again = planned_training(tiny(), out, device="cpu")
-    assert again.finished_steps == 6 and again.seconds == 0
+    assert again.finished_steps == 6 and again.seconds == again.evaluation_seconds == 0
 
 
 def test_evaluation_images_are_limited(tmp_path: Path) -> None:
@@ -78,4 +80,25 @@ def test_the_command_prints_the_plan(tmp_path: Path) -> None:
     (planned,) = json.loads(found.stdout)
     assert planned["procedure"] == "attention_entropy" and planned["images"] == 4 and planned["device"]
     table = CliRunner().invoke(app, [*command, "--quiet"]).stdout
-    assert "one forward" in table and "4" in table
+    assert "one forward" in table and "4" in table and "total time: about" in table
+
+
+def test_the_time_is_that_of_the_forwards(tmp_path: Path) -> None:
+    """Corruptions: 1 + 2 · 3 forwards over 4 of 6 images. Attention of one pass is shared by two instruments."""
+    stressed = "corruptions(names=('fog', 'snow'), severities=(1, 2, 3), images=4)"
+    (one,) = planned_measurements(runner.STRESS_TESTS, [MODEL], [stressed], tmp_path, **OPTIONS)
+    assert one.images == 4 and one.seconds == pytest.approx(7 * one.forward_seconds)
+    names = ["attention_entropy", "attention_distance", "lesion"]
+    first, second, lesion = planned_measurements(runner.INSTRUMENTS, [MODEL], names, tmp_path, **OPTIONS)
+    assert first.seconds == pytest.approx(first.forward_seconds / 2)
+    assert second.seconds == pytest.approx(second.forward_seconds / 2)
+    assert lesion.seconds is None, "the number of units is not known from the card"
+
+
+def test_the_table_fits_80_columns_without_breaking_names(tmp_path: Path) -> None:
+    names = "attention_diversity,attention_stability,hessian_spectrum,causal_trace,loss_landscape"
+    command = ["measure", MODEL, "--with", names, "--images", "4", "--dry-run", "--out", str(tmp_path), "--quiet"]
+    table = CliRunner(env={"COLUMNS": "80"}).invoke(app, command).stdout
+    starts = [line.split()[0] for line in table.splitlines() if line.strip()]
+    assert all(name in starts for name in names.split(","))
+    assert "not estimated: causal_trace" in table and MODEL in table

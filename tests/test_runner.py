@@ -29,6 +29,7 @@ from vitlab.core.step_cache import step
 from vitlab.core.store import Run
 from vitlab.data.catalogue import open_data
 from vitlab.data.scenes import CLASSES
+from vitlab.progress import Bar
 from vitlab.recipes.quick import quick
 from vitlab.stress_tests import corruptions
 from vitlab.tasks.classification import run as train
@@ -52,6 +53,14 @@ def test_the_same_is_not_measured_again_and_another_is(tmp_path: Path) -> None:
     assert measured(TINY, "attention_diversity", tmp_path)[1].settings.get("tau", 0) == 0
     _, more = measured(TINY, "attention_diversity", tmp_path, images=5)
     assert more.provenance["images"] == 5
+
+
+def test_progress_uses_the_display_name(tmp_path: Path) -> None:
+    bar, shown = Bar(1, show=False), []
+    piece = bar.piece
+    bar.piece = lambda what, weight=1: shown.append(what) or piece(what, weight)  # type: ignore[method-assign, func-returns-value]
+    list(runner.measure([TINY], ["calibration"], tmp_path, data=FEW, images=4, called=["small"], bar=bar))
+    assert shown == ["calibration of small"]
 
 
 def test_a_damaged_measurement_is_measured_again(tmp_path: Path) -> None:

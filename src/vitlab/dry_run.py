@@ -19,6 +19,7 @@ from torch import Tensor
 
 from vitlab.core.batches import Batches
 from vitlab.core.errors import VitlabError
+from vitlab.core.forwards import WITH_GRADIENTS, forwards
 from vitlab.core.out_folder import check_writable
 from vitlab.core.recipe import Recipe
 from vitlab.core.store import Run
@@ -28,7 +29,7 @@ from vitlab.data.question_catalogue import open_questions
 from vitlab.data.segmentation_sets import open_pairs
 from vitlab.eval_mode import eval_mode
 from vitlab.identity import identify
-from vitlab.measured_model import MeasuredModel
+from vitlab.measured_model import MeasuredModel, Procedure
 from vitlab.runner import Kind, folder_of, pending, prepare
 from vitlab.tasks import train_task
 from vitlab.training.device import choose_device
@@ -52,11 +53,13 @@ class PlannedMeasurement:
         model: the model expression.
         weights: origin of its weights.
         data: the data that it is measured on.
-        images: number of images; None if it is not known before they are read.
+        images: number of images that are measured; None if it is not known before they are read.
         device: where the model runs.
         cost: of the procedure, in forwards over the images, as its card states it.
         forward_seconds: estimated time of one forward over the images; None if it has no images.
         stored: whether the folder already holds it, so that it is not made again.
+        seconds: estimated time of the measurement: the time of one forward, times the number of forwards by its cost.
+            Measurements of a shared pass have equal shares of it. 0 if it is stored; None if it is not estimated.
     """
 
     procedure: str
@@ -68,6 +71,7 @@ class PlannedMeasurement:
     cost: str
     forward_seconds: float | None
     stored: bool
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -80,8 +84,10 @@ class PlannedTraining:
         epochs, steps: number of epochs, and of steps in all.
         finished_steps: steps that the folder already holds.
         images_per_second: measured in two steps after two others, without compilation.
-        seconds: estimated time of the remaining steps, without evaluation and compilation.
+        seconds: estimated time of the remaining steps and evaluations, without compilation.
         evaluations: number of evaluations.
+        evaluation_seconds: the share of the remaining evaluations in `seconds`. A forward is taken as a third of a
+            training step.
     """
 
     model: str
@@ -93,6 +99,7 @@ class PlannedTraining:
     images_per_second: float
     seconds: float
     evaluations: int
+    evaluation_seconds: float
 
 
 def planned_measurements(
@@ -109,9 +116,14 @@ def planned_measurements(
         model = opened.pop(0)
         origin = identify(model.model).origin
         for job in jobs:
-            for procedure in job.procedures:
-                one = pending(model, procedure, job.part, folder_of(model.text, out))
-                images, seconds = _forward(model, one.inputs)
+            wanted = [pending(model, each, job.part, folder_of(model.text, out)) for each in job.procedures]
+            missing = sum(not one.stored for one in wanted)
+            for one in wanted:
+                procedure = one.procedure
+                settings = {**procedure.defaults, **one.settings}
+                images, seconds = _limited(*_forward(model, one.inputs), procedure, settings)
+                count = forwards(procedure.card.cost, settings)
+                estimate = None if seconds is None or count is None else count * seconds / max(missing, 1)
                 part = f", part {job.part} of {model.repeats}" if one.part else ""
                 yield PlannedMeasurement(
                     procedure.name,
@@ -123,6 +135,7 @@ def planned_measurements(
                     procedure.card.cost,
                     seconds,
                     one.stored,
+                    0.0 if one.stored else estimate,
                 )
 
 
@@ -142,9 +155,15 @@ def planned_training(
     with tempfile.TemporaryDirectory(prefix="vitlab-dry-run-") as folder:
         train_task(short, folder, root=root, device=device)
         rate = float(Run(Path(folder)).epochs()[-1]["images_per_second"])
-    per_epoch = recipe.steps_per_epoch or _training_images(recipe, root) // recipe.batch_size
+    training_images, test_images = _image_counts(recipe, root)
+    per_epoch = recipe.steps_per_epoch or training_images // recipe.batch_size
     steps = recipe.epochs * per_epoch
     done = _finished(out)
+    remaining = max(0, steps - done)
+    evaluated = min(test_images, recipe.evaluate_images or test_images) * (2 if recipe.ema else 1)
+    evaluations = _evaluations(recipe.epochs, recipe.evaluate_every)
+    past = _evaluations(done // per_epoch, recipe.evaluate_every, last=remaining == 0)
+    evaluating = (evaluations - past) * evaluated / (WITH_GRADIENTS * rate)
     return PlannedTraining(
         recipe.model,
         recipe.data,
@@ -153,8 +172,9 @@ def planned_training(
         steps,
         done,
         rate,
-        max(0, steps - done) * recipe.batch_size / rate,
-        -(-recipe.epochs // recipe.evaluate_every),
+        remaining * recipe.batch_size / rate + evaluating,
+        evaluations,
+        evaluating,
     )
 
 
@@ -181,10 +201,39 @@ def _forward(model: MeasuredModel, inputs: Any) -> tuple[int | None, float | Non
     return total, None if total is None else seconds * total / len(images)
 
 
-def _training_images(recipe: Recipe, root: str | Path | None) -> int:
-    """The number of training images, or questions, of a recipe."""
+def _limited(
+    images: int | None, seconds: float | None, procedure: Procedure, settings: Mapping[str, Any]
+) -> tuple[int | None, float | None]:
+    """The number of images that a procedure measures and the time of one forward over these.
+
+    `images`, or `mini_batches` of `batch_size` images, limit those of the data. `count` is the number of images that
+    a procedure makes itself.
+    """
+    if images is None or seconds is None:
+        return images, seconds
+    used = images
+    if procedure.card.inputs == "optional images":
+        used = settings.get("count") or images
+    elif settings.get("mini_batches"):
+        used = min(images, settings["mini_batches"] * settings["batch_size"])
+    elif settings.get("images"):
+        used = min(images, settings["images"])
+    return used, seconds * used / images
+
+
+def _image_counts(recipe: Recipe, root: str | Path | None) -> tuple[int, int]:
+    """The numbers of training images and of test images, or of questions, of a recipe."""
     data: Any = _OPENERS[recipe.task](recipe.data, root=root, image_size=recipe.image_size)
-    return len(data.train)
+    return len(data.train), len(data.test)
+
+
+def _evaluations(epochs: int, every: int, *, last: bool = True) -> int:
+    """The number of evaluations in a number of epochs; the last epoch of a run is always evaluated.
+
+    >>> _evaluations(7, 3), _evaluations(7, 3, last=False), _evaluations(0, 3)
+    (3, 2, 0)
+    """
+    return -(-epochs // every) if last else epochs // every
 
 
 def _data(model: MeasuredModel, inputs: Any) -> str:

@@ -106,7 +106,7 @@ def run_all(
             model = opened.pop(0)  # a model is released after its last measurement
             for job in jobs:
                 with (
-                    progress.piece(f"{job.title} of {model.text}", len(job.procedures)) as report_progress,
+                    progress.piece(f"{job.title} of {model.name}", len(job.procedures)) as report_progress,
                     step_cache(None, report_progress),
                 ):
                     paths, failed = _run_job(kind, model, job, folder_of(model.text, out), report_progress)

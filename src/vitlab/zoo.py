@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
@@ -19,7 +18,7 @@ from torch import nn
 
 from vitlab.checkpoints import from_released, load_weights, read_weights
 from vitlab.core import plugins
-from vitlab.core.downloads import downloading_from
+from vitlab.core.downloads import HUB, downloading_from
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import ModelExpression, parse_model
 from vitlab.core.extensions import resolve_all
@@ -36,7 +35,6 @@ from vitlab.surgery import changes_reported, check_part, retrofit
 
 __all__ = ["builder_of", "load", "model_names", "recipe_of", "registered_by", "save"]
 
-_HUB = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"  # server of timm's and Hugging Face's weights
 
 _T = TypeVar("_T")
 _VILT = ("vitlab", "vilt")  # question answering: not an image classifier of timm's registry
@@ -169,7 +167,7 @@ def _timm(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
     settings.setdefault("pretrained", "." in name)
     plain = {key: value for key, value in settings.items() if key not in ("pretrained", "checkpoint_path")}
     check_size(f"timm/{name}", plain, lambda **sized: timm.create_model(name, pretrained=False, **sized))
-    server = _HUB if settings["pretrained"] else ""
+    server = HUB if settings["pretrained"] else ""
     model: Any = _build_or_raise(f"timm/{name}", lambda: timm.create_model(name, **settings), server)
     if settings.get("checkpoint_path"):
         return model, f"file: {settings['checkpoint_path']}"
@@ -281,7 +279,7 @@ def _hugging_face(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
         return kind._from_config(config) if hasattr(kind, "_from_config") else kind.from_config(config)
 
     local = Path(name).is_dir()
-    server = "" if local else _HUB
+    server = "" if local else HUB
     model: Any = _build_or_raise(f"hf/{name}", build, server)
     processor = _build_or_raise(f"hf/{name}", lambda: _image_processor(name), server)
     if processor is not None:

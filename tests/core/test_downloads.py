@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
+import time
 from urllib.request import urlopen
 
 import huggingface_hub
@@ -12,6 +14,7 @@ from huggingface_hub import constants
 
 import vitlab
 from vitlab import zoo
+from vitlab.core import downloads
 from vitlab.core.downloads import downloading_from, unreachable
 
 NOWHERE = "nobody/no_such_model_anywhere"
@@ -30,6 +33,28 @@ def closed() -> str:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{free.getsockname()[1]}"
+
+
+def test_an_attempt_that_was_begun_is_used_once_and_its_time_is_not_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that does not answer: half of the time limit has passed when the result is needed."""
+    servers, never = [], threading.Event()
+
+    def connect(server: tuple[str, int], timeout: float) -> None:
+        servers.append(server)
+        never.wait(20)
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr("socket.create_connection", connect)
+    monkeypatch.setattr(downloads, "_TIMEOUT", 4.0)
+    downloads.begin_attempt("https://silent.invalid")
+    time.sleep(2.0)
+    began = time.monotonic()
+    assert unreachable("https://silent.invalid") == "no answer within 4 s"
+    assert time.monotonic() - began < 3.5 and servers == [("silent.invalid", 443)]
+    monkeypatch.setattr(downloads, "_TIMEOUT", 0.1)
+    unreachable("https://silent.invalid")
+    assert len(servers) == 2
+    never.set()
 
 
 def test_a_server_is_reachable_while_it_listens(closed: str) -> None:
@@ -94,7 +119,7 @@ def test_nothing_changes_where_nothing_is_downloaded_or_the_server_answers() -> 
 
 def test_a_model_that_must_be_downloaded_is_one_line(closed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")
-    monkeypatch.setattr(zoo, "_HUB", closed)
+    monkeypatch.setattr(zoo, "HUB", closed)
     with pytest.raises(
         vitlab.VitlabError, match=f"hf/{NOWHERE} could not be built: 127.0.0.1 cannot be reached"
     ) as error:

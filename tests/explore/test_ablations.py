@@ -74,7 +74,7 @@ def test_predictions_equal_those_of_hooks_by_hand(shown: ShownModel, case: str) 
     for handle in handles:
         handle.remove()
     view = views.view(shown, Condition("0", ablations=tuple(sorted(ablations))))
-    assert view["reference"] == "without ablation"
+    assert view["reference"] == "the model without ablations"
     for row in view["predictions"]:
         assert abs(row["probability"] - expected[row["index"]]) < 1e-5
         assert abs(row["before"] - whole[row["index"]]) < 1e-5
@@ -112,7 +112,7 @@ def test_all_that_is_offered_works_in_other_families(model: str) -> None:
     for layer, own in enumerate(shown.places):
         for at, count in own.items():
             predicted = views.predictions(shown, Condition("0", ablations=(Ablation(layer, at, count - 1),)))
-            assert predicted["reference"] == "without ablation"
+            assert predicted["reference"] == "the model without ablations"
 
 
 @torch.no_grad()

@@ -151,6 +151,27 @@ def test_differences_and_values_on_hover(opened: Any) -> None:
     assert opened.get_by_label("lock panels").is_disabled()
 
 
+def test_the_bar_of_the_entropy_shows_the_number_above_it(opened: Any) -> None:
+    def bars(panel: int) -> list[tuple[float, float, float]]:
+        """Number, length of the bar from 0 to 1, and largest entropy, of each layer."""
+        cells = opened.locator(".av-panel").nth(panel).locator(".av-entropy").all()
+        return [
+            (
+                float(cell.locator(".av-number").text_content().replace("−", "-")),
+                float(cell.locator(".av-bar").evaluate("bar => parseFloat(bar.style.width)")) / 100,
+                float(re.search(r"of at most ([\d.]+) nats", cell.get_attribute("title"))[1]),
+            )
+            for cell in cells
+        ]
+
+    first, second = bars(0), bars(1)
+    opened.get_by_label("difference").check()
+    settle(opened)
+    for (number, share, bound), one, other in zip(bars(1), first, second, strict=True):
+        assert abs(number - (other[0] - one[0])) < 0.021 and abs(share - abs(number) / bound) < 0.01 / bound
+    assert all(abs(share - number / bound) < 0.01 / bound for number, share, bound in (*first, *second))
+
+
 def test_locked_panels_move_together(opened: Any) -> None:
     pictures = opened.locator(".av-picture")
     pictures.nth(1).focus()
@@ -243,10 +264,22 @@ def test_the_causal_trace_of_the_shown_image(opened: Any) -> None:
         cells = opened.locator("#causal tbody tr").nth(layer).locator(".effect").all_text_contents()
         shown = [float(cell.replace("−", "-")) for cell in cells]
         assert np.allclose(shown, 100 * np.array(effects), atol=0.051)
-    assert expected[0]["class"] in opened.locator("#causal-result").text_content()
+    result = opened.locator("#causal-result").text_content()
+    assert expected[0]["class"] in result and "ablation" not in result
     opened.get_by_label("Severity", exact=True).fill("4")  # a result of another input does not stay
     settle(opened)
     assert not opened.locator("#causal tbody tr").count()
+
+
+def test_the_causal_trace_says_that_ablations_hold_in_both_runs(opened: Any) -> None:
+    opened.get_by_label("Severity", exact=True).fill("5")
+    opened.get_by_role("button", name="Ablate", exact=True).click()
+    opened.locator(".av-panel").first.locator(".av-map").nth(1).click()
+    settle(opened)
+    assert "Change in points from the model without ablations" in opened.locator(".av-panel").first.text_content()
+    press(opened, "#causal-run")
+    until(opened, "document.querySelector('#causal-status').textContent === 'Done.'")
+    assert "both with 1 ablation, so they differ" in opened.locator("#causal-result").text_content()
 
 
 def test_the_causal_trace_shows_progress_and_can_be_stopped(opened: Any) -> None:

@@ -73,6 +73,7 @@ def test_effects_equal_those_of_hooks_by_hand(shown: ShownModel) -> None:
 def test_an_ablated_branch_restores_nothing(shown: ShownModel) -> None:
     condition = Condition("0", hidden=HIDDEN.hidden, ablations=(Ablation(1, "mlp"), Ablation(1, "head", 0)))
     found = causal_layer(shown, condition, 1)
+    assert found["ablations"] == 2 and causal_layer(shown, HIDDEN, 1)["ablations"] == 0
     assert found["mlp"] == 0 and found["heads"][0] == 0 and found["heads"][1] != 0
 
 

@@ -25,8 +25,8 @@ def test_hiding_covers_exactly_its_cells() -> None:
 def test_a_condition_is_compared_with_the_whole_model_or_with_the_clean_image() -> None:
     ablation = Ablation(1, "mlp")
     assert Condition("0").reference() is None
-    assert Condition("0", "fog", 3, (1,)).reference() == ("clean image", Condition("0"))
+    assert Condition("0", "fog", 3, (1,)).reference() == ("the clean image", Condition("0"))
     both = Condition("0", "fog", 3, (1,), (ablation,))
-    assert both.reference() == ("without ablation", Condition("0", "fog", 3, (1,)))
+    assert both.reference() == ("the model without ablations", Condition("0", "fog", 3, (1,)))
     assert both.clean() == Condition("0", ablations=(ablation,)) and both.changes_input
     assert not Condition("0", ablations=(ablation,)).changes_input

@@ -229,7 +229,7 @@ def test_ablations_do_not_depend_on_their_order(client: TestClient) -> None:
         client.post("/api/view", json={**asked, "ablations": chosen}).json()
         for chosen in ([first, second], [second, first, second], [])
     ]
-    assert views[0] == views[1] and views[0]["reference"] == "without ablation"
+    assert views[0] == views[1] and views[0]["reference"] == "the model without ablations"
     before = {row["index"]: row["before"] for row in views[0]["predictions"]}
     whole = {row["index"]: row["probability"] for row in views[2]["predictions"]}
     shared = before.keys() & whole.keys()

@@ -134,7 +134,7 @@ def test_predictions_are_compared_with_those_before_the_change(shown: ShownModel
     foggy = shown.model(fed(shown, foggy_pixels))[0].softmax(-1)
     assert views.predictions(shown, Condition("0"))["reference"] == ""
     found = views.predictions(shown, Condition("0", "fog", 5))
-    assert found["reference"] == "clean image"
+    assert found["reference"] == "the clean image"
     for row in found["predictions"]:
         assert row["name"] == shown.classes[row["index"]]
         assert abs(row["probability"] - foggy[row["index"]]) < 1e-5 and abs(row["before"] - clean[row["index"]]) < 1e-5
@@ -143,7 +143,7 @@ def test_predictions_are_compared_with_those_before_the_change(shown: ShownModel
     assert shown.label_output("0") in indices and len(set(indices)) == len(indices)
     assert indices == sorted(indices, key=lambda index: -foggy[index])
     both = views.predictions(shown, Condition("0", "fog", 5, (), (Ablation(0, "mlp"),)))
-    assert both["reference"] == "without ablation"
+    assert both["reference"] == "the model without ablations"
     assert all(abs(row["before"] - foggy[row["index"]]) < 1e-5 for row in both["predictions"])
 
 

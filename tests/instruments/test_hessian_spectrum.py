@@ -116,10 +116,19 @@ def test_several_mini_batches_at_once() -> None:
 def test_progress_moves_inside_a_mini_batch() -> None:
     reports: list[tuple[str, str]] = []
     with step_cache(None, lambda name, total, state: reports.append((name, state))):
-        found = measure("hessian_spectrum", perceptron(), data(4, 1, 4), batch_size=4)
+        found = measure("hessian_spectrum", perceptron(), data(4, 2, 4), batch_size=4)
     inner = [name for name, state in reports if state == "inside"]
-    assert inner == [f"mini-batches 0 to 0, product {number}" for number in range(1, len(inner) + 1)]
-    assert len(inner) == found.values["products"][0] > 1
+    products = [int(count) for count in found.values["products"]]
+    assert min(products) > 1 and inner == [
+        f"mini-batch {which} of 2, product {number}" for which in (1, 2) for number in range(1, products[which - 1] + 1)
+    ]
+
+
+def test_progress_names_the_mini_batches_of_a_group() -> None:
+    reports: list[str] = []
+    with step_cache(None, lambda name, total, state: reports.append(name)):
+        measure("hessian_spectrum", perceptron(), data(4, 3, 4), batch_size=4, together=2)
+    assert {name.partition(",")[0] for name in reports} == {"mini-batches 1 to 2 of 3", "mini-batch 3 of 3"}
 
 
 def test_training_mode_falls_back_where_vmap_cannot_go() -> None:

@@ -116,3 +116,58 @@ def test_a_link_of_the_overview_leads_to_its_section(opened: Any) -> None:
     cell.click()
     until(page, f"document.querySelector('{target}').getBoundingClientRect().top < {SCREEN}")
     assert page.evaluate("location.hash") == target
+
+
+@pytest.mark.parametrize("width", [1400, 800, 390])
+def test_no_text_of_a_table_is_cut_or_meets_its_neighbour(opened: Any, width: int) -> None:
+    page = opened(width)
+    page.evaluate("document.querySelectorAll('main details').forEach(fold => { fold.open = true; })")
+    wider = "[...document.querySelectorAll('.numbers td, .heat td a, .heat .what')].filter(each => "
+    wider += "each.scrollWidth > each.clientWidth + 1).map(each => each.textContent)"
+    assert page.evaluate(wider) == []
+    outside = "[...document.querySelectorAll('.legend li')].map(each => each.getBoundingClientRect().right)"
+    assert max(page.evaluate(outside)) <= width
+
+
+def test_a_table_that_continues_to_the_right_says_so(opened: Any) -> None:
+    page = opened(390)
+    page.evaluate("document.querySelector('.numbers').style.minWidth = '60rem'")
+    place = page.locator(".scroll", has=page.locator(".numbers")).first
+    until(page, "document.querySelector('.numbers').parentElement.matches('.cut')")
+    place.evaluate("each => { each.scrollLeft = each.scrollWidth; }")
+    until(page, "!document.querySelector('.numbers').parentElement.matches('.cut')")
+
+
+def test_titles_beside_an_axis_are_inside_their_figure(opened: Any) -> None:
+    page = opened(1400)
+    for plot in page.locator(".card > .body .plot").all():
+        if plot.is_visible():
+            plot.scroll_into_view_if_needed()
+            plot.locator(".main-svg").first.wait_for()
+    outside = "[...document.querySelectorAll('.ytitle, .y2title')].filter(each => {"
+    outside += " const [own, all] = [each, each.closest('.main-svg')].map(e => e.getBoundingClientRect());"
+    outside += " return own.height && (own.top < all.top - 1 || own.bottom > all.bottom + 1);"
+    outside += "}).map(each => each.textContent)"
+    assert page.evaluate(outside) == []
+
+
+def test_dark_digits_on_light_cells_are_black(opened: Any) -> None:
+    """Plotly writes #444, with a contrast of 3 on the green of 60 %."""
+    page = opened(1400, "dark")
+    plot = page.locator("[data-file='corruptions-1']")
+    plot.scroll_into_view_if_needed()
+    plot.locator(".heatmap-label").first.wait_for(state="attached")
+    fills = "[...new Set([...document.querySelectorAll('.heatmap-label text, text.heatmap-label')]"
+    fills += ".map(each => getComputedStyle(each).fill))]"
+    assert set(page.evaluate(fills)) <= {"rgb(0, 0, 0)", "rgb(255, 255, 255)"}
+
+
+def test_landmarks_have_different_names(opened: Any) -> None:
+    page = opened(1400)
+    page.evaluate("document.querySelectorAll('main details').forEach(fold => { fold.open = true; })")
+    words = "e.ariaLabel || document.getElementById(e.getAttribute('aria-labelledby')).innerText"
+    landmarks = "'[role=region], section[aria-labelledby], section[aria-label]'"
+    names = page.evaluate(
+        f"[...document.querySelectorAll({landmarks})].filter(e => e.checkVisibility()).map(e => {words})"
+    )
+    assert len(names) > 20 and [name for name in set(names) if names.count(name) > 1] == []

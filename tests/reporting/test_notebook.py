@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import re
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from cases.looks import LOOKS
 from vitlab.core.measurement import Measurement
@@ -95,3 +98,53 @@ def test_categories_and_logarithms() -> None:
     assert names.categories == ("a", "b") and names.pixel("a") < names.pixel("b")
     log = Extent([1.0, 100.0]).axis({"type": "log", "range": [0, 2]}, 0.0, 100.0)
     assert log.pixel(10.0) == pytest.approx(50.0) and np.isnan(log.pixel(0.0))
+
+
+def test_error_bars_end_inside_the_plot() -> None:
+    plot = empty_plot("x", "y", height=300)
+    line(plot, [1, 2], [10.0, 20.0], "a", 0, error=[5.0, 8.0])
+    text = svg(plot)
+    ends = [tuple(map(float, each)) for each in re.findall(r"M[\d.]+ ([\d.-]+)V([\d.-]+)", text)]
+    assert len(ends) == 2 and all(34 <= top < bottom <= 300 - 44 for top, bottom in ends)
+    ticks = sorted(int(t.replace("−", "-")) for t in re.findall(r">(−?\d+)</text>", text))
+    assert ticks[0] <= 4 and ticks[-1] >= 30, "10 − 1.96 · 5 to 20 + 1.96 · 8"
+
+
+def test_a_curve_is_cut_at_the_ends_of_a_given_range() -> None:
+    plot = empty_plot("x", "y")
+    line(plot, [0.0, 1.0, 2.0], [0.0, 1.0, 0.0], "a", 0)
+    plot.update_xaxes(range=[1.0, 2.0])
+    root = ElementTree.fromstring(svg(plot))
+    (inner,) = root.findall("{http://www.w3.org/2000/svg}svg")
+    assert float(inner.get("x")) >= 50 and float(inner.get("x")) + float(inner.get("width")) <= 640
+    assert inner.get("viewBox").split() == [inner.get(name) for name in ("x", "y", "width", "height")]
+    assert inner.findall(".//{http://www.w3.org/2000/svg}path"), "the curve is inside the element that cuts it"
+
+
+def test_the_title_is_left_of_the_labels_of_ticks() -> None:
+    plot = empty_plot("x", "the title", height=300)
+    heat_map(plot, [[1.0], [2.0]], x=[1], y=["impulse noise", "jpeg compression"])
+    root = ElementTree.fromstring(svg(plot))
+    texts = {each.text: each for each in root.iter("{http://www.w3.org/2000/svg}text")}
+    label = texts["jpeg compression"]
+    left_of_label = float(label.get("x")) - 5.5 * len("jpeg compression")
+    assert left_of_label >= 0 and float(texts["the title"].get("x")) <= left_of_label
+
+
+def test_attention_is_shown_beside_the_pictures() -> None:
+    """The class token attends to one patch only, in both heads: one yellow pixel, the others dark."""
+    maps = np.zeros((1, 2, 5, 4), np.uint8)
+    maps[:, :, 0, 2] = 255
+    values = {
+        "pictures": np.zeros((1, 8, 8, 3), np.uint8),
+        "grid": np.array([[2, 2]]),
+        "maps of blocks.0": maps,
+        "peak of blocks.0": np.full((1, 2, 5), 0.5, np.float32),
+        "prefix of blocks.0": np.zeros((1, 2, 5, 1), np.float32),
+    }
+    dims = {name: tuple(f"{name} {i}" for i in range(np.ndim(value))) for name, value in values.items()}
+    cell = Measurement("attention_view", "a", values, dims, {"layer": ("blocks.0",)})._repr_html_()
+    (source,) = re.findall(r'src="data:image/png;base64,([^"]*)" alt="attention map of blocks.0, picture 1"', cell)
+    pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(source))).convert("RGB")).astype(int)
+    assert pixels.shape == (2, 2, 3) and pixels.sum(-1).argmax() == 2 and (pixels.sum(-1) < 200).sum() == 3
+    assert "Attention of the class token in blocks.0" in cell

@@ -125,6 +125,7 @@ def describe(
     """Show a model's blocks, token layout, seams and the origin of its weights."""
     from vitlab.cli import listing
 
+    _connect([model])
     if kernels:
         listing.show_kernels(model, _size(size), as_json=as_json)
         return
@@ -205,6 +206,7 @@ def _run_all(
     dry: bool,
 ) -> None:
     """Print the path of each measurement when it is stored, or all results as JSON at the end."""
+    _connect(models)
     if dry:
         with _importing(quiet):
             from vitlab.cli import dry_runs
@@ -234,7 +236,7 @@ def _run_all(
     elif not quiet and paths:
         from vitlab.cli.tables import show_numbers
 
-        show_numbers(paths)
+        show_numbers(paths, beside_paths=True)
     if failure is not None:
         raise failure
 
@@ -427,6 +429,7 @@ def explore(
     for library in ("fastapi", "uvicorn"):
         if find_spec(library) is None:
             raise VitlabError(f"the explorer needs {library}: pip install 'vitlab[explore]'")
+    _connect(models)
     with _importing(quiet):
         from vitlab.explore.app import explore
 
@@ -434,6 +437,14 @@ def explore(
         _print_json({"address": address}) if as_json else typer.echo(address)
 
     explore(models, data=data, root=root, images=images, port=port, device=device, say=say, show=not quiet)
+
+
+def _connect(models: list[str]) -> None:
+    """Connect to the server of weights that models need while torch is imported, so that both take no longer."""
+    if any("pretrained=True" in text and text.startswith(("timm/", "hf/")) for text in models):
+        from vitlab.core import downloads
+
+        downloads.begin_attempt(downloads.HUB)
 
 
 def _importing(quiet: bool) -> AbstractContextManager[None]:

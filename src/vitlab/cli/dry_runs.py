@@ -10,11 +10,12 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
 from vitlab import runner
 from vitlab.core.recipe import Recipe
-from vitlab.dry_run import planned_measurements, planned_training
+from vitlab.dry_run import PlannedMeasurement, planned_measurements, planned_training
 
 __all__ = ["duration", "show_measurements", "show_training"]
 
@@ -22,9 +23,11 @@ __all__ = ["duration", "show_measurements", "show_training"]
 def duration(seconds: float) -> str:
     """Returns a time in the largest fitting unit.
 
-    >>> [duration(each) for each in (0.004, 7.6, 89, 5000, 200_000)]
-    ['4 ms', '7.6 s', '1.5 min', '1.4 h', '2.3 days']
+    >>> [duration(each) for each in (0.0001, 0.004, 7.6, 89, 5000, 200_000)]
+    ['< 1 ms', '4 ms', '7.6 s', '1.5 min', '1.4 h', '2.3 days']
     """
+    if 0 < seconds < 0.0005:
+        return "< 1 ms"
     if seconds < 1:
         return f"{1000 * seconds:.0f} ms"
     for limit, unit, name in ((60, 1, "s"), (3600, 60, "min"), (86_400, 3600, "h")):
@@ -43,15 +46,39 @@ def show_measurements(
     if as_json:
         typer.echo(json.dumps([asdict(each) for each in planned], indent=1, ensure_ascii=False))
         return
-    table = Table(box=None, pad_edge=False)
-    for title in (verb, "model", "weights", "data", "images", "one forward", "cost"):
-        table.add_column(title, overflow="fold")
+    console = Console(highlight=False, markup=False)
+    groups: dict[tuple[str, str, str, str], list[PlannedMeasurement]] = {}
+    for each in planned:
+        groups.setdefault((each.model, each.weights, each.data, each.device), []).append(each)
+    for (model, weights, data, device), members in groups.items():
+        console.print(model, style="bold", soft_wrap=True)
+        console.print(f"weights {weights}; data {data}; {device}", soft_wrap=True)
+        console.print(_plan_table(verb, members))
+    console.print(_total(planned), soft_wrap=True)
+
+
+def _plan_table(verb: str, planned: Sequence[PlannedMeasurement]) -> Table:
+    """Measurements of one model on one data set; names are not wrapped, so that 80 columns suffice."""
+    table = Table(Column(verb, no_wrap=True), box=None, padding=(0, 2, 0, 0))
+    for title in ("images", "one forward", "time"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("cost")
     for each in planned:
         images = "–" if each.images is None else f"{each.images:,}"
-        seconds = "–" if each.forward_seconds is None else f"{duration(each.forward_seconds)} on {each.device}"
-        cost = "stored already" if each.stored else each.cost
-        table.add_row(each.procedure, each.model, each.weights, each.data, images, seconds, cost)
-    Console().print(table)
+        forward = "–" if each.forward_seconds is None else duration(each.forward_seconds)
+        estimate = "stored" if each.stored else "not estimated" if each.seconds is None else duration(each.seconds)
+        table.add_row(each.procedure, images, forward, estimate, Text(each.cost))
+    return table
+
+
+def _total(planned: Sequence[PlannedMeasurement]) -> str:
+    """The estimated time of all measurements, and those that it does not include."""
+    known = [each.seconds for each in planned if each.seconds is not None]
+    unknown = dict.fromkeys(each.procedure for each in planned if each.seconds is None)
+    without = f"; not estimated: {', '.join(unknown)}" if unknown else ""
+    if not known:
+        return f"total time not estimated: {', '.join(unknown)}"
+    return f"total time: about {duration(sum(known))}, an estimate from the time of one forward{without}"
 
 
 def show_training(recipe: Recipe, out: Path, *, root: Path | None, device: str | None, as_json: bool) -> None:
@@ -69,7 +96,7 @@ def show_training(recipe: Recipe, out: Path, *, root: Path | None, device: str |
         "work": remaining,
         "evaluations": f"{planned.evaluations}, of {recipe.evaluate_images or 'all'} test images",
         "speed": f"{planned.images_per_second:,.1f} images/s on {planned.device}, without compilation",
-        "time": f"{duration(planned.seconds)}, and the evaluations",
+        "time": f"about {duration(planned.seconds)}, of it {duration(planned.evaluation_seconds)} for evaluations",
         "folder": str(out),
     }
     table = Table(box=None, pad_edge=False, show_header=False)

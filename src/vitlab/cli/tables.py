@@ -12,26 +12,41 @@ from rich.console import Console, Group
 from rich.table import Column, Table
 from rich.text import Text
 
+from vitlab.cli.listing import finite
 from vitlab.core.measurement import Measurement
 from vitlab.reporting import read
-from vitlab.reporting.key_numbers import KeyNumber, key_numbers
+from vitlab.reporting.key_numbers import KeyNumber, by_model, key_numbers
+from vitlab.reporting.number_text import clearness
 from vitlab.reporting.sections import data_set
 
 
-def show_numbers(paths: Sequence[Path], *, as_json: bool = False) -> None:
-    """Print the key numbers of stored measurements, on stdout in a terminal and for JSON, else on stderr.
+def show_numbers(paths: Sequence[Path], *, as_json: bool = False, beside_paths: bool = False) -> None:
+    """Print the key numbers of stored measurements on stdout.
+
+    Piped, the table has one line per number and no colours.
 
     Args:
         paths: measurements, or folders that contain them.
-        as_json: print one JSON object per number.
+        as_json: print the numbers as one JSON object.
+        beside_paths: the command prints paths on stdout; a pipe then gets only these, and stderr the table.
     """
     measurements = read(list(paths))
     rows = key_numbers(measurements)
     if as_json:
-        print(json.dumps([_plain(row) for row in rows], indent=1, ensure_ascii=False))
+        print(json.dumps(_plain(rows, measurements), indent=1, ensure_ascii=False))
         return
-    terminal = sys.stdout.isatty()
-    Console(stderr=not terminal, width=None if terminal else 160).print(_page(rows, measurements))
+    console = Console(stderr=beside_paths and not sys.stdout.isatty())
+    page = _page(rows, measurements)
+    if console.is_terminal:
+        console.print(page)
+        return
+    wide = Console(width=_NO_LIMIT, no_color=True)
+    with wide.capture() as text:
+        wide.print(page)
+    print("\n".join(line.rstrip() for line in text.get().splitlines()), file=console.file)
+
+
+_NO_LIMIT = 1000  # columns; lines of piped tables are not wrapped
 
 
 def _page(rows: Sequence[KeyNumber], measurements: Sequence[Measurement]) -> Group:
@@ -65,29 +80,71 @@ def _cells(row: KeyNumber, models: Sequence[str]) -> list[Text]:
 
 def _about(measurements: Sequence[Measurement]) -> list[str]:
     """Lines on the weights, the data and the preprocessing, each once."""
-    lines: dict[str, None] = {}
-    for each in measurements:
-        model = each.provenance.get("model", {})
-        if model.get("origin"):
-            lines[f"weights of {each.subject}: {model['origin']}"] = None
-    for each in measurements:
-        data, images = data_set(each), each.provenance.get("images")
-        if data:
-            lines[f"data: {data}" + (f", {images} images" if images else "")] = None
-    for each in measurements:
-        how: dict[str, Any] = each.provenance.get("preprocessing") or {}
-        if how.get("size"):
+    models = {model: _facts(own) for model, own in by_model(measurements).items()}
+    lines = [f"weights of {model}: {facts['weights']}" for model, facts in models.items() if facts["weights"]]
+    for facts in models.values():
+        for data in facts["data"]:
+            lines.append(f"data: {data['name']}{_images(data['images'])}")
+    for facts in models.values():
+        for how in facts["preprocessing"]:
             size = "×".join(map(str, how["size"]))
-            lines[f"preprocessing: {size}, crop {how.get('crop')}, {how.get('interpolation')}"] = None
-    lines["± is half the 95 % interval; clear: the difference is larger than its interval"] = None
-    return list(lines)
+            lines.append(f"preprocessing: {size}, crop {how.get('crop')}, {how.get('interpolation')}")
+    lines.append("± is half the 95 % interval; clear: the difference is larger than its interval")
+    return list(dict.fromkeys(lines))
 
 
-def _plain(row: KeyNumber) -> dict[str, Any]:
-    return {
-        "kind": row.title,
-        "number": row.name,
-        "values": dict(row.values),
-        "differences": dict(row.differences),
-        "clear": dict(row.clear),
-    }
+def _facts(measurements: Sequence[Measurement]) -> dict[str, Any]:
+    """The weights, the data and the preprocessing of one model.
+
+    The images of one measurement are those of all its parts: `2 × 16` images are 32.
+    """
+    parts: dict[str, dict[tuple[str, str], dict[str, int]]] = {}
+    how = []
+    for each in measurements:
+        about = each.provenance
+        if data_set(each):
+            own = parts.setdefault(data_set(each), {}).setdefault((each.kind, _settings(each)), {})
+            own[str(about.get("data"))] = int(about.get("images") or 0)
+        if (about.get("preprocessing") or {}).get("size") and about["preprocessing"] not in how:
+            how.append(about["preprocessing"])
+    data = [
+        {"name": name, "images": sorted({sum(each.values()) for each in own.values()} - {0}, reverse=True)}
+        for name, own in parts.items()
+    ]
+    origins = [origin for each in measurements if (origin := each.provenance.get("model", {}).get("origin"))]
+    return {"weights": origins[0] if origins else "", "data": data, "preprocessing": how}
+
+
+def _images(counts: Sequence[int]) -> str:
+    """The number of images as text; of several measurements the smallest and the largest."""
+    if not counts:
+        return ""
+    return f", {min(counts)} to {max(counts)} images" if len(counts) > 1 else f", {counts[0]} images"
+
+
+def _settings(measurement: Measurement) -> str:
+    return json.dumps(dict(measurement.settings), sort_keys=True, default=str)
+
+
+def _plain(rows: Sequence[KeyNumber], measurements: Sequence[Measurement]) -> dict[str, Any]:
+    """The table as numbers, in their unit; null where a number is not known."""
+    models = [{"name": model, **_facts(own)} for model, own in by_model(measurements).items()]
+    numbers = [
+        {
+            "kind": row.title,
+            "number": row.name,
+            "unit": row.unit,
+            "values": [_plain_number(row, model) for model in row.numbers],
+        }
+        for row in rows
+    ]
+    return finite({"models": models, "numbers": numbers})
+
+
+def _plain_number(row: KeyNumber, model: str) -> dict[str, Any]:
+    own, gap = row.numbers[model], row.gaps.get(model)
+    result = {"model": model, "value": row.scale * own.value, "half_width": row.scale * own.half_width}
+    if gap is None:
+        return {**result, "difference": None, "difference_half_width": None, "state": None}
+    half, state = row.scale * gap.half_width, clearness(gap)
+    return {**result, "difference": row.scale * gap.value, "difference_half_width": half, "state": state}

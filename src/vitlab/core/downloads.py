@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
+
+#: The server of timm's and Hugging Face's weights.
+HUB = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
 
 _TIMEOUT = 3.0  # seconds until a server that does not accept a connection counts as unreachable
 
@@ -51,6 +56,18 @@ def _proxy_of(address: str) -> str:
     return proxy if "//" in proxy or not proxy else f"http://{proxy}"
 
 
+def begin_attempt(address: str) -> None:
+    """Begin to connect to a server in a thread; the next `downloading_from` it uses the result.
+
+    Imports take seconds, and so does an attempt without a network. Begun before the imports, it adds no time.
+
+    Args:
+        address: of the server.
+    """
+    first = _proxy_of(address) or address
+    _BEGUN[first] = _Attempt(first)
+
+
 def unreachable(address: str) -> str:
     """Returns the reason why a server cannot be reached; an empty string if it can.
 
@@ -60,21 +77,34 @@ def unreachable(address: str) -> str:
     >>> unreachable("http://name.invalid") != ""
     True
     """
-    parts = urlsplit(address)
-    port = parts.port or (80 if parts.scheme == "http" else 443)
-    reason = [f"no answer within {_TIMEOUT:.0f} s"]
+    return (_BEGUN.pop(address, None) or _Attempt(address)).reason()
 
-    def connect() -> None:
+
+class _Attempt:
+    """A connection to a server, in a thread because a DNS lookup has no timeout of its own."""
+
+    def __init__(self, address: str) -> None:
+        parts = urlsplit(address)
+        self._server = (parts.hostname or "", parts.port or (80 if parts.scheme == "http" else 443))
+        self._reason = f"no answer within {_TIMEOUT:.0f} s"
+        self._end = time.monotonic() + _TIMEOUT
+        self._thread = threading.Thread(target=self._connect, daemon=True)
+        self._thread.start()
+
+    def _connect(self) -> None:
         try:
-            socket.create_connection((parts.hostname or "", port), timeout=_TIMEOUT).close()
-            reason[0] = ""
+            socket.create_connection(self._server, timeout=_TIMEOUT).close()
+            self._reason = ""
         except OSError as error:
-            reason[0] = error.strerror or str(error)
+            self._reason = error.strerror or str(error)
 
-    attempt = threading.Thread(target=connect, daemon=True)  # a DNS lookup has no timeout of its own
-    attempt.start()
-    attempt.join(_TIMEOUT)
-    return reason[0]
+    def reason(self) -> str:
+        """Wait until the time is over; returns why the server cannot be reached, or an empty string."""
+        self._thread.join(max(0.0, self._end - time.monotonic()))
+        return self._reason
+
+
+_BEGUN: dict[str, _Attempt] = {}
 
 
 @contextmanager

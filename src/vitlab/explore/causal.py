@@ -29,9 +29,9 @@ def causal_layer(shown: ShownModel, condition: Condition, layer: int) -> dict[st
         layer: index of the block.
 
     Returns:
-        `class`, the prediction on the clean image; its probability `clean` and `corrupted`; the effects `tokens`
-        (R, C), `prefix` (P), `heads` (H), `attention` and `mlp`, where the layer has them. Only `why` if the output of
-        the layer cannot be patched.
+        `class`, the prediction on the clean image; its probability `clean` and `corrupted`; `ablations`, the number of
+        ablations, which hold in both runs; the effects `tokens` (R, C), `prefix` (P), `heads` (H), `attention` and
+        `mlp`, where the layer has them. Only `why` if the output of the layer cannot be patched.
     """
     blocks = shown.anatomy.blocks
     if not 0 <= layer < len(blocks):
@@ -48,4 +48,5 @@ def causal_layer(shown: ShownModel, condition: Condition, layer: int) -> dict[st
     corrupted = float(found["corrupted"][0])
     effects = {name: (values[0] - corrupted).tolist() for name, values in found.items()}
     predicted = int(shown.trace(condition.clean()).logits.argmax())
-    return effects | {"class": shown.classes[predicted], "clean": float(found["clean"][0]), "corrupted": corrupted}
+    about = {"class": shown.classes[predicted], "clean": float(found["clean"][0]), "corrupted": corrupted}
+    return effects | about | {"ablations": len(condition.ablations)}

@@ -60,8 +60,8 @@ class Condition:
     def reference(self) -> tuple[str, Condition] | None:
         """The condition to compare with and its name: the model without ablations, else the clean image."""
         if self.ablations:
-            return "without ablation", self.whole()
-        return ("clean image", self.clean()) if self.changes_input else None
+            return "the model without ablations", self.whole()
+        return ("the clean image", self.clean()) if self.changes_input else None
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,8 @@ def measure(
         pairs = list(split_mini_batches(soft_target_batches(model, weights, batches), batch_size, mini_batches))
         for low in range(0, len(pairs), together):
             group = pairs[low : low + together]
-            name, total = f"mini-batches {low} to {low + len(group) - 1}", math.ceil(len(pairs) / together)
+            which = f"mini-batches {low + 1} to {low + len(group)}" if len(group) > 1 else f"mini-batch {low + 1}"
+            name, total = f"{which} of {len(pairs)}", math.ceil(len(pairs) / together)
             starts = torch.stack([_start(flat, seed + low + i) for i in range(len(group))])
             torch.manual_seed(seed + low)  # dropout must not depend on earlier groups, which may be cached
             groups.append(step(name, total, partial(_solve, name, loss, flat, group, starts, count, **solver)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +16,9 @@ HEIGHT, SINGLE = 420, 264
 
 #: The size of letters, and the most letters of a line below one of two panels.
 FONT, LINE = 12, 26
+
+#: The width of a letter in the title of an axis, in pixels.
+_LETTER = 7.0
 
 #: The space above a plot without a legend, in pixels: without and with titles of panels.
 _ABOVE, _ABOVE_TITLES = 12, 36
@@ -42,6 +46,7 @@ def view(figure: Figure | Fragment, shared: Sequence[str]) -> dict[str, Any]:
     _move_titles(layout)
     if panels == 2:
         _wrap_titles(layout)
+    _wrap_side_titles(layout)
     mosaic = "scaleanchor" in layout.get("yaxis", {})  # square tiles become too small in a narrow column
     spatial = any(key.startswith("scene") for key in layout)
     return {
@@ -91,6 +96,23 @@ def _wrap_titles(layout: dict[str, Any]) -> None:
         text = title.get("text") or ""
         if len(text) > LINE and "<" not in text and "&" not in text:
             layout[key] = {**layout[key], "title": {**title, "text": "<br>".join(textwrap.wrap(text, LINE))}}
+
+
+def _wrap_side_titles(layout: dict[str, Any]) -> None:
+    """Wrap titles of y axes that are longer than their axis: before a note or unit at the end, or between words."""
+    margin = layout.get("margin") or {}
+    inner = int(layout.get("height") or HEIGHT) - int(margin.get("t", 0)) - int(margin.get("b", 0))
+    for key in [key for key in layout if key.startswith("yaxis")]:
+        title, (low, high) = layout[key].get("title", {}), layout[key].get("domain") or (0.0, 1.0)
+        text, most = title.get("text") or "", int(inner * (high - low) / _LETTER)
+        if len(re.sub(r"<[^>]*>", "", text)) <= most or "<br>" in text:
+            continue
+        if "<" not in text and "&" not in text and " (" not in text:
+            lines = textwrap.wrap(text, max(most, 8))
+        else:
+            before_end = r" (?=\([^()]*\)$)" if text.endswith(")") else r"(?<=,) (?=[^,]*$)"
+            lines = re.split(before_end, text, maxsplit=1)
+        layout[key] = {**layout[key], "title": {**title, "text": "<br>".join(lines)}}
 
 
 def _in_legend(trace: dict[str, Any]) -> bool:

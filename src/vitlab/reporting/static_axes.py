@@ -89,9 +89,14 @@ def _range(places: Sequence[float], about: dict[str, Any], categorical: bool) ->
     if categorical:
         return low - 0.6, high + 0.6
     room = 0.05 * (high - low) or 0.5
+    least = about.get("minallowed")
+    if isinstance(least, (int, float)) and low < least:
+        low, room_below = float(least), 0.0
+    else:
+        room_below = room
     if about.get("rangemode") == "tozero" and low >= 0:
         return 0.0, high + room
-    return low - room, high + room
+    return low - room_below, high + room
 
 
 def _ticks(

@@ -25,6 +25,8 @@ WIDTH, POINTS = 640, 300
 
 _MARGIN = {"l": 56.0, "r": 14.0, "t": 34.0, "b": 44.0}
 _DASHES = {"dash": "7 4", "dot": "2 3", "dashdot": "7 3 2 3", "longdash": "11 4", "longdashdot": "11 3 2 3"}
+#: The width of a letter of a tick, in pixels, and the most letters of a label.
+_LETTER, _MOST = 6.2, 18
 _FAINT = 'stroke="#888888" stroke-opacity="0.25"'
 
 
@@ -40,14 +42,17 @@ def svg(plot: Any, width: int = WIDTH) -> str:
     for trace in data:
         _name_categories(trace, layout)
     height = min(560.0, float(layout.get("height") or 360))
-    axes = _axes(data, layout, width, height)
+    axes = _axes(data, layout, width, height, _MARGIN["l"])
+    left = max([_MARGIN["l"], *(_beside(up) for across, up in axes.values() if across.start <= _MARGIN["l"] + 1)])
+    axes = _axes(data, layout, width, height, left)
     drawn = [_frame(*pair) for pair in axes.values()]
     offsets = _bar_offsets(data, layout)
     for index, trace in enumerate(data):
         trace |= _colour_axis(trace, layout)
-        drawn.append(_trace(trace, *axes[_pair(trace)], offsets.get(index, (0.0, 0.8))))
-    drawn += [_annotation(each, width, height) for each in layout.get("annotations") or () if each.get("text")]
-    drawn.append(_legend(data, layout))
+        pair = axes[_pair(trace)]
+        drawn.append(_clipped(_trace(trace, *pair, offsets.get(index, (0.0, 0.8))), *pair))
+    drawn += [_annotation(each, width, height, left) for each in layout.get("annotations") or () if each.get("text")]
+    drawn.append(_legend(data, layout, left))
     style = 'font-family="system-ui, sans-serif" font-size="12" style="max-width:100%;height:auto"'
     size = f'viewBox="0 0 {width} {height:g}" width="{width}" height="{height:g}"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size} {style}>{"".join(drawn)}</svg>'
@@ -75,23 +80,43 @@ def _colour_axis(trace: dict[str, Any], layout: dict[str, Any]) -> dict[str, Any
 
 
 def _axes(
-    data: Sequence[dict[str, Any]], layout: dict[str, Any], width: float, height: float
+    data: Sequence[dict[str, Any]], layout: dict[str, Any], width: float, height: float, margin: float
 ) -> dict[tuple[str, str], tuple[Axis, Axis]]:
-    """The axes of each pair of names."""
+    """The axes of each pair of names; `margin` is the space left of the first."""
     extents: dict[tuple[str, str], tuple[Extent, Extent]] = {}
     for trace in data:
         across, up = extents.setdefault(_pair(trace), (Extent(), Extent()))
         x, y = _coordinates(trace)
         across.values += x
-        up.values += [*y, *([0.0] if trace.get("type") == "bar" else [])]
-    inner = width - _MARGIN["l"] - _MARGIN["r"], height - _MARGIN["t"] - _MARGIN["b"]
+        up.values += [*y, *_ends_of_bars(trace), *([0.0] if trace.get("type") == "bar" else [])]
+    inner = width - margin - _MARGIN["r"], height - _MARGIN["t"] - _MARGIN["b"]
     found = {}
     for (x_name, y_name), (across, up) in extents.items():
         x_about, y_about = (_about(layout, name, letter) for name, letter in ((x_name, "x"), (y_name, "y")))
-        left, right = (_MARGIN["l"] + end * inner[0] for end in x_about.get("domain") or (0.0, 1.0))
+        left, right = (margin + end * inner[0] for end in x_about.get("domain") or (0.0, 1.0))
         bottom, top = (_MARGIN["t"] + (1 - end) * inner[1] for end in y_about.get("domain") or (0.0, 1.0))
         found[x_name, y_name] = across.axis(x_about, left, right), up.axis(y_about, bottom, top)
     return found
+
+
+def _ends_of_bars(trace: dict[str, Any]) -> list[float]:
+    """The ends of the error bars of a trace that are known."""
+    return [end for _, low, high in _error_ends(trace) for end in (low, high)]
+
+
+def _beside(up: Axis) -> float:
+    """The space that the labels and the title of an axis take beside it, in pixels."""
+    letters = max((min(len(text), _MOST) for _, text in up.ticks), default=0)
+    return 12.0 + _LETTER * letters + (20.0 if up.title else 0.0)
+
+
+def _clipped(drawn: str, across: Axis, up: Axis) -> str:
+    """What is drawn inside the axes; markers at the edge are not cut."""
+    (left, right), (top, bottom) = sorted((across.start, across.end)), sorted((up.start, up.end))
+    x, y, width, height = left - 5, top - 5, right - left + 10, bottom - top + 10
+    view = f'viewBox="{x:.1f} {y:.1f} {width:.1f} {height:.1f}"'
+    size = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
+    return f"<svg {size} {view}>{drawn}</svg>" if drawn else ""
 
 
 def _about(layout: dict[str, Any], name: str, letter: str) -> dict[str, Any]:
@@ -139,12 +164,13 @@ def _frame(across: Axis, up: Axis) -> str:
         y = up.start + (place - up.low) / ((up.high - up.low) or 1) * (up.end - up.start)
         if min(up.start, up.end) - 1 <= y <= max(up.start, up.end) + 1:
             parts.append(f'<line x1="{across.start:.1f}" x2="{across.end:.1f}" y1="{y:.1f}" y2="{y:.1f}" {_FAINT}/>')
-            parts.append(_text(across.start - 5, y + 4, text, "end", 11, most=9))
+            parts.append(_text(across.start - 5, y + 4, text, "end", 11, most=_MOST))
     parts.append(_text((across.start + across.end) / 2, up.start + 32, across.title, "middle", 12))
     middle = (up.start + up.end) / 2
     if up.title:
-        turn = f'transform="rotate(-90 {across.start - 42:.1f} {middle:.1f})"'
-        parts.append(f"<g {turn}>{_text(across.start - 42, middle, up.title, 'middle', 12)}</g>")
+        place = across.start - max(42.0, _beside(up) - 12)
+        turn = f'transform="rotate(-90 {place:.1f} {middle:.1f})"'
+        parts.append(f"<g {turn}>{_text(place, middle, up.title, 'middle', 12)}</g>")
     return "".join(parts)
 
 
@@ -199,17 +225,21 @@ def _steps(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _error_bars(trace: dict[str, Any], across: Axis, up: Axis, colour: str, shift: float = 0.0) -> str:
-    bars = trace.get("error_y") or {}
-    above = bars.get("array") or ()
-    below = bars.get("arrayminus") or above
     parts = []
-    for x, y, high, low in zip(trace.get("x") or (), trace.get("y") or (), above, below, strict=False):
-        if None in (y, high, low):
-            continue
-        place, top, bottom = across.pixel(x) + shift, up.pixel(y + high), up.pixel(y - low)
+    for x, low, high in _error_ends(trace):
+        place, top, bottom = across.pixel(x) + shift, up.pixel(high), up.pixel(low)
         if all(map(math.isfinite, (place, top, bottom))):
             parts.append(f"M{place:.1f} {top:.1f}V{bottom:.1f}")
     return f'<path d="{"".join(parts)}" stroke="{colour}" stroke-opacity="0.7"/>' if parts else ""
+
+
+def _error_ends(trace: dict[str, Any]) -> list[tuple[Any, float, float]]:
+    """The x, the lower and the upper end of each error bar that is known."""
+    bars = trace.get("error_y") or {}
+    above = bars.get("array") or ()
+    below = bars.get("arrayminus") or above
+    each = zip(trace.get("x") or (), trace.get("y") or (), below, above, strict=False)
+    return [(x, y - low, y + high) for x, y, low, high in each if None not in (y, low, high)]
 
 
 def _bar_offsets(data: Sequence[dict[str, Any]], layout: dict[str, Any]) -> dict[int, tuple[float, float]]:
@@ -243,17 +273,9 @@ def _bars(trace: dict[str, Any], across: Axis, up: Axis, shift: float, share: fl
 
 def _matrix(trace: dict[str, Any], across: Axis, up: Axis) -> str:
     """A picture of the colours of a matrix, its first row at the bottom unless the axis is reversed."""
-    from plotly.colors import get_colorscale, sample_colorscale
-
     z = np.array(trace.get("surfacecolor") or trace["z"], dtype=float)
     low, high = (_limit(trace, names, z, ends) for names, ends in ((("zmin", "cmin"), min), (("zmax", "cmax"), max)))
-    share = np.clip((z - low) / ((high - low) or 1.0), 0, 1)
-    name = trace.get("colorscale") or "Viridis"
-    scale = get_colorscale(name) if isinstance(name, str) else name
-    steps = sample_colorscale(scale, [i / 63 for i in range(64)])
-    table = np.array([[int(float(part)) for part in re.findall(r"[\d.]+", step)[:3]] for step in steps], dtype=np.uint8)
-    alpha = np.where(np.isfinite(share), 255, 0).astype(np.uint8)[..., None]
-    pixels = np.concatenate((table[np.nan_to_num(63 * share).astype(int)], alpha), axis=-1)
+    pixels = coloured((z - low) / ((high - low) or 1.0), trace.get("colorscale") or "Viridis")
     (left, right), (first, last) = (_ends(_edges(trace, letter), axis) for letter, axis in (("x", across), ("y", up)))
     if first > last:
         pixels, (first, last) = pixels[::-1], (last, first)
@@ -276,6 +298,23 @@ def _limit(trace: dict[str, Any], names: Sequence[str], z: np.ndarray, end: Any)
     return float(given) if given is not None else float(end(known)) if known.size else 0.0
 
 
+def coloured(share: np.ndarray, name: Any = "Viridis") -> np.ndarray:
+    """The colours (h, w, 4), uint8, of shares from 0 to 1; transparent where they are not known.
+
+    Args:
+        share: (h, w).
+        name: a colour scale of plotly, or its steps.
+    """
+    from plotly.colors import get_colorscale, sample_colorscale
+
+    share = np.clip(share, 0, 1)
+    scale = get_colorscale(name) if isinstance(name, str) else name
+    steps = sample_colorscale(scale, [i / 63 for i in range(64)])
+    table = np.array([[int(float(part)) for part in re.findall(r"[\d.]+", step)[:3]] for step in steps], dtype=np.uint8)
+    alpha = np.where(np.isfinite(share), 255, 0).astype(np.uint8)[..., None]
+    return np.concatenate((table[np.nan_to_num(63 * share).astype(int)], alpha), axis=-1)
+
+
 def png(pixels: np.ndarray) -> str:
     """Pixels (h, w, 3 or 4), uint8, as a PNG in a data URI."""
     from PIL import Image
@@ -285,22 +324,22 @@ def png(pixels: np.ndarray) -> str:
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
-def _annotation(about: dict[str, Any], width: float, height: float) -> str:
+def _annotation(about: dict[str, Any], width: float, height: float, left: float) -> str:
     if about.get("xref") not in (None, "paper") or about.get("yref") not in (None, "paper"):
         return ""
-    inner = width - _MARGIN["l"] - _MARGIN["r"], height - _MARGIN["t"] - _MARGIN["b"]
-    x = _MARGIN["l"] + float(about.get("x") or 0) * inner[0]
+    inner = width - left - _MARGIN["r"], height - _MARGIN["t"] - _MARGIN["b"]
+    x = left + float(about.get("x") or 0) * inner[0]
     y = _MARGIN["t"] + (1 - float(about.get("y") or 0)) * inner[1]
     return _text(x, y - 5, str(about["text"]), "middle", 12)
 
 
-def _legend(data: Sequence[dict[str, Any]], layout: dict[str, Any]) -> str:
+def _legend(data: Sequence[dict[str, Any]], layout: dict[str, Any], left: float) -> str:
     """The names of the traces above the plot, in one line."""
     named = [trace for trace in data if trace.get("name") and trace.get("showlegend") is not False]
     named = [trace for trace in named if trace.get("z") is None]
     if layout.get("showlegend") is False or len(named) < 2:
         return ""
-    parts, x = [], _MARGIN["l"]
+    parts, x = [], left
     for trace in named[:6]:
         text = _words(str(trace["name"]), 28)
         parts.append(f'<rect x="{x:.0f}" y="6" width="14" height="4" fill="{_colour(trace)}"/>')

@@ -299,6 +299,12 @@ def test_the_hessian_says_how_little_of_the_spectrum_it_is() -> None:
     assert [axis.title.text for axis in known.plot.select_yaxes()] == ["NEP, % (bars: 95 %)", "APE (bars: 95 %)"]
 
 
+def test_a_side_of_the_spectrum_without_eigenvalues_has_no_scale() -> None:
+    spectrum, _ = draw("hessian_spectrum", [hessian_spectrum("a", [[1.0, 2.0]])])
+    shown = [axis.showticklabels for axis in (*spectrum.plot.select_xaxes(), *spectrum.plot.select_yaxes())]
+    assert shown == [False, None, False, None]
+
+
 @pytest.mark.parametrize("values", [(-1.3, 2.0), (-1.3, -1.4, 90.0), (-1e-3, -5.0, 7.0), (1.0, 2.0)])
 def test_both_sides_of_the_spectrum_have_ticks_inside(values: tuple[float, ...]) -> None:
     spectrum, _ = draw("hessian_spectrum", [hessian_spectrum("a", [values])])

@@ -78,13 +78,18 @@ export class CausalTrace {
       ...Array.from({ length: heads }, (_, k) => `head ${k + 1}`)];
     const head = make("thead", {}, make("tr", {}, ...names.map((text) => make("th", { scope: "col", text }))));
     const rows = this.found.map((layer, i) => this.row(layer, i, prefix, heads));
-    const about = make("p", {}, "Probability of ", make("b", { text: first.class }), `: ${percent(first.clean)} on the clean image, ${percent(first.corrupted)} on the changed one. `
+    const about = make("p", {}, "Probability of ", make("b", { text: first.class }), `: ${percent(first.clean)} on the clean image, ${percent(first.corrupted)} on the changed one${this.ablated(first.ablations)}. `
       + "The table shows the change in points when a place of the changed run receives the clean activations.");
     const table = make("div", { class: "causal-scroll", role: "region", tabindex: 0, "aria-label": "Effects by layer" }, make("table", {}, head, make("tbody", {}, ...rows)));
     const focused = document.activeElement && document.activeElement.dataset.layer;
     by("causal-result").replaceChildren(about, make("div", { class: "causal-parts" }, make("div", {}, this.picture, this.caption), table));
     if (focused !== undefined) by("causal-result").querySelector(`[data-layer="${focused}"]`)?.focus();
     this.show(this.shown ?? this.strongest());
+  }
+
+  // The ablations hold in both runs; the panel of the clean image shows the model without them.
+  ablated(count) {
+    return count ? `, both with ${count} ablation${count > 1 ? "s" : ""}, so they differ from those of the model without ablations` : "";
   }
 
   // The layer with the largest effect of a patch.

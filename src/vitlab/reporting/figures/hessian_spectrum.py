@@ -55,6 +55,7 @@ def _spectrum(measurements: Sequence[Measurement]) -> Any:
     plot = panels_with_own_axes(["negative", "positive"], [below, below], [share, share])
     pools = [_pool(measurement) for measurement in measurements]
     bins = int(np.clip(np.sqrt(max(map(len, pools))), 8, 30))
+    empty: list[int] = []
     for panel, negative in enumerate((True, False)):
         sides = [np.abs(pool[(pool < 0) == negative]) for pool in pools]
         edges = _edges(np.concatenate(sides), bins)
@@ -69,9 +70,13 @@ def _spectrum(measurements: Sequence[Measurement]) -> Any:
         if not any(len(side) for side in sides):
             middle = {"x": 0.5, "y": 0.5, "xref": "x domain", "yref": "y domain", "showarrow": False}
             plot.add_annotation(text="none", row=1, col=panel + 1, **middle)
+            empty.append(panel + 1)
     plot.update_xaxes(type="log", hoverformat=".3g")
     plot.update_xaxes(autorange="reversed", tickprefix="−", col=1)
     plot.update_yaxes(rangemode="tozero")
+    for column in empty:  # without eigenvalues there is no scale
+        plot.update_xaxes(showticklabels=False, showgrid=False, col=column)
+        plot.update_yaxes(showticklabels=False, showgrid=False, col=column)
     return plot
 
 

@@ -112,7 +112,7 @@ var AttentionPanel = AttentionPanel || (() => {
 
     drawPredictions() {
       this.truth.replaceChildren(...verdict(this.found));
-      this.reference.textContent = this.found.reference ? `Change in points compared with: ${this.found.reference}` : "";
+      this.reference.textContent = this.found.reference ? `Change in points from ${this.found.reference}` : "";
       this.predictions.replaceChildren(...this.found.predictions.map((each) => prediction(each, this.found)));
     }
 
@@ -168,8 +168,11 @@ var AttentionPanel = AttentionPanel || (() => {
 
     drawEntropy(cell, row, layer, i) {
       const here = mean(row.entropy), bar = make("span", { class: "av-bar" });
-      bar.style.width = `${layer.bound ? Math.min(100, (100 * here) / layer.bound) : 0}%`;
-      const text = this.differs ? signed(here - mean(this.view.panels[0].rows[i].entropy), 2) : here.toFixed(2);
+      const change = this.differs ? here - mean(this.view.panels[0].rows[i].entropy) : 0;
+      const share = layer.bound ? Math.min(1, (this.differs ? Math.abs(change) : here) / layer.bound) : 0; // the bar shows the number above it
+      bar.style.width = `${100 * share}%`;
+      bar.classList.toggle("av-less", change < 0);
+      const text = this.differs ? signed(change, 2) : here.toFixed(2);
       cell.entropy.replaceChildren(make("span", { class: "av-number", text }), make("span", { class: "av-track" }, bar));
       cell.entropy.title = `${here.toFixed(3)} of at most ${layer.bound.toFixed(3)} nats for this query; `
         + `${mean(layer.entropy).toFixed(3)} for all queries of the image`;

@@ -232,3 +232,14 @@ const seen = new IntersectionObserver((entries) => {
   }
 }, { rootMargin: "-20% 0px -70% 0px" });
 for (const card of document.querySelectorAll(".card")) seen.observe(card);
+
+// Scrolling: the right edge of a table or figure fades while more of it is to the right.
+
+const scrolled = [...document.querySelectorAll(".scroll")];
+const mark = (place) => place.classList.toggle("cut", place.scrollWidth - place.clientWidth - place.scrollLeft > 4);
+const sized = new ResizeObserver((entries) => entries.forEach((entry) => mark(entry.target.closest(".scroll"))));
+for (const place of scrolled) {
+  place.addEventListener("scroll", () => mark(place), { passive: true });
+  sized.observe(place);
+  if (place.firstElementChild) sized.observe(place.firstElementChild);
+}
