@@ -84,10 +84,13 @@ def _stages(model: nn.Module, flow: Flow, unknown: list[str]) -> tuple[Block, ..
             f"{unknown[0]} has input shape {flow.input(unknown[0])}; expected a map of two images, or the tokens of an "
             f"earlier map with at most {_MAX_PREFIX} prefix tokens",
         )
+    stages = (
+        "none of the stages in its feature_info is one module that returns a map of two images"
+        if getattr(model, "feature_info", None)
+        else "it has no feature_info with the names of its stages"
+    )
     raise _adapter_error(
-        model,
-        "no softmax between tokens was recorded in its forward, so that it has no attention, and it has no "
-        "feature_info with the names of its stages",
+        model, f"no softmax between tokens was recorded in its forward, so that it has no attention, and {stages}"
     )
 
 

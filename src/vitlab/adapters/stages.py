@@ -7,6 +7,7 @@ its own. Its map is not offered, because the order of its tokens is not known wi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import log
 from typing import Any
 
 from torch import Tensor, nn
@@ -35,7 +36,7 @@ def stage_blocks(model: nn.Module, flow: Flow, inputs: Mapping[str, Tensor]) -> 
     order = [path for path in flow.calls if path in layers or path in stages]
     result: list[Block] = []
     for path in order:
-        layout = map_layout(flow.input("")[-2:], flow.output(path))
+        layout = map_layout(flow.input("")[-2:], flow.output(path), stages.get(path), _format(model, path))
         places = [] if layout is None or _is_container(model, path) else [_out(flow, path, layout)]
         if path in layers:
             mixer = Mixer("attention", layers[path], why_no_map=_UNKNOWN_ORDER)
@@ -48,23 +49,42 @@ def stage_blocks(model: nn.Module, flow: Flow, inputs: Mapping[str, Tensor]) -> 
     return with_stage_ends(result)
 
 
-def map_layout(size: Shape, shape: Shape) -> TokenLayout | None:
+def map_layout(
+    size: Shape, shape: Shape, channels: int | None = None, output_format: str | None = None
+) -> TokenLayout | None:
     """The layout of a map of two images, or None: both axes of the grid are the same fraction of the image.
+
+    Where the channels could be a side of the grid, the order whose axes are nearer to the same fraction is taken. If
+    both orders are equally near, the number of channels or the format decides.
+
+    Args:
+        size: height and width of the images.
+        shape: of the map.
+        channels: of the map, if they are known.
+        output_format: `NCHW` or `NHWC`, if it is known.
 
     >>> map_layout((224, 224), (2, 96, 7, 7)).order
     'BCHW'
     >>> map_layout((64, 32), (2, 8, 4, 24)).grid
     (8, 4)
+    >>> map_layout((224, 224), (2, 40, 56, 56)).order, map_layout((224, 224), (2, 56, 56, 40)).order
+    ('BCHW', 'BHWD')
     """
     if len(shape) != 4 or shape[0] != 2:
         return None
-    axes: tuple[tuple[Shape, Order], ...] = ((shape[2:], "BCHW"), (shape[1:3], "BHWD"))
+    axes: tuple[tuple[Shape, Order, int, str], ...] = (
+        (shape[2:], "BCHW", shape[1], "NCHW"),
+        (shape[1:3], "BHWD", shape[3], "NHWC"),
+    )
     found = [
-        TokenLayout((h, w), order=order)
-        for (h, w), order in axes
-        if h <= size[0] and w <= size[1] and 2 / 3 < (size[0] / h) / (size[1] / w) < 3 / 2
+        (abs(log((size[0] * w) / (size[1] * h))), width != channels, name != output_format, order, (h, w))
+        for (h, w), order, width, name in axes
+        if h <= size[0] and w <= size[1] and 2 / 3 < (size[0] * w) / (size[1] * h) < 3 / 2
     ]
-    return found[0] if len(found) == 1 else None
+    if not found or (len(found) == 2 and found[0][:3] == found[1][:3]):
+        return None
+    *_, order, (h, w) = min(found)
+    return TokenLayout((h, w), order=order)
 
 
 def _layer(model: nn.Module, path: str) -> str:
@@ -78,8 +98,8 @@ def _layer(model: nn.Module, path: str) -> str:
     return path
 
 
-def _stages(model: Any, flow: Flow) -> Iterator[tuple[str, None]]:
-    """The last layers of the stages that timm declares."""
+def _stages(model: Any, flow: Flow) -> Iterator[tuple[str, int | None]]:
+    """The last layers of the stages that timm declares, and their channels."""
     information = getattr(model, "feature_info", None)
     entries = getattr(information, "info", information) or ()
     for entry in entries:
@@ -87,7 +107,15 @@ def _stages(model: Any, flow: Flow) -> Iterator[tuple[str, None]]:
         if path and flow.ran(path):
             last = leaf(model, path, -1)
             if flow.ran(last):
-                yield last, None
+                yield last, entry.get("num_chs")
+
+
+def _format(model: nn.Module, path: str) -> str | None:
+    """The format of a layer's map: timm's `output_fmt`, or that of convolutions in a layer without linear layers."""
+    kinds = {type(module) for module in model.get_submodule(path).modules()}
+    convolutions = nn.Conv2d in kinds and nn.Linear not in kinds
+    declared = getattr(model, "output_fmt", None)
+    return declared if isinstance(declared, str) else "NCHW" if convolutions else None
 
 
 def _is_container(model: nn.Module, path: str) -> bool:

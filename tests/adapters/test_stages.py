@@ -1,0 +1,85 @@
+"""Models that are described by their stages: the axis order of maps, and modules that return a list of maps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import timm
+import torch
+from torch import Tensor, nn
+
+import vitlab
+from vitlab.adapters.stages import map_layout
+
+
+class Half(nn.Module):
+    """A part that halves every token."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 0.5 * x
+
+
+@pytest.mark.parametrize("channels", [38, 40, 55, 57, 64, 83])
+def test_channels_that_are_nearly_a_side_of_the_grid_are_no_side(channels: int) -> None:
+    first, last = (map_layout((224, 224), shape) for shape in ((2, channels, 56, 56), (2, 56, 56, channels)))
+    assert first is not None and (first.order, first.grid) == ("BCHW", (56, 56))
+    assert last is not None and (last.order, last.grid) == ("BHWD", (56, 56))
+
+
+def test_a_cube_has_the_declared_order_or_none() -> None:
+    cube = (2, 56, 56, 56)
+    assert map_layout((224, 224), cube) is None
+    for name, order in (("NCHW", "BCHW"), ("NHWC", "BHWD")):
+        found = map_layout((224, 224), cube, output_format=name)
+        assert found is not None and found.order == order
+    found = map_layout((224, 160), (2, 56, 40, 44), channels=44)
+    assert found is not None and (found.order, found.grid) == ("BHWD", (56, 40))
+
+
+@pytest.mark.parametrize(("name", "channels"), [("hrnet_w18", 18), ("hrnet_w40", 40), ("hrnet_w64", 64)])
+def test_every_width_of_hrnet_is_described(name: str, channels: int) -> None:
+    with torch.device("meta"):
+        found = vitlab.describe(timm.create_model(name))
+    places = [block.seam("block.out") for block in found.blocks]
+    assert len(places) == 3
+    assert {(place.layout.order, place.layout.grid, place.dim) for place in places if place} == {
+        ("BCHW", (56, 56), channels)
+    }
+
+
+def test_a_part_changes_the_first_map_of_a_list() -> None:
+    """The output of HRNet's stages is a list of maps, from the highest resolution to the lowest."""
+    torch.manual_seed(0)
+    model, images = timm.create_model("hrnet_w18_small", num_classes=5).eval(), torch.randn(2, 3, 64, 64)
+
+    def halve(module: nn.Module, arguments: Any, output: list[Tensor]) -> list[Tensor]:
+        return [output[0] / 2, *output[1:]]
+
+    stages = [model.stage2[-1], model.stage3[-1], model.stage4[-1]]
+    with torch.no_grad():
+        plain = model(images)
+        handles = [stage.register_forward_hook(halve) for stage in stages]
+        expected = model(images)
+        for handle in handles:
+            handle.remove()
+        vitlab.retrofit(model, Half(), at="block.out", input_size=64)
+        with vitlab.record(model, "features", input_size=64) as tape:
+            assert torch.equal(model(images), expected)
+        vitlab.restore(model)
+        assert torch.equal(model(images), plain) and not torch.equal(plain, expected)
+    assert all(tape[block.name].shape == (2, 256, 16) for block in vitlab.describe(model, 64).blocks)
+
+
+def test_the_reason_of_a_refusal_names_the_stages_that_were_found() -> None:
+    class Declared(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Conv2d(3, 4, 3)
+            self.feature_info = [{"module": "other", "num_chs": 4, "reduction": 1}]
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(x).mean((2, 3))
+
+    with pytest.raises(vitlab.VitlabError, match="none of the stages in its feature_info is one module"):
+        vitlab.describe(Declared(), 32)
