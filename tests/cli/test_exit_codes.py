@@ -20,6 +20,8 @@ RAISES: dict[str, BaseException] = {
     "stopped-in-silence": KeyboardInterrupt(),
     "broken": ZeroDivisionError("ours"),
     "pipe": OSError("no file at all"),
+    "memory": MemoryError(),
+    "allocator": RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes"),
 }
 
 
@@ -41,6 +43,8 @@ def other() -> None:
         (["fail"], 0, ""),
         (["fail", "--how", "mistake"], 2, "vitlab: no part 'x'; there are none\n"),
         (["fail", "--how", "missing"], 2, "vitlab: data/x: No such file or directory\n"),
+        (["fail", "--how", "memory"], 2, "vitlab: not enough memory (MemoryError); use fewer or smaller images"),
+        (["fail", "--how", "allocator"], 2, "can't allocate memory: 9 bytes); use fewer or smaller images"),
         (["fail", "--how", "stopped"], 130, "vitlab: stopped at step 7\n"),
         (["fail", "--how", "stopped-in-silence"], 130, "the same command resumes\n"),
         (["fail", "--cuont", "3"], 2, "--count"),

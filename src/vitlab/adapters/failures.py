@@ -13,6 +13,7 @@ from torch import nn
 
 from vitlab.adapters.wrappers import unwrap
 from vitlab.core.errors import VitlabError
+from vitlab.core.machine_memory import is_allocation_failure
 
 _ADAPTERS = Path(__file__).parent
 _LONGEST = 300  # characters of a reason
@@ -55,7 +56,7 @@ def model_error(error: Exception) -> VitlabError | None:
     if running:
         model = unwrap(running[0])
         place = _innermost(frames, model, all_locals=False)
-        out_of_memory = isinstance(error, torch.OutOfMemoryError)
+        out_of_memory = isinstance(error, torch.OutOfMemoryError) or is_allocation_failure(error)
         advice = (
             "use fewer images, a smaller batch or a smaller model"
             if out_of_memory
