@@ -22,12 +22,22 @@ CODES = (
     "VITLAB_DEBUG=1 shows the traceback of an error."
 )
 
+_PATHS = ("--out", "-o", "--root", "--classes")
+
 #: The usage error of typer; its module differs between versions.
 _UsageError: type[Any] = typer.BadParameter.__bases__[0]
 
 
 class Verbs(TyperGroup):
     """A group of commands that prints the message of an interrupt, which typer drops."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find a command; an empty path, which would be read as the current folder, is an error."""
+        for option, value in zip(args, [*args[1:], None], strict=True):
+            name, equals, after = option.partition("=")
+            if name in _PATHS and not ctx.resilient_parsing and (after if equals else value) == "":
+                raise VitlabError(f"{name} is empty; expected a path, or '.' for the current folder")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
