@@ -49,6 +49,13 @@ def test_values_that_timm_takes(settings: dict[str, Any]) -> None:
         timm.create_model(VIT, **settings)
 
 
+def test_a_default_that_contradicts_its_annotation_is_accepted() -> None:
+    """RDNet declares lists of integers whose defaults are lists of text, and of None."""
+    check_timm_settings("rdnet_tiny", {"block_type": ["Block", "BlockESE"], "is_downsample_block": (None, True)})
+    with pytest.raises(vitlab.VitlabError, match="expected True or False, or None, or a list of these"):
+        check_timm_settings("rdnet_tiny", {"is_downsample_block": ("x", True)})
+
+
 def test_what_timm_passes_to_its_classes_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     names = random.Random(0).sample(
         [name for name in timm.list_models() if name not in timm.list_models("*cifar*")], 12

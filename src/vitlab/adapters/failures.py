@@ -70,6 +70,11 @@ def model_error(error: Exception) -> VitlabError | None:
     return None
 
 
+def place_of(error: Exception, model: nn.Module) -> str:
+    """The path of the innermost submodule of a model that was running when an exception was raised; else ''."""
+    return _innermost(_frames(error), model, all_locals=False)
+
+
 def _frames(error: Exception) -> list[FrameType]:
     return [frame for frame, _ in walk_tb(error.__traceback__)]
 

@@ -31,12 +31,20 @@ def stage_blocks(model: nn.Module, flow: Flow, inputs: Mapping[str, Tensor]) -> 
         flow: the shapes in one forward of it.
         inputs: the inputs of this forward.
     """
-    layers = {_layer(model, path): path for path in softmax_modules(model, inputs)}
+    attention = softmax_modules(model, inputs)
+    result = _blocks(model, flow, {_layer(model, path): path for path in attention})
+    if not any(block.seams for block in result):  # the tokens of these layers are no maps; those around them may be
+        result = _blocks(model, flow, {_around(model, flow, path): path for path in attention})
+    return with_stage_ends(result)
+
+
+def _blocks(model: nn.Module, flow: Flow, layers: Mapping[str, str]) -> list[Block]:
+    """One block per layer with attention, which is given by the path of the layer, and per stage."""
     stages = dict(_stages(model, flow))
     order = [path for path in flow.calls if path in layers or path in stages]
     result: list[Block] = []
     for path in order:
-        layout = map_layout(flow.input("")[-2:], flow.output(path), stages.get(path), _format(model, path))
+        layout = _map(model, flow, path, stages.get(path))
         places = [] if layout is None or _is_container(model, path) else [_out(flow, path, layout)]
         if path in layers:
             mixer = Mixer("attention", layers[path], why_no_map=_UNKNOWN_ORDER)
@@ -46,7 +54,12 @@ def stage_blocks(model: nn.Module, flow: Flow, inputs: Mapping[str, Tensor]) -> 
             continue
         stage = sum(other in stages for other in order[: order.index(path)])
         result.append(block_of(path, len(result), stage, mixer, places))
-    return with_stage_ends(result)
+    return result
+
+
+def _map(model: nn.Module, flow: Flow, path: str, channels: int | None = None) -> TokenLayout | None:
+    """The layout of a module's output if it is a map."""
+    return map_layout(flow.input("")[-2:], flow.output(path), channels, _format(model, path))
 
 
 def map_layout(
@@ -96,6 +109,14 @@ def _layer(model: nn.Module, path: str) -> str:
         if isinstance(parent, _CONTAINERS) and not isinstance(module, _CONTAINERS):
             return ".".join(parts[:end])
     return path
+
+
+def _around(model: nn.Module, flow: Flow, path: str) -> str:
+    """The nearest item of a container around an attention module that returns a map; `_layer` if there is none."""
+    parts = path.split(".")
+    around = [".".join(parts[:end]) for end in range(len(parts) - 1, 0, -1)]
+    items = [each for each in around if each == _layer(model, each) and not _is_container(model, each)]
+    return next((each for each in items if flow.ran(each) and _map(model, flow, each)), _layer(model, path))
 
 
 def _stages(model: Any, flow: Flow) -> Iterator[tuple[str, int | None]]:

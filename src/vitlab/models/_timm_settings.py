@@ -67,7 +67,7 @@ def accepts(value: Any, annotation: Any, default: Any = None) -> bool:
     kinds = _kinds(annotation)
     if kinds is None:
         return True
-    kinds |= {type(default)} & set(_PLAIN)
+    kinds |= _types(default)
     several = _has_list(annotation) or kinds & {int, float}
     if isinstance(value, (list, tuple)) and not several:
         return False
@@ -75,7 +75,7 @@ def accepts(value: Any, annotation: Any, default: Any = None) -> bool:
 
 
 def _expected(annotation: Any, default: Any) -> str:
-    kinds = (_kinds(annotation) or set()) | ({type(default)} & set(_PLAIN))
+    kinds = (_kinds(annotation) or set()) | _types(default)
     plain = ", or ".join(words(kind) for kind in _PLAIN if kind in kinds)
     return f"{plain}, or a list of these" if _has_list(annotation) else plain
 
@@ -89,6 +89,11 @@ def _kinds(annotation: Any) -> set[Any] | None:
         parts = [_kinds(each) for each in arguments if each is not Ellipsis]
         return None if None in parts or not parts else set().union(*(part for part in parts if part))
     return {annotation} if annotation in _PLAIN else None
+
+
+def _types(default: Any) -> set[Any]:
+    """The plain types in a default, which the annotations of some classes do not have."""
+    return {type(each) for each in _items(default)} & set(_PLAIN)
 
 
 def _has_list(annotation: Any) -> bool:
