@@ -83,3 +83,52 @@ def test_the_reason_of_a_refusal_names_the_stages_that_were_found() -> None:
 
     with pytest.raises(vitlab.VitlabError, match="none of the stages in its feature_info is one module"):
         vitlab.describe(Declared(), 32)
+
+
+class Detector(nn.Module):
+    """A convolution, a transformer over its cells, and a decoder whose queries are as many as the cells."""
+
+    def __init__(self, queries: int = 16) -> None:
+        super().__init__()
+        settings = {"d_model": 8, "nhead": 2, "dim_feedforward": 16, "batch_first": True}
+        self.stem = nn.Conv2d(3, 8, 8, 8)
+        self.encoder = nn.ModuleList([nn.TransformerEncoderLayer(**settings) for _ in range(2)])
+        self.decoder = nn.ModuleList([nn.TransformerDecoderLayer(**settings)])
+        self.queries = nn.Parameter(torch.randn(queries, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.stem(x).flatten(2).mT
+        for layer in self.encoder:
+            tokens = layer(tokens)
+        queries: Tensor = self.decoder[0](self.queries.expand(len(x), -1, -1), tokens)
+        return queries
+
+
+def test_tokens_of_an_earlier_map_have_a_seam_and_queries_have_none() -> None:
+    torch.manual_seed(0)
+    model, images = Detector().eval(), torch.randn(2, 3, 32, 32)
+    found = vitlab.describe(model, 32)
+    places = {block.name: block.seam("block.out") for block in found.blocks}
+    assert places["decoder.0"] is None
+    assert all(places[f"encoder.{i}"].layout.grid == (4, 4) for i in range(2))
+    assert all(places[f"encoder.{i}"].layout.shuffled for i in range(2))  # the order is not confirmed
+    with torch.no_grad():
+        plain = model(images)
+        handles = [layer.register_forward_hook(lambda module, given, output: output / 2) for layer in model.encoder]
+        expected = model(images)
+        for handle in handles:
+            handle.remove()
+        vitlab.retrofit(model, Half(), at="block.out", blocks=["encoder.0", "encoder.1"], input_size=32)
+        assert torch.equal(model(images), expected) and not torch.equal(plain, expected)
+        vitlab.restore(model)
+        assert torch.equal(model(images), plain)
+
+
+def test_a_model_without_any_seam_is_refused_with_the_reason() -> None:
+    class Queries(Detector):
+        def forward(self, x: Tensor) -> Tensor:
+            queries: Tensor = self.decoder[0](self.queries.expand(len(x), -1, -1), self.stem(x).flatten(2).mT)
+            return queries
+
+    with pytest.raises(vitlab.VitlabError, match="return neither maps nor tokens of a map"):
+        vitlab.describe(Queries(), 32)

@@ -24,7 +24,7 @@ _UNKNOWN_ORDER = "the layout of its attention map is not known; an adapter can d
 
 
 def stage_blocks(model: nn.Module, flow: Flow, inputs: Mapping[str, Tensor]) -> tuple[Block, ...]:
-    """One block per layer with attention and per stage, in execution order; empty if the model has neither.
+    """One block per layer with attention and per stage, in execution order; empty if none of them has a seam.
 
     Args:
         model: the model.
@@ -35,7 +35,7 @@ def stage_blocks(model: nn.Module, flow: Flow, inputs: Mapping[str, Tensor]) -> 
     result = _blocks(model, flow, {_layer(model, path): path for path in attention})
     if not any(block.seams for block in result):  # the tokens of these layers are no maps; those around them may be
         result = _blocks(model, flow, {_around(model, flow, path): path for path in attention})
-    return with_stage_ends(result)
+    return with_stage_ends(result) if any(block.seams for block in result) else ()
 
 
 def _blocks(model: nn.Module, flow: Flow, layers: Mapping[str, str]) -> list[Block]:
@@ -44,7 +44,7 @@ def _blocks(model: nn.Module, flow: Flow, layers: Mapping[str, str]) -> list[Blo
     order = [path for path in flow.calls if path in layers or path in stages]
     result: list[Block] = []
     for path in order:
-        layout = _map(model, flow, path, stages.get(path))
+        layout = _map(model, flow, path, stages.get(path)) or (_tokens(flow, path) if path in layers else None)
         places = [] if layout is None or _is_container(model, path) else [_out(flow, path, layout)]
         if path in layers:
             mixer = Mixer("attention", layers[path], why_no_map=_UNKNOWN_ORDER)
@@ -60,6 +60,26 @@ def _blocks(model: nn.Module, flow: Flow, layers: Mapping[str, str]) -> list[Blo
 def _map(model: nn.Module, flow: Flow, path: str, channels: int | None = None) -> TokenLayout | None:
     """The layout of a module's output if it is a map."""
     return map_layout(flow.input("")[-2:], flow.output(path), channels, _format(model, path))
+
+
+def _tokens(flow: Flow, path: str) -> TokenLayout | None:
+    """The layout of a layer's output (2, N, D) in unknown order, if N is the number of cells of an earlier map.
+
+    Merging of 2×2 cells divides it by four. The tokens of a decoder are queries, not cells.
+    """
+    shape, size = flow.output(path), flow.input("")[-2:]
+    if len(shape) != 3 or shape[0] != 2 or "decoder" in path:
+        return None
+    for earlier, call in flow.calls.items():
+        if earlier == path:
+            break
+        layout = map_layout(size, call.output, output_format="NCHW")
+        while layout is not None and layout.grid[0] * layout.grid[1] >= shape[1]:
+            h, w = layout.grid
+            if h * w == shape[1]:
+                return TokenLayout((h, w), permutation=())
+            layout = None if h % 2 or w % 2 else TokenLayout((h // 2, w // 2))
+    return None
 
 
 def map_layout(
