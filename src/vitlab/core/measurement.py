@@ -211,7 +211,7 @@ class Measurement:
                 text["errors"] if "errors" in text else errors_by_name({name: dims.get(name, ()) for name in values}),
                 text["pooling"] if "pooling" in text else pooling_by_kind(text["kind"], values),
             )
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             reason = " ".join(str(error).split())
             raise VitlabError(
                 f"{about} and {arrays.name} are not a measurement of vitlab, or are damaged ({reason}); "
@@ -226,4 +226,4 @@ class Measurement:
 
 
 #: Exceptions raised for missing, truncated, damaged or foreign files.
-_UNREADABLE = (OSError, KeyError, AttributeError, TypeError, ValueError, RecursionError)
+UNREADABLE = (OSError, KeyError, AttributeError, TypeError, ValueError, RecursionError)
