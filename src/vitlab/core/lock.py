@@ -32,9 +32,13 @@ def locked(folder: Path) -> Iterator[None]:
     Raises:
         VitlabError: if another process has locked it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / NAME
-    with path.open("a+", encoding="utf-8") as file:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        opened = path.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise VitlabError(f"{path} cannot be written ({error.strerror}); remove it, or give another --out") from error
+    with opened as file:
         _lock(file, folder)
         file.truncate(0)
         file.write(json.dumps({"pid": os.getpid(), "host": platform.node()}))
@@ -59,5 +63,5 @@ def _owner(file: TextIO) -> str:
         file.seek(0)
         owner = json.loads(file.read())
         return f"process {owner['pid']} on {owner['host']}"
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "another process"
