@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -130,5 +131,27 @@ def test_a_model_without_any_seam_is_refused_with_the_reason() -> None:
             queries: Tensor = self.decoder[0](self.queries.expand(len(x), -1, -1), self.stem(x).flatten(2).mT)
             return queries
 
-    with pytest.raises(vitlab.VitlabError, match="return neither maps nor tokens of a map"):
+    with pytest.raises(vitlab.VitlabError, match="return neither maps nor the tokens of an image"):
         vitlab.describe(Queries(), 32)
+
+
+def test_tokens_that_are_no_map_are_one_sequence_of_unknown_order() -> None:
+    """As of ViTMAE, which drops tokens, and Deformable DETR, which joins the cells of several maps."""
+
+    class Joined(Detector):
+        def forward(self, x: Tensor) -> Tensor:
+            tokens = torch.cat([self.stem(x).flatten(2).mT, self.stem(x[..., :16, :16]).flatten(2).mT], dim=1)
+            result: Tensor = self.encoder[0](tokens)
+            return result
+
+    (block,) = vitlab.describe(Joined(), 32).blocks
+    place = block.seam("block.out")
+    assert place is not None and place.layout.tokens == 16 + 4 and place.layout.shuffled
+
+
+def test_depth_pro_is_described_at_the_smallest_size_that_it_takes() -> None:
+    from vitlab.adapters import built_size
+
+    model = nn.Module()
+    model.config = SimpleNamespace(scaled_images_ratios=[0.25, 0.5, 1], patch_size=384)  # type: ignore[assignment]
+    assert built_size(model) == (1536, 1536)  # a quarter of it is one patch

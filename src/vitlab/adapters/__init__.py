@@ -203,9 +203,16 @@ def built_size(model: nn.Module) -> tuple[int, int] | None:
         getattr(model, "image_size", None),
         getattr(config, "image_size", None),
         getattr(getattr(config, "vision_config", None), "image_size", None),
+        _smallest_scaled(config),
     ]
     value = next((candidate for candidate in candidates if candidate is not None), None)
     return None if value is None else _pair(value)
+
+
+def _smallest_scaled(config: Any) -> int | None:
+    """The smallest image of DepthPro, whose smallest scaled copy is one patch."""
+    ratios, patch = (getattr(config, name, None) for name in ("scaled_images_ratios", "patch_size"))
+    return int(patch / min(ratios)) if ratios and isinstance(patch, int) else None
 
 
 def _size(model: nn.Module, given: int | tuple[int, int] | None) -> tuple[int, int]:

@@ -86,7 +86,7 @@ def _stages(model: nn.Module, flow: Flow, unknown: list[str]) -> tuple[Block, ..
             f"earlier map with at most {_MAX_PREFIX} prefix tokens",
         )
     if softmax_modules(model, flow.inputs):
-        raise _adapter_error(model, "its layers with attention return neither maps nor tokens of a map in one sequence")
+        raise _adapter_error(model, "its layers with attention return neither maps nor the tokens of an image")
     stages = (
         "none of the stages in its feature_info is one module that returns a map of two images"
         if getattr(model, "feature_info", None)

@@ -6,7 +6,7 @@ its own. Its map is not offered, because the order of its tokens is not known wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import log
 from typing import Any
 
@@ -32,19 +32,29 @@ def stage_blocks(model: nn.Module, flow: Flow, inputs: Mapping[str, Tensor]) -> 
         inputs: the inputs of this forward.
     """
     attention = softmax_modules(model, inputs)
-    result = _blocks(model, flow, {_layer(model, path): path for path in attention})
+    result = _blocks(model, flow, {_layer(model, path): path for path in attention}, attention)
     if not any(block.seams for block in result):  # the tokens of these layers are no maps; those around them may be
-        result = _blocks(model, flow, {_around(model, flow, path): path for path in attention})
+        result = _blocks(model, flow, {_around(model, flow, path): path for path in attention}, attention)
     return with_stage_ends(result) if any(block.seams for block in result) else ()
 
 
-def _blocks(model: nn.Module, flow: Flow, layers: Mapping[str, str]) -> list[Block]:
-    """One block per layer with attention, which is given by the path of the layer, and per stage."""
+def _blocks(
+    model: nn.Module, flow: Flow, layers: Mapping[str, str], attention: Mapping[str, list[Shape]]
+) -> list[Block]:
+    """One block per layer with attention, and per stage.
+
+    Args:
+        model, flow: the model, and the shapes in one forward of it.
+        layers: by path of a layer, that of its attention.
+        attention: by path, the shapes of the softmax in it.
+    """
     stages = dict(_stages(model, flow))
     order = [path for path in flow.calls if path in layers or path in stages]
     result: list[Block] = []
     for path in order:
-        layout = _map(model, flow, path, stages.get(path)) or (_tokens(flow, path) if path in layers else None)
+        layout = _map(model, flow, path, stages.get(path))
+        if layout is None and path in layers:
+            layout = _tokens(flow, path, attention[layers[path]])
         places = [] if layout is None or _is_container(model, path) else [_out(flow, path, layout)]
         if path in layers:
             mixer = Mixer("attention", layers[path], why_no_map=_UNKNOWN_ORDER)
@@ -62,24 +72,27 @@ def _map(model: nn.Module, flow: Flow, path: str, channels: int | None = None) -
     return map_layout(flow.input("")[-2:], flow.output(path), channels, _format(model, path))
 
 
-def _tokens(flow: Flow, path: str) -> TokenLayout | None:
-    """The layout of a layer's output (2, N, D) in unknown order, if N is the number of cells of an earlier map.
+def _tokens(flow: Flow, path: str, maps: Sequence[Shape]) -> TokenLayout | None:
+    """The layout of a layer's output (2 T, N, D), in unknown order, of one sequence or T windows; None for others.
 
-    Merging of 2×2 cells divides it by four. The tokens of a decoder are queries, not cells.
+    N must be an axis of the softmax in the layer, so that it counts tokens. The grid is that of the first map with as
+    many cells, where merging of 2×2 cells divides them by four; it is (1, N) if there is none. The tokens of a decoder
+    are queries, not cells.
     """
     shape, size = flow.output(path), flow.input("")[-2:]
-    if len(shape) != 3 or shape[0] != 2 or "decoder" in path:
+    if len(shape) != 3 or shape[0] % 2 or "decoder" in path or not any(shape[1] in each for each in maps):
         return None
+    windows, tokens = shape[0] // 2, shape[0] // 2 * shape[1]
     for earlier, call in flow.calls.items():
         if earlier == path:
             break
         layout = map_layout(size, call.output, output_format="NCHW")
-        while layout is not None and layout.grid[0] * layout.grid[1] >= shape[1]:
+        while layout is not None and layout.grid[0] * layout.grid[1] >= tokens:
             h, w = layout.grid
-            if h * w == shape[1]:
-                return TokenLayout((h, w), permutation=())
+            if h * w == tokens:
+                return TokenLayout((h, w), windows=windows, permutation=())
             layout = None if h % 2 or w % 2 else TokenLayout((h // 2, w // 2))
-    return None
+    return TokenLayout((1, tokens), permutation=()) if windows == 1 else None
 
 
 def map_layout(

@@ -11,7 +11,7 @@ import os
 import platform
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -44,6 +44,21 @@ def locked(folder: Path) -> Iterator[None]:
         file.write(json.dumps({"pid": os.getpid(), "host": platform.node()}))
         file.flush()
         yield  # the file is not removed: else two other processes could lock the old file and a new one
+
+
+@contextmanager
+def one_writer(folder: Path) -> Iterator[None]:
+    """Wait until no other process is inside this block for the same folder; for files that belong together.
+
+    The folder itself is locked, so that no file remains. Where folders cannot be locked, there is no wait.
+    """
+    with ExitStack() as stack:
+        if fcntl is not None:
+            with suppress(OSError):
+                descriptor = os.open(folder, os.O_RDONLY)
+                stack.callback(os.close, descriptor)  # releases the lock
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
 
 
 def _lock(file: TextIO, folder: Path) -> None:

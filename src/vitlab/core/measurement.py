@@ -14,6 +14,7 @@ import numpy as np
 
 from vitlab.core.checksum import measurement_checksum
 from vitlab.core.errors import VitlabError
+from vitlab.core.lock import one_writer
 from vitlab.core.npz import read_npz
 from vitlab.core.old_files import errors_by_name, pooling_by_kind
 from vitlab.core.plain_data import plain
@@ -178,10 +179,11 @@ class Measurement:
         np.savez_compressed(pack, **arrays_by_name)
         text["checksum"] = measurement_checksum(text, pack.getvalue())
         data = json.dumps(text, indent=1, ensure_ascii=False).encode()  # may fail, so before anything is written
-        with write_atomically(arrays) as file:
-            file.write(pack.getvalue())
-        with write_atomically(about) as file:
-            file.write(data)
+        with one_writer(stem.parent):  # else two processes could leave the arrays of one and the text of the other
+            with write_atomically(arrays) as file:
+                file.write(pack.getvalue())
+            with write_atomically(about) as file:
+                file.write(data)
         return about
 
     @staticmethod
