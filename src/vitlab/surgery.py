@@ -34,7 +34,7 @@ from vitlab.fitted import configuration
 from vitlab.identity import trained_origin
 from vitlab.markers import mark, snake
 from vitlab.modules.token_kinds import TokenKinds
-from vitlab.recording.tokens import from_tokens, orders, to_tokens
+from vitlab.recording.tokens import first_of, from_tokens, orders, to_tokens, with_first
 
 __all__ = ["restore", "retrofit"]
 
@@ -151,26 +151,23 @@ def restore(model: Model) -> Model:
 
 
 def _before(module: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    return _apply_parts(module, "in", arguments)
+    return (_apply_parts(module, "in", arguments[0]), *arguments[1:])
 
 
 def _after(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> Any:
-    return (
-        _apply_parts(module, "out", output) if isinstance(output, tuple) else _apply_parts(module, "out", (output,))[0]
-    )
+    return with_first(output, _apply_parts(module, "out", first_of(output)))
 
 
 def _update_kinds(module: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> None:
     getattr(module, _KINDS).update(arguments, keywords, output)
 
 
-def _apply_parts(module: nn.Module, side: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Apply the parts on one side of a module to the first value, in order of insertion."""
-    x, *rest = values
+def _apply_parts(module: nn.Module, side: str, x: Tensor) -> Tensor:
+    """Apply the parts on one side of a module to its first tensor, in order of insertion."""
     for name, child in module.named_children():
         if name.startswith(_PREFIX) and child.vitlab_side == side:
             x = _apply(child, x)
-    return (x, *rest)
+    return x
 
 
 def _apply(part: Any, x: Tensor) -> Tensor:

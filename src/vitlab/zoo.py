@@ -28,6 +28,7 @@ from vitlab.core.store import read_about, write_tensors
 from vitlab.identity import set_origin
 from vitlab.markers import parts_in
 from vitlab.models._settings import COMMON, architecture, check_size
+from vitlab.models._timm_settings import check_timm_settings
 from vitlab.models._vilt import build_vilt, pretrained_body, weights_file
 from vitlab.preprocessing import declare
 from vitlab.preprocessing.declaration import from_hugging_face, from_torchvision
@@ -164,6 +165,7 @@ def _timm(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
     if not timm.is_model(name.partition(".")[0]):
         raise _unknown_model("timm", name.partition(".")[0], timm.list_models())
     check_settings(f"timm/{name}", architecture, {key: settings[key] for key in COMMON if key in settings}, 0)
+    check_timm_settings(name, {key: value for key, value in settings.items() if key not in COMMON})
     settings.setdefault("pretrained", "." in name)
     plain = {key: value for key, value in settings.items() if key not in ("pretrained", "checkpoint_path")}
     check_size(f"timm/{name}", plain, lambda **sized: timm.create_model(name, pretrained=False, **sized))

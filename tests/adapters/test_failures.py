@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import pytest
 import timm
 import torch
@@ -141,3 +143,40 @@ def test_errors_of_an_instrument_itself_keep_their_traceback() -> None:
 
     with pytest.raises(ZeroDivisionError):
         vitlab.measure(broken, Fragile(), BATCHES)
+
+
+class Dividing(nn.Module):
+    """Fails as an error in the code of a module, or as a size that does not fit."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    def forward(self, x: Tensor) -> Tensor:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "advises_size"),
+    [
+        (ZeroDivisionError("division by zero"), "in blocks.1.mlp: ZeroDivisionError: division by zero.; check", False),
+        (RuntimeError("the weights were not loaded"), "in blocks.1.mlp: the weights were not loaded.; check", False),
+        (RuntimeError("height 224 must be a multiple of 48"), "in blocks.1.mlp: height 224 must be", True),
+        (ValueError("input is not divisible by 7"), "in blocks.1.mlp: input is not divisible by 7.; give", True),
+        (TypeError("size is None"), "in blocks.1.mlp: TypeError: size is None.; if it needs other inputs", False),
+    ],
+)
+def test_an_error_in_a_block_names_it_and_advises_a_size_only_for_sizes(
+    error: Exception, said: str, advises_size: bool
+) -> None:
+    class Foreign(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = nn.Sequential(nn.Identity(), nn.Sequential(OrderedDict(mlp=Dividing(error))))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.blocks(x)
+
+    with pytest.raises(VitlabError, match=f"Foreign does not run on 224x224 images .{said}") as caught:
+        describe(Foreign())
+    assert ("input_size=" in str(caught.value)) == advises_size and "\n" not in str(caught.value)

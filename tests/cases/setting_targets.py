@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from timm.models.swin_transformer import SwinTransformer
+from timm.models.vision_transformer import VisionTransformer
 
 import vitlab
 from cases import redraw
@@ -27,6 +29,7 @@ from vitlab.data.question_inputs import question_parts
 from vitlab.data.scenes import MEAN, STD, draw_scenes
 from vitlab.detection_inputs import detection_parts
 from vitlab.models._settings import COMMON, architecture
+from vitlab.models._timm_settings import accepts, constructor_settings
 
 VILT = (
     "vitlab/vilt(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,"
@@ -37,6 +40,8 @@ DETECTOR = (
     " num_heads=3)', classes=5, width=16, head=32, anchor=16, proposals=10, size=(64, 64))"
 )
 BACKBONE = "timm/vit_tiny_patch16_224(img_size=64, patch_size=8, embed_dim=24, depth=4, num_heads=3)"
+SWIN = "timm/swin_tiny_patch4_window7_224"
+TINY_SWIN = {"img_size": 32, "window_size": 4, "embed_dim": 12, "depths": (1, 1), "num_heads": (1, 2)}
 TINY = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 2, "num_heads": 3}
 
 #: Settings that make the default run small.
@@ -219,6 +224,12 @@ def _models(folder: Path) -> Iterator[Target]:
     others = [each.name for each in settings_of(architecture) if each.name not in (*COMMON, "depth", "embed_dim")]
     vit = "timm/vit_tiny_patch16_224"
     yield from _targets("model", vit, architecture, others, partial(_load, vit, TINY))
+    for name, kind, base in ((vit, VisionTransformer, TINY), (SWIN, SwinTransformer, TINY_SWIN)):
+        for key, (annotation, default) in constructor_settings(kind).items():
+            if key not in (*COMMON, "depth", "embed_dim") and accepts(default, annotation):
+                yield Target(
+                    "model", f"{name}, constructor", key, default, partial(_with, partial(_load, name, base), key)
+                )
 
 
 def _load(name: str, base: Mapping[str, Any], /, **settings: Any) -> Any:

@@ -20,11 +20,13 @@ RAISES: dict[str, BaseException] = {
     "stopped-in-silence": KeyboardInterrupt(),
     "broken": ZeroDivisionError("ours"),
     "pipe": OSError("no file at all"),
+    "memory": MemoryError(),
+    "allocator": RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes"),
 }
 
 
 @app.command()
-def fail(how: str = "", count: int = 0) -> None:
+def fail(how: str = "", count: int = 0, out: str = "runs") -> None:
     """End in one way or another."""
     if how:
         raise RAISES[how]
@@ -41,6 +43,11 @@ def other() -> None:
         (["fail"], 0, ""),
         (["fail", "--how", "mistake"], 2, "vitlab: no part 'x'; there are none\n"),
         (["fail", "--how", "missing"], 2, "vitlab: data/x: No such file or directory\n"),
+        (["fail", "--how", "memory"], 2, "vitlab: not enough memory (MemoryError); use fewer or smaller images"),
+        (["fail", "--how", "allocator"], 2, "can't allocate memory: 9 bytes); use fewer or smaller images"),
+        (["fail", "--out", ""], 2, "vitlab: --out is empty; expected a path, or '.' for the current folder\n"),
+        (["fail", "--out="], 2, "vitlab: --out is empty; expected a path"),
+        (["fail", "--out", "."], 0, ""),
         (["fail", "--how", "stopped"], 130, "vitlab: stopped at step 7\n"),
         (["fail", "--how", "stopped-in-silence"], 130, "the same command resumes\n"),
         (["fail", "--cuont", "3"], 2, "--count"),

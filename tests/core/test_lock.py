@@ -65,3 +65,9 @@ def test_the_lock_is_free_after_an_error(tmp_path: Path) -> None:
         raise KeyError
     code = HOLDER.format(source=str(SOURCE), folder=str(tmp_path)).replace("time.sleep(600)", "")
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"held\n"
+
+
+def test_a_folder_in_place_of_the_lock_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / NAME).mkdir()
+    with pytest.raises(VitlabError, match=r".lock cannot be written .Is a directory.; remove it"), locked(tmp_path):
+        pass

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis.extra import numpy as stn
 
 from vitlab.core.errors import VitlabError
+from vitlab.core.lock import one_writer
 from vitlab.core.measurement import Measurement
+from vitlab.core.store import write_atomically
 
 
 def example() -> Measurement:
@@ -190,3 +194,45 @@ def test_the_stored_results_still_load() -> None:
     corruptions = Measurement.load(folder / "stress_deit_tiny" / "corruptions")
     assert corruptions.errors["mce"] == "mce_error" and corruptions.errors["accuracy"] == "standard_error"
     assert Measurement.load(folder / "deit_tiny" / "calibration").errors == {}
+
+
+def test_two_writers_of_one_measurement_leave_files_of_one_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first writer has written its arrays and waits while the second starts."""
+    started, begun = threading.Event(), []
+
+    def slow(path: Path) -> object:
+        if path.suffix == ".json" and not begun:
+            begun.append(path)
+            started.set()
+            time.sleep(0.5)
+        return write_atomically(path)
+
+    def save(value: float) -> None:
+        Measurement("x", "model", {"a": np.full(3, value)}, {"a": ("i",)}, {"i": (0, 1, 2)}).save(tmp_path / "m")
+
+    monkeypatch.setattr("vitlab.core.measurement.write_atomically", slow)
+    first = threading.Thread(target=save, args=(1.0,))
+    first.start()
+    started.wait()
+    save(2.0)
+    first.join()
+    assert Measurement.load(tmp_path / "m").values["a"].tolist() == [2.0] * 3  # the checksum of both files matches
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["m.json", "m.npz"]
+
+
+def test_one_writer_waits_for_the_other(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    def second() -> None:
+        with one_writer(tmp_path):
+            order.append("second")
+
+    with one_writer(tmp_path):
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join(0.3)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"] and not list(tmp_path.iterdir())

@@ -87,6 +87,15 @@ def test_settings_are_taken_in_order_and_the_last_one_counts() -> None:
         ("snapshots=(1.5,)", r"snapshots=\(1.5,\): expected a list, each an integer"),
         ("optimizer.name=adam", "optimizer.name='adam': expected 'adamw' or 'sgd'"),
         ("precision=[]", "precision=.*: expected one of 'float32', 'bfloat16', 'float16'"),
+        ("segmentation.scale=(2, 1)", r"scale=\(2.0, 1.0\)\): expected \(smallest, largest\)"),
+        ("snapshots=(3, 999)", r"snapshots=\(3, 999\): expected epochs up to 300, the last of the run"),
+        ("objective.teacher=nope", "teacher='nope'.: invalid model expression 'nope'; expected source/name"),
+        ("augment.randaugment=rand-m99-n2", "invalid section 'm99' of RandAugment .*; expected m from 0 to 30"),
+        ("augment.randaugment=rand-m9-n99", "invalid section 'n99' of RandAugment .*; expected n from 1 to 15"),
+        ("augment.randaugment=rand-m9-p1.5", "invalid section 'p1.5'"),
+        ("augment.randaugment=rand-mx", "invalid section 'mx'"),
+        ("augment.randaugment=rand-9", "invalid section '9' of RandAugment"),
+        ("augment.randaugment=auto", "invalid RandAugment 'auto'; expected for example rand-m9"),
         ("augment.crop=random", "augment.crop='random': expected one of 'pad', 'resized', 'none'"),
     ],
 )
@@ -94,6 +103,11 @@ def test_mistakes_are_one_line_that_names_the_choices(text: str, error: str) -> 
     with pytest.raises(VitlabError, match=error) as caught:
         change(START, [text])
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_snapshots_of_a_recipe_may_be_later_than_fewer_epochs() -> None:
+    longer = change(START, {"epochs": 100, "snapshots": (10, 100)})
+    assert change(longer, {"epochs": 5}).snapshots == (10, 100)
 
 
 def test_a_recipe_is_frozen_comparable_and_plain() -> None:

@@ -190,5 +190,5 @@ def test_scenes_that_do_not_fit_are_refused_with_the_estimate() -> None:
 
 
 def test_questions_about_scenes_that_do_not_fit_are_refused_before_they_are_drawn() -> None:
-    with pytest.raises(VitlabError, match=r"scene_questions needs about 50.4 TB of memory; there are"):
-        question_catalogue.open_questions("scene_questions(train=250000, size=8192)")
+    with pytest.raises(VitlabError, match=r"scene_questions needs about 12.6 TB of memory;"):
+        question_catalogue.open_questions("scene_questions(train=250000, size=4096)")

@@ -70,3 +70,19 @@ def test_a_step_that_fails_is_begun_and_neither_done_nor_kept(tmp_path: Path) ->
     with pytest.raises(KeyboardInterrupt), step_cache(tmp_path, lambda *report: seen.append(report)):
         Work(fails_at="a")("a")
     assert seen == [("a", 3, "begun")] and not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_another_process_removed_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other process finished the same measurement between the creation of the folder and of the file."""
+    original, removed = Path.open, []
+
+    def opened(self: Path, *arguments: object, **named: object) -> object:
+        if not removed:
+            removed.append(self.parent)
+            self.parent.rmdir()
+        return original(self, *arguments, **named)
+
+    monkeypatch.setattr(Path, "open", opened)
+    with step_cache(tmp_path / "steps"):
+        step("one", 1, lambda: {"a": np.ones(2)})
+    assert removed == [tmp_path / "steps"] and len(list((tmp_path / "steps").iterdir())) == 1

@@ -267,6 +267,32 @@ def test_one_bad_byte_costs_one_line_of_the_metrics(bad: bytes, tmp_path: Path) 
     assert run.metrics() == [rows[0], rows[2]] and path.read_bytes().count(b"\n") == 2
 
 
+def test_a_row_whose_step_is_no_number_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"step": "two"}\n{"step": null}\n{"epoch": 3}\n')
+    run = Run(tmp_path)
+    with pytest.warns(UserWarning, match=r"metrics.jsonl: 2 damaged lines are removed"):
+        run.remove_rows_after(3)
+    assert run.metrics() == [{"step": 1}, {"epoch": 3}]
+
+
+def test_a_folder_in_place_of_a_file_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").mkdir()
+    (tmp_path / "recipe.json").mkdir()
+    run = Run(tmp_path)
+    for use in (run.metrics, lambda: run.remove_rows_after(1), lambda: run.log({"step": 1})):
+        with pytest.raises(VitlabError, match=r"metrics.jsonl (cannot be read|could not be written) .Is a directory."):
+            use()
+    with pytest.raises(VitlabError, match=r"recipe.json"):
+        run.claim({"epochs": 1})
+
+
+def test_a_path_below_a_file_is_named_as_it_was_given(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    path = tmp_path / "file" / "page.html"
+    with pytest.raises(VitlabError, match=r"/page.html could not be written"), write_atomically(path) as file:
+        file.write(b"x")
+
+
 def test_lines_that_are_no_rows_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('3\n[1]\n\n{"step": 1}\nnull\n')
     assert Run(tmp_path).metrics() == [{"step": 1}]

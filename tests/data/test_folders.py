@@ -22,6 +22,11 @@ def listed(images):
     return [(str(images.path(i).relative_to(images.root)), int(images.labels[i])) for i in range(len(images))]
 
 
+def test_a_standard_deviation_of_zero_is_refused(tmp_path) -> None:
+    with pytest.raises(VitlabError, match=r"folder\(std=\(0, 0, 0\)\): expected \(a number above 0"):
+        open_folder(tmp_path, std=(0, 0, 0))
+
+
 def test_splits_share_the_classes_in_natural_order(tmp_path):
     write(
         tmp_path, "train/c10/b.jpg", "train/c9/x10.png", "train/c9/x9.PNG", "train/c9/deep/er/y.webp", "val/c10/z.jpg"

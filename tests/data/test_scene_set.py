@@ -32,8 +32,8 @@ def test_every_setting_is_in_the_fingerprint() -> None:
 
 
 def test_ten_million_large_scenes_are_opened_without_drawing() -> None:
-    """They would take 2 PB: opening them is possible only because none is drawn."""
-    data = open_scenes(10_000_000, 10, 8192)
+    """They would take 0.5 PB: opening them is possible only because none is drawn."""
+    data = open_scenes(10_000_000, 10, 4096)
     assert len(data.train) == 10_000_000 and data.train.labels.bincount().min() > 390_000
 
 

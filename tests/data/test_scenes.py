@@ -359,3 +359,10 @@ def test_pixels_and_labels_change_only_with_the_version():
         drawn = draw_scenes(20, size, seed, start, objects, cues=cues)
         digest.update(drawn.images.numpy().tobytes() + drawn.labels.numpy().tobytes())
     assert digest.hexdigest() == PIXELS[VERSION]
+
+
+def test_scenes_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vitlab.core.machine_memory.available_memory", lambda: 3.0 * 2 * 64 * 32 - 1)
+    with pytest.raises(VitlabError, match="2 scenes of 64x32 needs about 0.012 MB of memory; .* use fewer or smaller"):
+        draw_scenes(2, (64, 32))
+    assert len(draw_scenes(1, (64, 32))) == 1

@@ -194,7 +194,7 @@ def test_bad_input() -> None:
 
 
 def test_vectors_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vitlab.core.machine_memory.machine_memory", lambda: 40.0 * 322 * 8 - 1)
+    monkeypatch.setattr("vitlab.core.machine_memory.available_memory", lambda: 40.0 * 322 * 8 - 1)
     with pytest.raises(
         VitlabError, match="40 vectors of 322 weights needs about 0.1 MB of memory; .* use a smaller basis"
     ):

@@ -122,7 +122,7 @@ def test_leaves_no_trace() -> None:
 
 def test_bad_input() -> None:
     for settings, message in (
-        ({"points": 1}, "an integer from 2 to 1,001"),
+        ({"points": 1}, "an integer from 2 to 501"),
         ({"reach": 0.0}, "a number above 0"),
         ({"normalisation": "layer"}, "'released' or 'filter'"),
         ({"l2": "l1"}, "one of 'none', 'squared', 'norms'"),

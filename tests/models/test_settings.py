@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from pathlib import Path
 
 import pytest
 import timm
@@ -11,9 +12,10 @@ import torch
 
 import vitlab
 from vitlab import zoo
+from vitlab.core import machine_memory
 from vitlab.core.annotations import fits
 from vitlab.core.errors import VitlabError
-from vitlab.core.machine_memory import machine_memory
+from vitlab.core.machine_memory import available_memory
 from vitlab.core.signatures import settings_of
 from vitlab.models._settings import architecture, check_size
 
@@ -33,7 +35,7 @@ TINY = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "num_heads": 3}
 )
 def test_models_that_do_not_fit_are_refused_with_the_estimate(expression: str) -> None:
     with pytest.raises(
-        VitlabError, match=r"needs about [\d,.]+ TB of memory; there are [\d,.]+ .B; use smaller"
+        VitlabError, match=r"needs about [\d,.]+ TB of memory; [\d,.]+ .B are available; use smaller"
     ) as caught:
         vitlab.load(expression)
     assert "\n" not in str(caught.value)
@@ -47,9 +49,9 @@ def test_the_estimate_of_a_deep_model_is_its_size(monkeypatch: pytest.MonkeyPatc
 
     built = build(depth=150)
     size = sum(each.numel() * each.element_size() for each in (*built.parameters(), *built.buffers()))
-    monkeypatch.setattr("vitlab.core.machine_memory.machine_memory", lambda: float(size))
+    monkeypatch.setattr("vitlab.core.machine_memory.available_memory", lambda: float(size))
     check_size("it", {"depth": 150}, build)
-    monkeypatch.setattr("vitlab.core.machine_memory.machine_memory", lambda: float(size - 1))
+    monkeypatch.setattr("vitlab.core.machine_memory.available_memory", lambda: float(size - 1))
     with pytest.raises(VitlabError, match=re.escape(f"it needs about {size / 1e6:.2g} MB of memory")):
         check_size("it", {"depth": 150}, build)
 
@@ -61,8 +63,43 @@ def test_random_numbers_do_not_depend_on_the_estimate() -> None:
     assert torch.equal(plain.patch_embed.proj.weight, sized.patch_embed.proj.weight)
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "timm/cait_xxs24_224(depth_token_only=1000000)",
+        "timm/xcit_nano_12_p16_224(cls_attn_layers=1000000)",
+        "timm/vit_tiny_patch16_224(embed_dim=24, depth=1001)",
+        "timm/swin_tiny_patch4_window7_224(embed_dim=12, depths=(300, 300, 300, 300))",
+    ],
+)
+def test_models_of_too_many_blocks_are_refused(expression: str) -> None:
+    with pytest.raises(VitlabError, match="[TG]B of memory|blocks, which take about .* to build; use 1,000 or fewer"):
+        vitlab.load(expression)
+
+
+@pytest.mark.parametrize("setting", ["img_size=8192", "num_classes=10000000"])
+def test_sizes_that_cannot_be_meant_are_refused_with_the_range(setting: str) -> None:
+    with pytest.raises(VitlabError, match=r"expected an integer from \d to (4,096|1,000,000)"):
+        vitlab.load(f"timm/vit_tiny_patch16_224({setting})")
+
+
+def test_available_memory_is_what_the_system_and_the_container_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_memory, "_MACHINE", tmp_path / "meminfo")
+    monkeypatch.setattr(machine_memory, "_CONTAINER", tmp_path)
+    (tmp_path / "meminfo").write_text("MemTotal:  900 kB\nMemAvailable:     50 kB\n")
+    assert available_memory() == 50 * 1024
+    (tmp_path / "memory.max").write_text("max\n")
+    assert available_memory() == 50 * 1024
+    (tmp_path / "memory.max").write_text("40000\n")
+    (tmp_path / "memory.current").write_text("30000\n")
+    (tmp_path / "memory.stat").write_text("anon 20000\nfile 10000\n")
+    assert available_memory() == 40000 - (30000 - 10000)
+
+
 def test_the_memory_of_the_machine_is_known() -> None:
-    assert 2**28 < machine_memory() < 2**50
+    assert 2**28 < available_memory() < 2**50
 
 
 @pytest.mark.parametrize(
@@ -71,7 +108,7 @@ def test_the_memory_of_the_machine_is_known() -> None:
         ("vitlab/rvt_tiny(depths='x')", r"rvt_tiny\(depths='x'\): expected a list of 1 to 100 values, each an integer"),
         ("vitlab/alternet50(base='preacts')", "expected one of 'preact', 'resnet', 'resnext' .did you mean 'preact'"),
         ("vitlab/pit_tiny_cifar(drop_path_rate=1.5)", "expected a number from 0 to below 1"),
-        ("timm/vit_tiny_patch16_224(num_classes='x')", "expected an integer from 0 to 10,000,000"),
+        ("timm/vit_tiny_patch16_224(num_classes='x')", "expected an integer from 0 to 1,000,000"),
         ("vitlab/upernet(backbone='timm/vit_tiny_patch16_224', width=0)", "expected an integer from 1"),
         ("timm/vit_tiny_patch16_224 | TokenAwarePooling(branches=65)", "expected an integer from 1 to 64"),
     ],

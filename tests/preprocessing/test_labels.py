@@ -66,3 +66,29 @@ def test_what_the_user_gives_decides(tmp_path: Path) -> None:
         read_classes(mapping)
     with pytest.raises(vitlab.VitlabError, match="cannot read the class names"):
         read_classes(tmp_path / "none.txt")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "is empty; expected the names"),
+        (b"\x89PNG\r\n\x1a\n\xff\x00", "cannot read the class names"),
+        (b"dog\ncat\x00\x01\n", "is no list of class names .it has the line 'cat.x00.x01'."),
+        (b"x" * 501, "is no list of class names"),
+        (b'{"a": 1}\n', "looks like JSON; rename it to file.json"),
+        (b'[\n"a",\n"b"\n]\n', "looks like JSON"),
+    ],
+)
+def test_a_file_that_is_no_list_of_names_is_one_line(content: bytes, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "file.txt").write_bytes(content)
+    with pytest.raises(vitlab.VitlabError, match=reason) as caught:
+        read_classes(tmp_path / "file.txt")
+    assert "\n" not in str(caught.value) and "file.txt" in str(caught.value)
+
+
+def test_lists_of_names_that_other_programs_write(tmp_path: Path) -> None:
+    (tmp_path / "file.txt").write_bytes("\ufefftench, Tinca tinca\r\nn01443537\tgoldfish\r\ncafé\r\n".encode())
+    assert read_classes(tmp_path / "file.txt") == ("tench, Tinca tinca", "n01443537\tgoldfish", "café")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(vitlab.VitlabError, match="not valid JSON"):
+        read_classes(tmp_path / "deep.json")

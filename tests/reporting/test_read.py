@@ -84,3 +84,14 @@ def test_rows_of_single_steps_are_no_epochs(tmp_path: Path) -> None:
     (found,) = read([tmp_path])
     assert found.axes["epoch"] == (1, 2, 3)
     assert found.values["top1"].tolist() == [0.0, 10.0, 20.0] and found.values["train_loss"].tolist() == [3.0, 2.0, 1.0]
+
+
+def test_deeply_nested_json_is_no_measurement(tmp_path: Path) -> None:
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    (tmp_path / "other.json").write_text('{"kind": ' * 100_000)
+    with pytest.raises(VitlabError) as caught:
+        read([tmp_path])
+    assert "\n" not in str(caught.value)
+    (tmp_path / "deep.npz").write_bytes(b"")  # arrays beside it: taken for a measurement, which is damaged
+    with pytest.raises(VitlabError, match="deep.json.* damaged"):
+        read([tmp_path])

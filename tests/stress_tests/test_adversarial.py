@@ -110,7 +110,7 @@ def test_gradients_of_parameters_are_not_touched() -> None:
         ({"attacks": "pdg"}, "did you mean 'pgd'"),
         ({"norm": "l1"}, "expected 'linf' or 'l2'"),
         ({"epsilons": (-1,)}, "a number from 0 to 1,000"),
-        ({"steps": 0}, "an integer from 1 to 10,000"),
+        ({"steps": 0}, "an integer from 1 to 1,000"),
     ],
 )
 def test_mistakes(settings, message) -> None:

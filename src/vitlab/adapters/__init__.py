@@ -30,7 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.adapters.assembled import in_assembly, is_assembly
-from vitlab.adapters.failures import adapter_error
+from vitlab.adapters.failures import adapter_error, place_of
 from vitlab.adapters.flow import Flow
 from vitlab.adapters.wrappers import unwrap
 from vitlab.core.anatomy import Anatomy, Block, Mixer
@@ -41,8 +41,13 @@ from vitlab.modules.token_kinds import Reader
 
 __all__ = ["describe"]
 
-_SIZE_WORDS = re.compile(r"size|height|width|shape|dim|divi|multiple|match|small|large|token|length", re.IGNORECASE)
+_SIZE_WORDS = re.compile(
+    r"size|height|width|shape|dim|divisible|multiple|match|small|large|token|length", re.IGNORECASE
+)
 _OTHER_INPUTS = "if it needs other inputs than images, write an adapter whose inputs(model, size) returns them"
+_CHECK = "check this module; VITLAB_DEBUG=1 shows the traceback"
+_SIZE_ERRORS = (RuntimeError, ValueError, AssertionError, IndexError)
+_INPUT_ERRORS = (TypeError, AttributeError, KeyError)  # of an input that is missing
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -115,9 +120,15 @@ def _forward_error(model: nn.Module, size: tuple[int, int], error: Exception) ->
     if "meta" in reason and next(model.parameters(), torch.empty(0)).is_meta:
         return VitlabError(f"{name} does not run on the meta device ({reason}); build it on a CPU or GPU")
     # Another size helps only if the size is not the model's own, and if the reason concerns sizes.
-    unsized = built_size(model) != size and _SIZE_WORDS.search(reason) is not None
-    advice = "give its input size as input_size=(height, width)" if unsized else _OTHER_INPUTS
-    return VitlabError(f"{name} does not run on {size[0]}x{size[1]} images ({reason}); {advice}")
+    of_size = isinstance(error, _SIZE_ERRORS) and _SIZE_WORDS.search(reason) is not None
+    place = place_of(error, model)
+    if of_size and built_size(model) != size:
+        advice = "give its input size as input_size=(height, width)"
+    else:
+        advice = _CHECK if place and not of_size and not isinstance(error, _INPUT_ERRORS) else _OTHER_INPUTS
+    where = f"in {place}: " if place else ""
+    kind = "" if isinstance(error, _SIZE_ERRORS) or reason == type(error).__name__ else f"{type(error).__name__}: "
+    return VitlabError(f"{name} does not run on {size[0]}x{size[1]} images ({where}{kind}{reason}); {advice}")
 
 
 def _main_inputs(model: nn.Module) -> list[str]:
@@ -192,9 +203,16 @@ def built_size(model: nn.Module) -> tuple[int, int] | None:
         getattr(model, "image_size", None),
         getattr(config, "image_size", None),
         getattr(getattr(config, "vision_config", None), "image_size", None),
+        _smallest_scaled(config),
     ]
     value = next((candidate for candidate in candidates if candidate is not None), None)
     return None if value is None else _pair(value)
+
+
+def _smallest_scaled(config: Any) -> int | None:
+    """The smallest image of DepthPro, whose smallest scaled copy is one patch."""
+    ratios, patch = (getattr(config, name, None) for name in ("scaled_images_ratios", "patch_size"))
+    return int(patch / min(ratios)) if ratios and isinstance(patch, int) else None
 
 
 def _size(model: nn.Module, given: int | tuple[int, int] | None) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from torch import nn
 from vitlab.adapters.wrappers import unwrap
 from vitlab.core.descriptions import origins
 from vitlab.core.errors import ExtensionError, VitlabError
+from vitlab.core.machine_memory import is_allocation_failure
 
 _ADAPTERS = Path(__file__).parent
 _LONGEST = 300  # characters of a reason
@@ -82,7 +83,7 @@ def model_error(error: Exception) -> VitlabError | None:
     if running:
         model = unwrap(running[0])
         place = _innermost(frames, model, all_locals=False)
-        out_of_memory = isinstance(error, torch.OutOfMemoryError)
+        out_of_memory = isinstance(error, torch.OutOfMemoryError) or is_allocation_failure(error)
         advice = (
             "use fewer images, a smaller batch or a smaller model"
             if out_of_memory
@@ -94,6 +95,11 @@ def model_error(error: Exception) -> VitlabError | None:
         if Path(frame.f_code.co_filename).parent == _ADAPTERS and isinstance(described, nn.Module):
             return adapter_error(described, error)
     return None
+
+
+def place_of(error: Exception, model: nn.Module) -> str:
+    """The path of the innermost submodule of a model that was running when an exception was raised; else ''."""
+    return _innermost(_frames(error), model, all_locals=False)
 
 
 def _frames(error: Exception) -> list[FrameType]:

@@ -15,6 +15,7 @@ from vitlab.adapters import blank_images
 from vitlab.adapters.blocks import block_of, with_stage_ends
 from vitlab.adapters.flow import Flow, Shape
 from vitlab.adapters.probing import between_tokens
+from vitlab.adapters.softmaxes import softmax_modules
 from vitlab.adapters.stages import stage_blocks
 from vitlab.adapters.token_order import row_major
 from vitlab.adapters.trial import Trial, last_linear, leaf
@@ -84,10 +85,15 @@ def _stages(model: nn.Module, flow: Flow, unknown: list[str]) -> tuple[Block, ..
             f"{unknown[0]} has input shape {flow.input(unknown[0])}; expected a map of two images, or the tokens of an "
             f"earlier map with at most {_MAX_PREFIX} prefix tokens",
         )
+    if softmax_modules(model, flow.inputs):
+        raise _adapter_error(model, "its layers with attention return neither maps nor the tokens of an image")
+    stages = (
+        "none of the stages in its feature_info is one module that returns a map of two images"
+        if getattr(model, "feature_info", None)
+        else "it has no feature_info with the names of its stages"
+    )
     raise _adapter_error(
-        model,
-        "no softmax between tokens was recorded in its forward, so that it has no attention, and it has no "
-        "feature_info with the names of its stages",
+        model, f"no softmax between tokens was recorded in its forward, so that it has no attention, and {stages}"
     )
 
 

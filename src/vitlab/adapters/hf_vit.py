@@ -45,6 +45,7 @@ CLASSES = (
     "transformers.models.yolos.modeling_yolos.YolosForObjectDetection",
     "transformers.models.data2vec.modeling_data2vec_vision.Data2VecVisionModel",
     "transformers.models.data2vec.modeling_data2vec_vision.Data2VecVisionForImageClassification",
+    "transformers.models.data2vec.modeling_data2vec_vision.Data2VecVisionForSemanticSegmentation",
 )
 ABSENT = {"attn": "queries, keys and values are separate layers, and parts at this seam need timm's packed qkv"}
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from vitlab.core.anatomy import Anatomy, Block, Seam
 from vitlab.core.errors import VitlabError
 from vitlab.recording.attention_capture import in_backward
-from vitlab.recording.tokens import orders, to_tokens
+from vitlab.recording.tokens import first_of, orders, to_tokens
 
 LEVELS = 4
 
@@ -42,7 +42,7 @@ class Tap(nn.Module):
     def keep(self, module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
         """The forward hook."""
         if not in_backward():  # gradient checkpointing runs the forward again
-            self.value = output[0] if isinstance(output, tuple) else output
+            self.value = first_of(output)
 
     def read(self, images: Tensor) -> Tensor:
         """Returns the map (B, D, h, w) of the last forward, and drops the reference to it."""

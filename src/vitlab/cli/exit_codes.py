@@ -7,12 +7,14 @@ import sys
 import traceback
 import warnings
 from functools import cache
+from textwrap import shorten
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
 from vitlab.core.errors import ExtensionError, VitlabError
+from vitlab.core.machine_memory import is_allocation_failure
 from vitlab.core.process import is_main_process
 
 CODES = (
@@ -20,12 +22,22 @@ CODES = (
     "VITLAB_DEBUG=1 shows the traceback of an error."
 )
 
+_PATHS = ("--out", "-o", "--root", "--classes")
+
 #: The usage error of typer; its module differs between versions.
 _UsageError: type[Any] = typer.BadParameter.__bases__[0]
 
 
 class Verbs(TyperGroup):
     """A group of commands that prints the message of an interrupt, which typer drops."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find a command; an empty path, which would be read as the current folder, is an error."""
+        for option, value in zip(args, [*args[1:], None], strict=True):
+            name, equals, after = option.partition("=")
+            if name in _PATHS and not ctx.resilient_parsing and (after if equals else value) == "":
+                raise VitlabError(f"{name} is empty; expected a path, or '.' for the current folder")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
@@ -65,12 +77,19 @@ def _message(error: Exception) -> str | None:
         return str(usage.format_message()) + (f" See: {usage.ctx.command_path} --help" if usage.ctx else "")
     if isinstance(error, OSError) and error.filename is not None:  # a file of the user
         return f"{error.filename}: {error.strerror}"
-    if "torch" not in sys.modules:  # no model was built
-        return None
-    from vitlab.adapters.failures import model_error
+    found = None
+    if "torch" in sys.modules:  # a model may have been built
+        from vitlab.adapters.failures import model_error
 
-    found = model_error(error)
+        found = model_error(error)
+    if found is None and is_allocation_failure(error):
+        return f"not enough memory ({_short(error)}); use fewer or smaller images, a smaller batch or a smaller model"
     return None if found is None else str(found)
+
+
+def _short(error: Exception) -> str:
+    """The first sentences of an error in one line."""
+    return shorten(str(error), 200, placeholder=" …") or type(error).__name__
 
 
 @cache

@@ -11,7 +11,7 @@ import os
 import platform
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -32,14 +32,33 @@ def locked(folder: Path) -> Iterator[None]:
     Raises:
         VitlabError: if another process has locked it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / NAME
-    with path.open("a+", encoding="utf-8") as file:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        opened = path.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise VitlabError(f"{path} cannot be written ({error.strerror}); remove it, or give another --out") from error
+    with opened as file:
         _lock(file, folder)
         file.truncate(0)
         file.write(json.dumps({"pid": os.getpid(), "host": platform.node()}))
         file.flush()
         yield  # the file is not removed: else two other processes could lock the old file and a new one
+
+
+@contextmanager
+def one_writer(folder: Path) -> Iterator[None]:
+    """Wait until no other process is inside this block for the same folder; for files that belong together.
+
+    The folder itself is locked, so that no file remains. Where folders cannot be locked, there is no wait.
+    """
+    with ExitStack() as stack:
+        if fcntl is not None:
+            with suppress(OSError):
+                descriptor = os.open(folder, os.O_RDONLY)
+                stack.callback(os.close, descriptor)  # releases the lock
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
 
 
 def _lock(file: TextIO, folder: Path) -> None:
@@ -59,5 +78,5 @@ def _owner(file: TextIO) -> str:
         file.seek(0)
         owner = json.loads(file.read())
         return f"process {owner['pid']} on {owner['host']}"
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "another process"

@@ -14,6 +14,7 @@ import numpy as np
 
 from vitlab.core.checksum import measurement_checksum
 from vitlab.core.errors import VitlabError
+from vitlab.core.lock import one_writer
 from vitlab.core.npz import read_npz
 from vitlab.core.old_files import errors_by_name, pooling_by_kind
 from vitlab.core.plain_data import plain
@@ -178,10 +179,11 @@ class Measurement:
         np.savez_compressed(pack, **arrays_by_name)
         text["checksum"] = measurement_checksum(text, pack.getvalue())
         data = json.dumps(text, indent=1, ensure_ascii=False).encode()  # may fail, so before anything is written
-        with write_atomically(arrays) as file:
-            file.write(pack.getvalue())
-        with write_atomically(about) as file:
-            file.write(data)
+        with one_writer(stem.parent):  # else two processes could leave the arrays of one and the text of the other
+            with write_atomically(arrays) as file:
+                file.write(pack.getvalue())
+            with write_atomically(about) as file:
+                file.write(data)
         return about
 
     @staticmethod
@@ -211,7 +213,7 @@ class Measurement:
                 text["errors"] if "errors" in text else errors_by_name({name: dims.get(name, ()) for name in values}),
                 text["pooling"] if "pooling" in text else pooling_by_kind(text["kind"], values),
             )
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             reason = " ".join(str(error).split())
             raise VitlabError(
                 f"{about} and {arrays.name} are not a measurement of vitlab, or are damaged ({reason}); "
@@ -226,4 +228,4 @@ class Measurement:
 
 
 #: Exceptions raised for missing, truncated, damaged or foreign files.
-_UNREADABLE = (OSError, KeyError, AttributeError, TypeError, ValueError, RecursionError)
+UNREADABLE = (OSError, KeyError, AttributeError, TypeError, ValueError, RecursionError)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_type_hints
 
-from vitlab.core.annotations import convert
+from vitlab.core.annotations import convert, shown
 from vitlab.core.bounds import Positive, PositiveShare, Range, Rate, Seed, Share, Weight
 from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.expressions import parse_model
 from vitlab.core.settings import check_fields, check_value
 from vitlab.core.signatures import settings_of
 
@@ -23,6 +25,8 @@ BatchSize = Annotated[int, Range(1, 262_144, cost=_memory)]
 Epoch = Annotated[int, Range(0, 100_000)]
 Pixels = Annotated[int, Range(1, 8192)]
 Scale = Annotated[float, Range(0, 100, open_low=True)]
+#: Sections of RandAugment's string: magnitude, operations per image, their probability, and the largest magnitude.
+_RANDAUGMENT = {"m": Range(0, 30), "n": Range(1, 15), "p": Range(0, 1), "mmax": Range(1, 30)}
 Steps = Annotated[int, Range(0, 10**9)]
 
 
@@ -57,6 +61,7 @@ class Augment:
     def __post_init__(self) -> None:
         """Raise an error for invalid values."""
         check_fields(self)
+        _check_randaugment(self.randaugment)
 
 
 @dataclass(frozen=True)
@@ -124,6 +129,10 @@ class Objective:
     def __post_init__(self) -> None:
         """Raise an error for invalid values."""
         check_fields(self)
+        try:
+            parse_model(self.teacher or "timm/none")
+        except VitlabError as error:
+            raise VitlabError(f"Objective(teacher={shown(self.teacher)}): {error}") from None
 
 
 @dataclass(frozen=True)
@@ -155,6 +164,8 @@ class Segmentation:
     def __post_init__(self) -> None:
         """Raise an error for invalid values."""
         check_fields(self)
+        if self.scale[0] > self.scale[1]:
+            raise VitlabError(f"Segmentation(scale={self.scale!r}): expected (smallest, largest)")
 
 
 @dataclass(frozen=True)
@@ -239,6 +250,25 @@ class Recipe:
             )
 
 
+def _check_randaugment(text: str) -> None:
+    """Raise an error if a section of RandAugment's string is not known, or its number is out of range."""
+    head, *sections = text.split("-") if text else ["rand"]
+    if head != "rand":
+        raise VitlabError(f"invalid RandAugment {text!r}; expected for example rand-m9-n2-mstd0.5-inc1")
+    for section in sections:
+        match = re.fullmatch(r"(mstd|mmax|inc|m|n|p|w|t)(.*)", section)
+        if match is None:
+            raise VitlabError(
+                f"invalid section {section!r} of RandAugment {text!r}; expected m, n, p, mstd, mmax or inc and a number"
+            )
+        if match[1] in _RANDAUGMENT:
+            number = float(match[2]) if re.fullmatch(r"\d+\.?\d*", match[2]) else -1.0
+            if number not in _RANDAUGMENT[match[1]]:
+                raise VitlabError(
+                    f"invalid section {section!r} of RandAugment {text!r}; expected {match[1]} {_RANDAUGMENT[match[1]]}"
+                )
+
+
 def change(recipe: Recipe, settings: Mapping[str, Any] | Sequence[str]) -> Recipe:
     """Returns a copy of the recipe with changed settings; dots address the settings of a group.
 
@@ -253,6 +283,9 @@ def change(recipe: Recipe, settings: Mapping[str, Any] | Sequence[str]) -> Recip
         settings = dict(_read_setting(text) for text in settings)
     for key, value in settings.items():
         recipe = _replace(recipe, key.split("."), value, key)
+    late = [epoch for epoch in recipe.snapshots if epoch > recipe.epochs]
+    if late and "snapshots" in settings:  # those of the recipe may be later than a smaller number of epochs
+        raise VitlabError(f"snapshots={recipe.snapshots!r}: expected epochs up to {recipe.epochs}, the last of the run")
     return recipe
 
 

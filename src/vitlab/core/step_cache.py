@@ -99,12 +99,18 @@ def preparing(what: str) -> None:
 
 def _write(path: Path, result: Mapping[str, np.ndarray]) -> None:
     """Write the arrays of a step as npz, followed by their SHA-256."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, Any] = {key: np.asarray(value) for key, value in result.items()}
     pack = io.BytesIO()
     np.savez_compressed(pack, **arrays)
-    with write_atomically(path) as file:
-        file.write(pack.getvalue() + hashlib.sha256(pack.getvalue()).digest())
+    for again in (True, False):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with write_atomically(path) as file:
+                file.write(pack.getvalue() + hashlib.sha256(pack.getvalue()).digest())
+            return
+        except VitlabError:  # another process that finished the same measurement has removed the folder
+            if path.parent.exists() or not again:
+                raise
 
 
 def _read(path: Path) -> dict[str, np.ndarray] | None:

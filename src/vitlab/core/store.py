@@ -50,7 +50,8 @@ def write_atomically(path: Path) -> Iterator[IO[bytes]]:
             f"{path} could not be written ({error.strerror}); an existing file was not changed"
         ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # a path that is no folder has raised the error above
+            temporary.unlink(missing_ok=True)
 
 
 def write_tensors(path: str | Path, tensors: Mapping[str, Any], about: Mapping[str, Any]) -> None:
@@ -217,7 +218,10 @@ class Run:
     def _lines(self) -> tuple[list[dict[str, Any]], int]:
         """Returns the rows of `metrics.jsonl` and the number of damaged lines, without a truncated last line."""
         path = self.folder / "metrics.jsonl"
-        *lines, unfinished = path.read_bytes().split(b"\n") if path.exists() else [b""]
+        try:
+            *lines, unfinished = path.read_bytes().split(b"\n") if path.exists() else [b""]
+        except OSError as error:
+            raise VitlabError(f"{path} cannot be read ({error.strerror}); remove it, or give another folder") from error
         rows = [_row(line) for line in lines if line.strip()]
         last = _row(unfinished)
         return [row for row in [*rows, last] if row is not None], rows.count(None)
@@ -238,15 +242,17 @@ def _row(line: bytes) -> dict[str, Any] | None:
     """Parse a line of metrics; returns None if it is damaged."""
     try:
         row = json.loads(line.decode())
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return row if isinstance(row, dict) else None
+    return row if isinstance(row, dict) and isinstance(row.get("step", 0), int | float) else None
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         return _mapping(json.loads(path.read_text(encoding="utf-8")))
-    except ValueError as error:
+    except OSError as error:
+        raise VitlabError(f"{path} cannot be read ({error.strerror}); remove it, or give another folder") from error
+    except (ValueError, RecursionError) as error:
         raise VitlabError(f"{path} is damaged ({error}); remove it, or give another folder") from error
 
 

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 
 from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 
-from vitlab.core.bounds import Length, Range, Seed
+from vitlab.core.bounds import Length, PositiveShare, Range, Seed, Share
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_call
 from vitlab.core.extensions import extensions, resolve_all
@@ -215,8 +215,8 @@ def _folder(
     path: str,
     holdout: _Holdout | None = None,
     seed: Seed = 0,
-    mean: Channels = IMAGENET_DEFAULT_MEAN,
-    std: Channels = IMAGENET_DEFAULT_STD,
+    mean: tuple[Share, Share, Share] = IMAGENET_DEFAULT_MEAN,
+    std: tuple[PositiveShare, PositiveShare, PositiveShare] = IMAGENET_DEFAULT_STD,
 ) -> DataSet:
     """Any folder of images with one subfolder per class."""
     return folders.open_folder(_path(location, path), holdout, seed, _channels(mean), _channels(std))

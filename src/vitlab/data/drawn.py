@@ -5,7 +5,6 @@ Shape legend: N images, B of them, h w pixels.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +14,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from vitlab.core.errors import VitlabError
+from vitlab.core.machine_memory import check_memory
 from vitlab.core.step_cache import preparing
 from vitlab.data.labelled import as_rows, check_labels, digest
 
@@ -82,28 +81,11 @@ class DrawnImages(Dataset[tuple[Image.Image, int]]):
     def pixels(self) -> Tensor:
         """(N, 3, h, w) uint8: all images, drawn at first access, then cached. Reports progress to the step cache."""
         height, width = self.size
-        _check_memory(len(self), self.size)
+        what = f"a set of {len(self):,} images of {height}x{width}"
+        check_memory(what, 3 * len(self) * height * width, advice="use fewer or smaller images")
         pixels = torch.empty(len(self), 3, height, width, dtype=torch.uint8, device="cpu")
         step = max(1, _BLOCK // (height * width))
         for start in range(0, len(self), step):
             preparing(f"drawing images, {start} of {len(self)}")
             pixels[start : start + step] = self.draw(self.indices[start : start + step])
         return pixels
-
-
-def _check_memory(count: int, size: tuple[int, int]) -> None:
-    """Raise if the images need more memory than the machine has."""
-    needed, available = 3 * count * size[0] * size[1], _physical_memory()
-    if available is not None and needed > available:
-        raise VitlabError(
-            f"{count:,} images of {size[0]}x{size[1]} need {needed / 1e9:,.0f} GB of memory; this machine has"
-            f" {available / 1e9:,.0f} GB; use fewer or smaller images"
-        )
-
-
-def _physical_memory() -> int | None:
-    """Returns the bytes of main memory; None if the system does not report it."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return None

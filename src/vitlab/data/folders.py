@@ -22,7 +22,9 @@ import numpy as np
 import torch
 from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 
+from vitlab.core.bounds import PositiveShare, Share
 from vitlab.core.errors import VitlabError
+from vitlab.core.settings import check_value
 from vitlab.data.images import UNLABELLED, Channels, DataSet, ImageFiles, from_splits
 from vitlab.data.subsets import fraction_of_each_class
 
@@ -52,8 +54,10 @@ def open_folder(
         holdout: without splits, the fraction of each class that is held out for testing. None: all images are for
             testing and none for training, so that the splits cannot overlap by accident.
         seed: selects the held-out images.
-        mean, std: for normalisation; default ImageNet's.
+        mean, std: of the pixels in [0, 1], for normalisation; default ImageNet's.
     """
+    check_value("folder", "mean", mean, tuple[Share, Share, Share])
+    check_value("folder", "std", std, tuple[PositiveShare, PositiveShare, PositiveShare])
     root = Path(root)
     if not root.is_dir():
         raise wrong_layout(f"no folder {root}", TREE)

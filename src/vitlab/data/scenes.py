@@ -21,6 +21,7 @@ from torch import Tensor
 
 from vitlab.core.bounds import Range
 from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.machine_memory import check_memory
 from vitlab.corruptions.threads import run_in_threads
 from vitlab.data.scene_layout import COLOURS, SHAPES, TEXTURES, Cues, Objects, lay_out, take
 from vitlab.data.scene_painting import paint, silhouettes
@@ -56,7 +57,7 @@ STD = (0.263, 0.214, 0.231)
 VERSION = 1
 
 MOST_OBJECTS = 8
-SMALLEST, LARGEST = 8, 8192  # sides of an image, in pixels
+SMALLEST, LARGEST = 8, 4096  # sides of an image, in pixels; the largest takes about a second to draw
 Side = Annotated[int, Range(SMALLEST, LARGEST)]
 _CHUNK = 1 << 17  # pixels drawn at once: temporaries fit the CPU cache, memory is bounded
 
@@ -206,6 +207,8 @@ def _draw(
     cues: Cues,
 ) -> tuple[Tensor, list[Objects]]:
     """Returns images (B, 3, h, w) and the objects in them, by chunk."""
+    what = f"a batch of {len(index):,} scenes of {size[0]}x{size[1]}"
+    check_memory(what, 3 * len(index) * size[0] * size[1], advice="use fewer or smaller scenes")
     images = torch.empty(len(index), 3, *size, dtype=torch.uint8, device="cpu")
     placed: dict[int, Objects] = {}
 

@@ -102,7 +102,7 @@ def read_records(folder: Path) -> dict[tuple[str, Scale], dict[str, Any]]:
         try:
             record = json.loads(file.read_text(encoding="utf-8"))
             found[record["experiment"], record["scale"]] = record
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise VitlabError(f"{file} is not a record of an experiment ({error}); remove it") from error
     return found
 

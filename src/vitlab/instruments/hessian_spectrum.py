@@ -182,7 +182,7 @@ def measure(
     if count > len(flat):
         raise VitlabError(f"hessian_spectrum(count={count}): expected at most {len(flat)}, the number of weights")
     stored = together * min(max(basis, 2 * count + 2), len(flat), limit)
-    there = float(torch.cuda.mem_get_info(flat.device)[1]) if flat.is_cuda else None
+    there = _free(flat.device) if flat.is_cuda else None
     vectors = f"hessian_spectrum with {stored:,} vectors of {len(flat):,} weights"
     check_memory(vectors, flat.element_size() * stored * len(flat), there, "use a smaller basis, count or together")
     solver = {"tolerance": tolerance, "limit": limit, "basis": basis}
@@ -212,6 +212,12 @@ def measure(
         provenance(device=str(flat.device), images=len(pairs) * batch_size, data=data, seed=seed),
         pooling=_POOLING,
     )
+
+
+def _free(device: torch.device) -> float:
+    """The memory of a GPU that is free or cached by torch, in bytes."""
+    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return float(torch.cuda.mem_get_info(device)[0] + cached)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from vitlab.interventions.heads import changed_heads
 from vitlab.interventions.hooks import hooked
 from vitlab.interventions.places import SHORT, Change, changed, seam_of
 from vitlab.interventions.units import removed, units
-from vitlab.recording.tokens import to_tokens
+from vitlab.recording.tokens import first_of, to_tokens
 
 __all__ = ["Activations", "activations", "intervene"]
 
@@ -311,8 +311,7 @@ def _skip(model: nn.Module, anatomy: Anatomy, block: Block, tokens: Tokens | Non
     inputs: list[Tensor] = []
 
     def read(module: nn.Module, *given: Any) -> None:
-        x = given[-1][0] if isinstance(given[-1], tuple) else given[-1]
-        inputs[:] = [to_tokens(x, start.layout)]
+        inputs[:] = [to_tokens(first_of(given[-1]), start.layout)]
 
     def new(x: Tensor) -> Tensor:
         if not inputs or inputs[0].shape != x.shape:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from vitlab.core.anatomy import Anatomy, Block, Seam
 from vitlab.core.errors import VitlabError
 from vitlab.interventions.hooks import hooked
-from vitlab.recording.tokens import from_tokens, to_tokens
+from vitlab.recording.tokens import first_of, from_tokens, to_tokens, with_first
 
 #: Receives the activations and returns new ones, or None to leave them unchanged.
 Change = Callable[[Tensor], Tensor | None]
@@ -53,11 +53,10 @@ def _hook(seam: Seam, change: Change) -> Callable[..., Any]:
 
     def hook(module: nn.Module, *given: Any) -> Any:
         values = given[-1]
-        x = values[0] if isinstance(values, tuple) else values
+        x = first_of(values)
         new = change(to_tokens(x, seam.layout))
         if new is None:
             return None
-        y = from_tokens(new.to(x.dtype), seam.layout, x)
-        return (y, *values[1:]) if isinstance(values, tuple) else y
+        return with_first(values, from_tokens(new.to(x.dtype), seam.layout, x))
 
     return hook

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -12,7 +13,7 @@ from vitlab.core.bounds import Length, Range, Rate
 from vitlab.core.errors import VitlabError
 from vitlab.core.machine_memory import check_memory
 
-Pixels = Annotated[int, Range(1, 8192)]
+Pixels = Annotated[int, Range(1, 4096)]
 Count = Annotated[int, Range(1, 100_000)]
 Number = Annotated[int, Range(0, 100_000)]
 Blocks = Annotated[int, Range(0, 10**9)]
@@ -26,7 +27,7 @@ def architecture(
     *,
     img_size: Pixels | tuple[Pixels, Pixels] | None = None,
     in_chans: Annotated[int, Range(1, 1024)] = 3,
-    num_classes: Annotated[int, Range(0, 10**7)] = 1000,
+    num_classes: Annotated[int, Range(0, 10**6)] = 1000,
     global_pool: str | None = None,
     patch_size: Pixels | tuple[Pixels, Pixels] = 16,
     embed_dim: Counts = 192,
@@ -86,10 +87,10 @@ COMMON = (
 )
 
 #: Settings that multiply the number of modules. Building takes time for each module, so larger values are extrapolated.
-_DEPTHS = ("depth", "depths", "num_blocks", "num_hidden_layers", "layers")
+_DEPTHS = re.compile(r"(^|_)(depths?|layers?|blocks?|stages?)(?!_(size|scale|rate|ratio|dim))(_|$)")
 _DEEP, _LARGE = 100, 4096  # smaller values are built without an estimate
-_MOST_BLOCKS = 10_000
-_SECONDS = 0.003  # to build a block
+_MOST_BLOCKS = 1_000
+_SECONDS = 0.006  # to build a block of a small model
 
 
 def check_size(what: str, settings: Mapping[str, Any], build: Callable[..., nn.Module]) -> None:
@@ -103,7 +104,7 @@ def check_size(what: str, settings: Mapping[str, Any], build: Callable[..., nn.M
         settings: of the model.
         build: builds the model with random weights from settings.
     """
-    deep = {key: value for key, value in settings.items() if key in _DEPTHS and _largest(value) > _DEEP}
+    deep = {key: value for key, value in settings.items() if _DEPTHS.search(key) and _largest(value) > _DEEP}
     if torch.get_default_device().type == "meta" or not (
         deep or any(_largest(each) > _LARGE for each in settings.values())
     ):
@@ -114,9 +115,13 @@ def check_size(what: str, settings: Mapping[str, Any], build: Callable[..., nn.M
         once = twice = 0
     blocks = min(max(map(_largest, deep.values()), default=1), 10**12)
     check_memory(what, once + (blocks - 1) * (twice - once), advice="use smaller settings, such as depth or embed_dim")
+    blocks = min(sum(map(_total, deep.values())), 10**12)
     if blocks > _MOST_BLOCKS:
-        time = f"about {blocks * _SECONDS / 60:,.0f} minutes to build"
-        raise VitlabError(f"{what} has {blocks:,} blocks, which take {time}; use {_MOST_BLOCKS:,} or fewer")
+        seconds = blocks * _SECONDS
+        time = f"{seconds:,.0f} seconds" if seconds < 120 else f"{seconds / 60:,.0f} minutes"
+        raise VitlabError(
+            f"{what} has {blocks:,} blocks, which take about {time} to build; use {_MOST_BLOCKS:,} or fewer"
+        )
 
 
 def _weight_bytes(build: Callable[..., nn.Module], settings: Mapping[str, Any]) -> int:
@@ -130,6 +135,11 @@ def _largest(value: Any) -> int:
     if isinstance(value, list | tuple):
         return max(map(_largest, value), default=0)
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _total(value: Any) -> int:
+    """The sum of the integers in a setting."""
+    return sum(map(_total, value)) if isinstance(value, list | tuple) else max(_largest(value), 0)
 
 
 def _shrunk(deep: Mapping[str, Any], depth: int) -> dict[str, Any]:

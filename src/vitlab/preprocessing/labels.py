@@ -15,6 +15,7 @@ from typing import Any
 
 from timm.data import ImageNetInfo
 
+from vitlab.core.annotations import shown
 from vitlab.core.errors import VitlabError
 
 
@@ -81,14 +82,14 @@ def read_classes(path: str | Path) -> Mapping[str, Any] | tuple[str, ...]:
     """Read class names: JSON (an object from data classes to outputs, or a list of outputs), or one name per line."""
     path = Path(path).expanduser()
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise VitlabError(f"cannot read the class names in {path} ({error})") from error
     if path.suffix.lower() != ".json":
-        return tuple(line.strip() for line in text.splitlines() if line.strip())
+        return _lines(path, text)
     try:
         content = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise VitlabError(f"{path} is not valid JSON ({error})") from error
     if isinstance(content, dict):
         return content
@@ -97,6 +98,23 @@ def read_classes(path: str | Path) -> Mapping[str, Any] | tuple[str, ...]:
     raise VitlabError(f"{path} contains {type(content).__name__}; expected a JSON object or a list of names")
 
 
+def _lines(path: Path, text: str) -> tuple[str, ...]:
+    """The names in a text file; a line that is no name shows that it is another kind of file."""
+    names = tuple(line.strip() for line in text.split("\n") if line.strip())
+    if not names:
+        raise VitlabError(f"{path} is empty; expected the names of the model's outputs, one per line")
+    for name in names:
+        if len(name) > _LONGEST_NAME or not name.replace("\t", " ").isprintable():
+            raise VitlabError(
+                f"{path} is no list of class names (it has the line {shown(name)}); expected one name per line, or "
+                "JSON in a file with the suffix .json"
+            )
+    if names[0][0] in "{[" and names[-1][-1] in "}]":
+        raise VitlabError(f"{path} looks like JSON; rename it to {path.with_suffix('.json').name}")
+    return names
+
+
+_LONGEST_NAME = 500  # characters; the longest description of an ImageNet class has 131
 _WHAT_TO_DO = (
     "give --classes FILE (Python: classes=) with the names of the model's outputs, one per line, or JSON from the "
     "data's class names to outputs"

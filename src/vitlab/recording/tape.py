@@ -20,7 +20,7 @@ from vitlab.core.anatomy import SEAMS, TAPS, Anatomy, Block, Seam, TokenLayout
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.recording.attention_call import AttentionCall
 from vitlab.recording.attention_capture import capture_attention, in_backward
-from vitlab.recording.tokens import to_tokens
+from vitlab.recording.tokens import first_of, to_tokens
 
 __all__ = ["Feature", "Tape", "record"]
 
@@ -206,8 +206,7 @@ def _feature_hook(
     def hook(module: nn.Module, *given: Any) -> None:
         if in_backward():
             return
-        x = given[-1][0] if isinstance(given[-1], tuple) else given[-1]
-        tokens = to_tokens(keep(x), tap.layout)
+        tokens = to_tokens(keep(first_of(given[-1])), tap.layout)
         entry.append(tokens if reduce is None else reduce(Feature(block, tap.name, tokens, tap.layout)))
 
     return hook

@@ -6,6 +6,7 @@ Shape legend: B batch, N tokens, D channels, h w grid, T windows.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -52,6 +53,22 @@ def from_tokens(tokens: Tensor, layout: TokenLayout, like: Tensor, order: Tensor
     if layout.order == "BDN":
         return tokens.transpose(1, 2)
     return tokens.reshape(like.shape)
+
+
+def first_of(values: Any) -> Any:
+    """The tensor at a seam: the first of the inputs or outputs of a module, or its only output."""
+    return values[0] if isinstance(values, (tuple, list)) else values
+
+
+def with_first(values: Any, x: Tensor) -> Any:
+    """The inputs or outputs of a module with another first tensor.
+
+    >>> with_first((1, 2), 3), with_first([1, 2], 3), with_first(1, 3)
+    ((3, 2), [3, 2], 3)
+    """
+    if isinstance(values, list):
+        return [x, *values[1:]]
+    return (x, *values[1:]) if isinstance(values, tuple) else x
 
 
 def orders(layout: TokenLayout, device: torch.device | None = None) -> tuple[Tensor, Tensor]:

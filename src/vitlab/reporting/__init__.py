@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vitlab.core.errors import VitlabError
-from vitlab.core.measurement import Measurement
+from vitlab.core.measurement import UNREADABLE, Measurement
 from vitlab.core.statistics import share_error
 from vitlab.core.store import Run, read_about, write_atomically
 
@@ -178,7 +178,7 @@ def _time(file: Path) -> str:
     """The time of a measurement; empty if unknown."""
     try:
         return str(json.loads(file.read_text(encoding="utf-8"))["provenance"]["time"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except UNREADABLE:
         return ""
 
 
@@ -188,6 +188,6 @@ def _is_measurement(file: Path) -> bool:
         return True
     try:
         text = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except UNREADABLE:
         return False
     return isinstance(text, dict) and text.keys() >= {"kind", "subject", "dims"}

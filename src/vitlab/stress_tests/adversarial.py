@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from vitlab.core.bounds import Choices, ImageCount, Length, Positive, Range, Seed
 from vitlab.core.measurement import Card, Measurement
+from vitlab.core.step_cache import inside
 from vitlab.corruptions.randomness import Randomness
 from vitlab.stress_tests.shared.pixel_evaluation import (
     Perturbation,
@@ -112,7 +113,8 @@ def pgd(
     """
     step = 2.5 * epsilon / steps if step is None else step
     x = pixels if start is None else (pixels + start).clamp(0, 1)
-    for _ in range(steps):
+    for taken in range(steps):
+        inside(f"step {taken + 1:,} of {steps:,}")
         x = x + step * ascent(input_gradient(classify, x, labels), norm)
         x = (pixels + project(x - pixels, epsilon, norm)).clamp(0, 1)
     return x
@@ -138,7 +140,7 @@ def measure(
     attacks: Attack | Annotated[Sequence[Attack], Length(1, 2, distinct=True)] = ATTACKS,
     norm: Norm = "linf",
     epsilons: Radius | Annotated[Sequence[Radius], Length(1, 100, distinct=True)] = (1.0,),
-    steps: Annotated[int, Range(1, 10_000, cost=_passes)] = 10,
+    steps: Annotated[int, Range(1, 1000, cost=_passes)] = 10,
     step: Positive | None = None,
     random: bool = True,
     seed: Seed = 0,

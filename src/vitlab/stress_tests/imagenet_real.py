@@ -134,7 +134,7 @@ def _labels(folders: Sequence[Path]) -> tuple[str, list[list[int]]]:
         return "timm's real.json", [*RealLabelsImagenet(range(_OFFICIAL)).real_labels.values()]
     try:
         labels = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise VitlabError(f"cannot read {file} ({error})") from error
     complete = isinstance(labels, list) and len(labels) == _OFFICIAL
     if not complete or not all(isinstance(one, list) and all(label in range(1000) for label in one) for one in labels):

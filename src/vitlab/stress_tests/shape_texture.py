@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
+from math import ceil
 from typing import Annotated, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from vitlab.core.bounds import Range, Seed
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.provenance import provenance
+from vitlab.core.step_cache import report_done
 from vitlab.data.scene_set import cost
 from vitlab.data.scenes import CLASSES, MEAN, SHAPES, STD, TEXTURES, Side, draw_scenes
 from vitlab.eval_mode import eval_mode
@@ -95,6 +97,7 @@ def measure(
             scenes = draw_scenes(min(batch_size, count - low), frame, seed, start + low, cues="conflict")
             logits = classify(scenes.images.to(device).float() / 255)
             decisions.append(decide(logits.argmax(1).cpu(), scenes.shapes, scenes.textures, _classes(logits)))
+            report_done(f"scenes up to {low + len(scenes):,} of {count:,}", ceil(count / batch_size))
     settings = {"count": count, "size": size, "seed": seed, "start": start, "batch_size": batch_size}
     data = getattr(batches, "fingerprint", "") or "scenes"  # batches define the size and the normalisation
     about = provenance(device=str(device), images=count, data=data, scenes="cues='conflict'")
