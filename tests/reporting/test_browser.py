@@ -207,7 +207,7 @@ def test_the_data_of_intervals_have_both_ends(drawn: Any) -> None:
 def test_the_data_of_heads_and_bands_and_units(drawn: Any) -> None:
     entropy, lesion = LOOKS["attention_entropy"]("plain"), LOOKS["lesion"]("plain")
     dots = [row for row in table(drawn, "attention_entropy-2") if row["series"] == "plain, heads"]
-    expected = [(i + 1, j + 1, v) for (i, j), v in np.ndenumerate(entropy.values["normalised"])]
+    expected = [(i + 1, j + 1, 100 * v) for (i, j), v in np.ndenumerate(entropy.values["normalised"])]
     np.testing.assert_allclose([[float(row[name]) for name in ("x", "head", "y")] for row in dots], expected, rtol=1e-6)
     band = [row for row in table(drawn, "attention_entropy-1") if row["series"] == "plain, 15th to 85th percentile"]
     edges = [[float(row["low"]), float(row["high"])] for row in band]
