@@ -154,7 +154,7 @@ def none_bound(count: int) -> float:
     >>> round(none_bound(32), 3)
     0.109
     """
-    return 1 - 0.025 ** (1 / count)
+    return float(1 - 0.025 ** (1 / count))
 
 
 #: The fewest repeats, parts or images that give an interval: that of two is 6 times as wide as the normal one.

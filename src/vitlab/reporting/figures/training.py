@@ -41,7 +41,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     for index, measurement in enumerate(measurements):
         for name, (set_name, marked) in _LOSSES.items():
             if name in measurement.values:
-                look = {"line": {"width": _WIDTHS[marked]}, **({} if marked else {"mode": "lines"})}
+                look: dict[str, Any] = {"line": {"width": _WIDTHS[marked]}, **({} if marked else {"mode": "lines"})}
                 look["showlegend"] = not any(stored[0] in one.values for one in measurements)
                 _add_curve(plot, measurement, name, f"{measurement.subject}, {set_name}", index, **look)
         for panel, name in enumerate(stored, start=1):
