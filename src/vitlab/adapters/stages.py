@@ -73,26 +73,26 @@ def _map(model: nn.Module, flow: Flow, path: str, channels: int | None = None) -
 
 
 def _tokens(flow: Flow, path: str, maps: Sequence[Shape]) -> TokenLayout | None:
-    """The layout of a layer's output (2 T, N, D), in unknown order, of one sequence or T windows; None for others.
+    """The layout of a layer's output (2, N, D), in unknown order; None for other shapes, such as those of windows.
 
-    N must be an axis of the softmax in the layer, so that it counts tokens. The grid is that of the first map with as
-    many cells, where merging of 2×2 cells divides them by four; it is (1, N) if there is none. The tokens of a decoder
-    are queries, not cells.
+    The grid is that of the first map with as many cells, where merging of 2×2 cells divides them by four. It is (1, N)
+    if there is none and N is an axis of the softmax in the layer, so that it counts tokens. The tokens of a decoder are
+    queries, not cells.
     """
     shape, size = flow.output(path), flow.input("")[-2:]
-    if len(shape) != 3 or shape[0] % 2 or "decoder" in path or not any(shape[1] in each for each in maps):
+    if len(shape) != 3 or shape[0] != 2 or "decoder" in path:
         return None
-    windows, tokens = shape[0] // 2, shape[0] // 2 * shape[1]
     for earlier, call in flow.calls.items():
         if earlier == path:
             break
         layout = map_layout(size, call.output, output_format="NCHW")
-        while layout is not None and layout.grid[0] * layout.grid[1] >= tokens:
+        while layout is not None and layout.grid[0] * layout.grid[1] >= shape[1]:
             h, w = layout.grid
-            if h * w == tokens:
-                return TokenLayout((h, w), windows=windows, permutation=())
+            if h * w == shape[1]:
+                return TokenLayout((h, w), permutation=())
             layout = None if h % 2 or w % 2 else TokenLayout((h // 2, w // 2))
-    return TokenLayout((1, tokens), permutation=()) if windows == 1 else None
+    counted = any(shape[1] in each for each in maps)
+    return TokenLayout((1, shape[1]), permutation=()) if counted else None
 
 
 def map_layout(

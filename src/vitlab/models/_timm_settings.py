@@ -48,7 +48,7 @@ def constructor_settings(kind: type[nn.Module] | None) -> dict[str, tuple[Any, A
     for base in kind.__mro__ if kind is not None else ():
         if "__init__" not in vars(base):
             continue
-        parameters = inspect.signature(base.__init__).parameters.values()
+        parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
         annotations = _annotations(base)
         for each in parameters:
             if each.name in annotations:
