@@ -83,9 +83,17 @@ def test_a_model_without_maps_keeps_its_predictions() -> None:
     assert found.values["class"][0, 0].startswith("class ")
 
 
+def test_fewer_images_than_asked_for_are_all_shown() -> None:
+    case = FAMILY["vit"]
+    found = vitlab.measure("attention_view", sharp(case), [pictures(case)[:1]])
+    assert len(found.values["pictures"]) == 1 and found.provenance["images"] == 1
+    with pytest.raises(vitlab.VitlabError, match="no images"):
+        vitlab.measure("attention_view", sharp(case), [])
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"images": 3}, "have 2"), ({"images": 0}, "from 1 to 1,000"), ({"lattice": 0}, "lattice=0")],
+    [({"images": 0}, "from 1 to 1,000"), ({"lattice": 0}, "lattice=0")],
 )
 def test_mistakes(settings: dict[str, int], message: str) -> None:
     case = FAMILY["vit"]

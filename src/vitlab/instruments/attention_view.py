@@ -116,8 +116,8 @@ def measure(
     Args:
         model: a classifier of any family; without attention maps, only predictions and the logit lens are returned.
         batches: `Batches`, or yields (images, targets) or images; without `Batches`, pictures are rescaled to [0, 1].
-        images: number of images, the first of those given. They are pictures to look at and are not averaged, so the
-            number is small by default; `--images` of the command line does not raise it.
+        images: maximum number of images, the first of those given. They are pictures to look at and are not averaged,
+            so the number is small by default; `--images` of the command line does not raise it.
         lattice: number of rows and columns of cells; the query of each cell is the token at its centre.
         side: maximum number of rows and columns of a stored map; larger maps are reduced by sum pooling.
         picture: maximum side of the stored pictures in pixels.
@@ -150,7 +150,7 @@ def measure(
             dims[f"{name} of {layer.name}"] = ("image", *(f"{axis} of {layer.name}" for axis in axis_names if axis))
     axes = {"layer": tuple(layer.name for layer in traces[0].layers)}
     settings = {"images": images, "lattice": lattice, "side": side, "picture": picture}
-    about = provenance(device=str(selected.device), images=images, data=getattr(batches, "fingerprint", ""))
+    about = provenance(device=str(selected.device), images=len(selected), data=getattr(batches, "fingerprint", ""))
     return Measurement("attention_view", type(model).__name__, values, dims, axes, settings, about)
 
 
@@ -171,7 +171,7 @@ _DIMS: dict[str, tuple[str, ...]] = {
 
 
 def _first_images(batches: Iterable[Any], count: int) -> tuple[Tensor, list[int]]:
-    """The first images and their labels; -1 if unknown."""
+    """At most `count` images, the first ones, and their labels; -1 if unknown."""
     images: list[Tensor] = []
     labels: list[int] = []
     for item in batches:
@@ -184,8 +184,10 @@ def _first_images(batches: Iterable[Any], count: int) -> tuple[Tensor, list[int]
             labels += [-1] * len(batch)
         images += list(batch[: count - len(images)])
         if len(images) == count:
-            return torch.stack(images), labels[:count]
-    raise VitlabError(f"attention_view: invalid images={count}; the batches have {len(images)} images (B, C, h, w)")
+            break
+    if not images:
+        raise VitlabError("attention_view: the batches have no images; expected tensors of shape (B, C, h, w)")
+    return torch.stack(images), labels[: len(images)]
 
 
 def _predictions(traces: Sequence[ImageTrace], classes: Sequence[str]) -> dict[str, np.ndarray]:
