@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import vitlab
 from cases.features import FAMILY, FEATURES, images, streams
+from cases.others import CASES as OTHERS
 from vitlab.instruments.feature_fourier import frequencies, half_diagonal, log_amplitude
 
 
@@ -98,6 +99,13 @@ def test_a_convolutional_network_has_steps_of_convolution():
     case = FAMILY["alternet"]
     found = vitlab.measure("feature_fourier", case.model(), [images(case)])
     assert {name.split()[-1] for name in found.axes["step"]} == {"Conv", "MSA"}
+
+
+def test_a_model_with_tokens_of_unknown_order_is_refused_with_the_reason():
+    case = next(case for case in OTHERS if case.family == "hf_vilt")
+    text = {"input_ids": torch.zeros(4, 6, dtype=torch.long), "pixel_values": images(case)}
+    with pytest.raises(vitlab.VitlabError, match="order of its tokens is not known"):
+        vitlab.measure("feature_fourier", case.model(), [text])
 
 
 def test_nyquist_ends_at_pi():

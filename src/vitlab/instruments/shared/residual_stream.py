@@ -34,9 +34,10 @@ class ResidualStream(Observer):
         """Find the taps with feature maps."""
         self.taps: list[Tap] = [(b, place) for b in anatomy.blocks for place in TAPS if _has_map(b, place)]
         if not self.taps:
+            unordered = any(seam.layout.permutation == () for b in anatomy.blocks for seam in b.taps + b.seams)
+            advice = "the order of its tokens is not known" if unordered else "use larger images"
             raise VitlabError(
-                f"{self.kind} needs feature maps with more than one point; this {anatomy.family!r} has none; "
-                "use larger images"
+                f"{self.kind} needs feature maps with more than one point; this {anatomy.family!r} has none; {advice}"
             )
         self._summaries: dict[tuple[str, str], list[tuple[int, Tensor]]] = {
             (b.name, place): [] for b, place in self.taps
