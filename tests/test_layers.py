@@ -243,6 +243,8 @@ def test_every_public_function_can_be_called_twice(tmp_path: Path) -> None:
         assert vitlab.stress_models(expressions, ["patch_shuffle(grids=(2,))"], tmp_path / "stressed", **asked)
         assert vitlab.Monitor(model, [images], every=1).after_step(1)
         assert callable(vitlab.hugging_face_callback) and callable(vitlab.lightning_callback)
+        with pytest.raises(vitlab.VitlabError, match="rgb_anon"):
+            next(vitlab.export_acdc(model, tmp_path, tmp_path / "exported"))
         assert vitlab.tensorboard_log(tmp_path) and vitlab.wandb_log(tmp_path, "project")
     assert set(vitlab.__all__) == {
         "Batches",
@@ -252,6 +254,7 @@ def test_every_public_function_can_be_called_twice(tmp_path: Path) -> None:
         "activations",
         "batches_for",
         "describe",
+        "export_acdc",
         "hugging_face_callback",
         "intervene",
         "lightning_callback",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from vitlab.surgery import restore as restore
     from vitlab.surgery import retrofit as retrofit
     from vitlab.tasks import train as train
+    from vitlab.tasks.segmentation_export import export_acdc as export_acdc
     from vitlab.training.events import tensorboard_log as tensorboard_log
     from vitlab.training.events import wandb_log as wandb_log
     from vitlab.zoo import load as load
@@ -46,6 +47,7 @@ _MODULES = {
     "activations": "vitlab.interventions",
     "batches_for": "vitlab.inputs",
     "describe": "vitlab.adapters",
+    "export_acdc": "vitlab.tasks.segmentation_export",
     "hugging_face_callback": "vitlab.monitoring",
     "intervene": "vitlab.interventions",
     "lightning_callback": "vitlab.monitoring",
@@ -74,6 +76,7 @@ __all__ = [
     "activations",
     "batches_for",
     "describe",
+    "export_acdc",
     "hugging_face_callback",
     "intervene",
     "lightning_callback",

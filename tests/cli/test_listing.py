@@ -88,7 +88,7 @@ def test_settings_of_one_name_are_those_of_its_signature(capsys: pytest.CaptureF
     declared = inspect.signature(adversarial.measure).parameters
     assert [line[1] for line in lines] == list(declared)[2:]
     by_name = {line[1]: line for line in lines}
-    assert by_name["steps"] == ["adversarial", "steps", "int", "10", "1 to 10,000", "number of steps of PGD."]
+    assert by_name["steps"] == ["adversarial", "steps", "int", "10", "1 to 1,000", "number of steps of PGD."]
     assert by_name["norm"][2:5] == ["str", "'linf'", "'linf' or 'l2'"]
     with pytest.raises(VitlabError, match="did you mean 'occlusion'"):
         settings_table.show("oclusion")

@@ -157,7 +157,9 @@ def run_recorded(name: str, folder, stop_at: str = "") -> tuple[list[tuple[str, 
     """The reported steps of a stress test, and its values; it is interrupted when step `stop_at` begins."""
     reported: list[tuple[str, str]] = []
 
-    def report(step: str, total: int, state: str) -> None:
+    def report(step: str, total: int | None, state: str) -> None:
+        if state == "inside":  # the iterations of PGD
+            return
         assert total == len(STEPS[name])
         reported.append((step, state))
         if state == "begun" and step == stop_at:
