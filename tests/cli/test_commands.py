@@ -220,14 +220,15 @@ def test_numbers_that_json_cannot_say_are_null(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_progress_is_drawn_on_a_terminal_and_results_are_printed_beside_it(tmp_path: Path) -> None:
-    asked = ("stress", TINY, "--with", "occlusion,corruptions", *FEW)
-    code, printed, drawn = on_a_terminal(*asked, folder=tmp_path, stop_at="_noise at")
+    many = ("--data", "scenes(train=1, test=1024)", "--images", "1024")  # corruptions last far longer than one refresh
+    asked = ("stress", TINY, "--with", "occlusion,corruptions")
+    code, printed, drawn = on_a_terminal(*asked, *many, folder=tmp_path, stop_at="/76")
     assert code == 130 and "vitlab: interrupted" in drawn and "Traceback" not in drawn
     assert [Path(line).name for line in printed.splitlines()] == ["occlusion.json"]
     assert f"corruptions of {TINY[:20]}" in drawn and "/76" in drawn and "0:00:" in drawn and "1/2" in drawn
-    code, printed, drawn = on_a_terminal(*asked, folder=tmp_path)
+    code, printed, drawn = on_a_terminal(*asked, *FEW, folder=tmp_path)
     assert code == 0 and [Path(line).stem for line in printed.splitlines()] == ["occlusion", "corruptions"]
-    code, printed, drawn = on_a_terminal(*asked, "--quiet", folder=tmp_path)
+    code, printed, drawn = on_a_terminal(*asked, *FEW, "--quiet", folder=tmp_path)
     assert code == 0 and len(printed.splitlines()) == 2 and not drawn
 
 

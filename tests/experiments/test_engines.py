@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,12 +19,13 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
 from vitlab.experiments import engines
 from vitlab.experiments.runner import Task
+from vitlab.experiments.task_queue import Finished, Queue
 from vitlab.experiments.work import Training, Work, work_of
 from vitlab.progress import Bar
 
 BROKEN = work_of(replace(ENTROPY, arm="broken", model="timm/no_such_model"))
 MEASURED = [work_of(replace(ENTROPY, seed=seed)) for seed in (0, 1, 2)]
-LONG = work_of(replace(TRAINED, changes=(*SHORT, "epochs=60", "checkpoint_every=1"))).runs[0]
+LONG = work_of(replace(TRAINED, changes=(*SHORT, "epochs=60", "checkpoint_every=1"))).needs[0]
 
 
 @pytest.fixture(scope="module")
@@ -35,23 +36,23 @@ def ray_of_two() -> Iterator[None]:
     ray.shutdown()
 
 
-def run(engine: engines.Engine, works: list[Work] | list[Training], out: Path) -> dict[str, str]:
+def run(engine: engines.Engine, works: Sequence[Work | Training], out: Path) -> dict[str, str]:
     tasks = [Task(work, out, "", "cpu") for work in works]
     with Bar(len(tasks), show=False) as bar:
-        return {task.title: reason for task, reason in engine(tasks, bar)}
+        return {task.key: reason for task, reason in engine(Queue(tasks), bar)}
 
 
-def in_processes(tasks: list[Task], bar: Bar) -> Iterator[engines.Finished]:
-    return engines.processes(tasks, bar, 2)
+def in_processes(queue: Queue, bar: Bar) -> Iterator[Finished]:
+    return engines.processes(queue, bar, 2)
 
 
-def in_submitit(tasks: list[Task], bar: Bar) -> Iterator[engines.Finished]:
+def in_submitit(queue: Queue, bar: Bar) -> Iterator[Finished]:
     settings = {"gpus_per_node": 0, "timeout_min": 5}
-    return engines.submitted(tasks, bar, settings, cluster="local", poll=0.2)
+    return engines.submitted(queue, bar, settings, cluster="local", poll=0.2)
 
 
-def in_ray(tasks: list[Task], bar: Bar) -> Iterator[engines.Finished]:
-    return engines.on_ray(tasks, bar, {})
+def in_ray(queue: Queue, bar: Bar) -> Iterator[Finished]:
+    return engines.on_ray(queue, bar, {})
 
 
 def values(out: Path, works: list[Work]) -> list[dict[str, np.ndarray]]:
@@ -68,10 +69,7 @@ def kill_the_worker(folder: Path) -> None:
 def check(engine: engines.Engine, out: Path) -> None:
     """Same results as the serial engine, one failure reported."""
     reasons = run(engine, [MEASURED[0], BROKEN, *MEASURED[1:]], out / "many")
-    assert {title: bool(reason) for title, reason in reasons.items()} == {
-        "attention_entropy of plain": False,
-        "attention_entropy of broken": True,
-    }
+    assert [key for key, reason in reasons.items() if reason] == [BROKEN.key()] and len(reasons) == 4
     assert set(run(engines.serial, MEASURED, out / "one").values()) == {""}
     for many, one in zip(values(out / "many", MEASURED), values(out / "one", MEASURED), strict=True):
         assert all(np.array_equal(many[name], one[name]) for name in one)
@@ -89,14 +87,24 @@ def check_killed(engine: engines.Engine, out: Path) -> None:
     assert killed == whole
 
 
+def check_needs(engine: engines.Engine, out: Path) -> None:
+    """A measurement runs after the training that it needs, and fails with the reason of its training."""
+    bad = work_of(replace(TRAINED, changes=("model=timm/no_such_model",)))
+    measured, curve = work_of(replace(TRAINED, procedure="attention_entropy", images=2)), work_of(TRAINED)
+    reasons = run(engine, [curve.needs[0], curve, measured, bad.needs[0], bad], out)
+    failed = {key: reason.startswith("its training failed: ") for key, reason in reasons.items() if reason}
+    assert failed == {bad.needs[0].key(): False, bad.key(): True}
+    assert curve.results(out) and measured.results(out) and not bad.results(out)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("test", [check, check_killed])
+@pytest.mark.parametrize("test", [check, check_killed, check_needs])
 def test_processes(test: Callable[..., None], tmp_path: Path) -> None:
     test(in_processes, tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("test", [check, check_killed])
+@pytest.mark.parametrize("test", [check, check_killed, check_needs])
 def test_submitit(test: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("submitit")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as in this process: sums over more threads differ in the last bits
@@ -105,9 +113,13 @@ def test_submitit(test: Callable[..., None], tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("test", [check, check_killed])
+@pytest.mark.parametrize("test", [check, check_killed, check_needs])
 def test_ray(test: Callable[..., None], tmp_path: Path, ray_of_two: None) -> None:
     test(in_ray, tmp_path)
+
+
+def test_serial_runs_what_is_needed_first(tmp_path: Path) -> None:
+    check_needs(engines.serial, tmp_path)
 
 
 def test_serial_reports_failures(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_unequal_training_of_the_arms_is_stated() -> None:
     """Of each CB experiment whose plain and changed networks differ in repeated augmentation at `full`."""
     unequal = set()
     for each in select(paper="cb"):
-        runs = [run for job in each.plan("full") for run in work_of(job).runs]
+        runs = [run for job in each.plan("full") for run in work_of(job).needs]
         recipes = [run.recipe("trained", "{root}") for run in runs]
         small = [recipe for recipe in recipes if recipe.data == "imagenet" and "_base_" not in recipe.model]
         if len({recipe.augment.repeats for recipe in small}) > 1:

@@ -22,7 +22,7 @@ from vitlab.inputs import batches_for
 
 def run(job: Job, out: Path) -> list[Measurement]:
     work = work_of(job)
-    for each in work.runs:
+    for each in work.needs:
         trained(each, out, device="cpu")
     return measured(work, out, device="cpu")
 
@@ -60,7 +60,7 @@ def test_a_result_is_made_once_and_shared_by_arms(tmp_path: Path) -> None:
 
 def test_training_is_measured_by_epoch(tmp_path: Path) -> None:
     (found,) = run(TRAINED, tmp_path)
-    rows = Run(work_of(TRAINED).runs[0].folder(tmp_path)).epochs()
+    rows = Run(work_of(TRAINED).needs[0].folder(tmp_path)).epochs()
     assert found.axes["epoch"] == (1, 2) and found.dims["top1"] == ("epoch",)
     assert found.values["train_loss"].tolist() == [row["train_loss"] for row in rows]
     assert Results([(TRAINED, found)]).by_seed("plain", "training", "top1") == {0: rows[-1]["top1"]}
@@ -72,7 +72,7 @@ def test_trained_weights_and_snapshots_are_measured(tmp_path: Path) -> None:
         run(replace(ENTROPY, model="", recipe="quick", changes=changes, snapshot=snapshot), tmp_path)[0]
         for snapshot in (None, 1)
     )
-    folder = work_of(replace(TRAINED, changes=changes)).runs[0].folder(tmp_path)
+    folder = work_of(replace(TRAINED, changes=changes)).needs[0].folder(tmp_path)
     for found, file in ((last, "model.safetensors"), (first, "snapshots/epoch-0001.safetensors")):
         weights = vitlab.identity.identify(vitlab.load(f"file/{folder / file}")).weights
         assert found.provenance["model"]["weights"] == weights
@@ -82,7 +82,7 @@ def test_a_model_starts_from_trained_weights(tmp_path: Path) -> None:
     text = f"{VIT[:-1]}, weights='{{trained}}') | ContextBroadcast"
     with pytest.warns(UserWarning, match="ContextBroadcast changed the outputs of trained weights"):
         (found,) = run(replace(ENTROPY, model=text, trained="quick", changes=SHORT), tmp_path)
-    folder = work_of(TRAINED).runs[0].folder(tmp_path)
+    folder = work_of(TRAINED).needs[0].folder(tmp_path)
     model = vitlab.retrofit(vitlab.load(f"file/{folder}"), "ContextBroadcast")
     assert found.provenance["model"]["weights"] == vitlab.identity.identify(model).weights
 

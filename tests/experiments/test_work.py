@@ -44,7 +44,7 @@ def test_every_input_of_a_measurement_changes_the_key(change: dict) -> None:
 @pytest.mark.parametrize("change", [{"changes": ("epochs=3",)}, {"seed": 1}, {"recipe": "quick(diversification=1.0)"}])
 def test_every_setting_of_a_run_changes_its_key(change: dict) -> None:
     assert key(replace(TRAINED, **change)) != key(TRAINED)
-    assert work_of(replace(TRAINED, **change)).runs[0].key() != work_of(TRAINED).runs[0].key()
+    assert work_of(replace(TRAINED, **change)).needs[0].key() != work_of(TRAINED).needs[0].key()
 
 
 def test_settings_are_compared_resolved() -> None:
@@ -117,7 +117,7 @@ def test_the_data_below_the_root_change_the_key(job: Job, tmp_path: Path) -> Non
     keys = {key(job, root) for root in (sample, full, str(tmp_path))}
     assert len(keys) == 3
     assert key(job, pictures(tmp_path / "copy", 2)) == key(job, sample), "the place of the files does not matter"
-    runs = {run.key(root) for root in (sample, full) for run in work_of(job).runs}
+    runs = {run.key(root) for root in (sample, full) for run in work_of(job).needs}
     assert len(runs) == (2 if job.recipe else 0)
 
 
@@ -178,17 +178,18 @@ def test_runs_come_before_the_runs_that_start_from_them() -> None:
     second = Job(
         "b", "training", recipe="quick", changes=(f"model={VIT[:-1]}, weights='{{trained}}')",), trained="quick"
     )
-    groups, works = all_work([TRAINED, second, replace(second, arm="c")])
+    runs, works = all_work([second, TRAINED, replace(second, arm="c")])
     assert len(works) == 2
-    assert [{run.key() for run in group} for group in groups] == [
-        {work_of(TRAINED).runs[0].key(), Training("quick").key()},
-        {work_of(second).runs[1].key()},
+    assert [run.key() for run in runs] == [
+        Training("quick").key(),
+        work_of(second).needs[1].key(),
+        work_of(TRAINED).needs[0].key(),
     ]
 
 
 def test_counting_does_not_train() -> None:
-    groups, works = all_work([replace(TRAINED, procedure="sizes"), replace(TRAINED, procedure="blocks")])
-    assert groups == [] and len(works) == 2
+    runs, works = all_work([replace(TRAINED, procedure="sizes"), replace(TRAINED, procedure="blocks")])
+    assert runs == [] and len(works) == 2
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -65,7 +64,7 @@ def dry_run(plan: Plan) -> Iterator[Checked]:
         for job, problem in problems.items():
             yield Checked(f"{name}: {job.procedure} of {job.arm}, seed {job.seed}", problem)
     with TemporaryDirectory() as folder:
-        for run in chain(*plan.trainings):
+        for run in plan.trainings:
             yield _checked(f"training {run.text}, seed {run.seed}", partial(_check_training, run, root, Path(folder)))
         for work in plan.works:
             title = f"{work.job.procedure} of {work.job.arm}, seed {work.job.seed}"
@@ -95,7 +94,7 @@ def _check_training(run: Training, root: str, folder: Path) -> float:
 def _check_work(work: Work, root: str, folder: Path) -> float:
     """Check a measurement; returns the estimated memory of its model."""
     job = work.job
-    trained = _trained(work.runs[0] if job.trained else None, root, folder)
+    trained = _trained(work.needs[0] if job.trained else None, root, folder)
     name, settings = parse_call(job.procedure)
     module_of(name)
     if name in SPECIAL:

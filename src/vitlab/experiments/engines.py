@@ -9,26 +9,24 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import Any
 
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_call
 from vitlab.experiments.runner import Task, execute
+from vitlab.experiments.task_queue import Finished, Queue
 from vitlab.progress import Bar
 
-__all__ = ["ATTEMPTS", "Finished", "engine"]
+__all__ = ["ATTEMPTS", "engine"]
 
 ATTEMPTS = 3
 
-#: A task and the reason of its failure; empty if it was successful.
-Finished = tuple[Task, str]
-Engine = Callable[[Sequence[Task], Bar], Iterator[Finished]]
+Engine = Callable[[Queue, Bar], Iterator[Finished]]
 
 
 def engine(text: str = "serial", jobs_per_device: int = 1) -> Engine:
@@ -48,7 +46,7 @@ def engine(text: str = "serial", jobs_per_device: int = 1) -> Engine:
     if name == "serial":
         if settings:
             raise VitlabError(f"serial takes no settings ({', '.join(settings)} given); omit them")
-        return serial if jobs_per_device == 1 else lambda tasks, bar: processes(tasks, bar, jobs_per_device)
+        return serial if jobs_per_device == 1 else lambda queue, bar: processes(queue, bar, jobs_per_device)
     if name == "slurm":
         if jobs_per_device > 1:
             raise VitlabError(
@@ -56,10 +54,10 @@ def engine(text: str = "serial", jobs_per_device: int = 1) -> Engine:
                 "omit --jobs-per-device, and set resources as slurm(gpus_per_node=1)"
             )
         _needs("submitit", "slurm")
-        return lambda tasks, bar: submitted(tasks, bar, settings)
+        return lambda queue, bar: submitted(queue, bar, settings)
     if name == "ray":
         _needs("ray", "ray")
-        return lambda tasks, bar: on_ray(tasks, bar, settings, jobs_per_device)
+        return lambda queue, bar: on_ray(queue, bar, settings, jobs_per_device)
     raise unknown("engine", name, ["serial", "slurm", "ray"])
 
 
@@ -68,12 +66,12 @@ def _needs(library: str, extra: str) -> None:
         raise VitlabError(f"--on {extra} needs {library}: pip install 'vitlab[{extra}]'")
 
 
-def serial(tasks: Sequence[Task], bar: Bar) -> Iterator[Finished]:
+def serial(queue: Queue, bar: Bar) -> Iterator[Finished]:
     """Run tasks one after another in this process."""
-    for task in tasks:
+    for task in queue.take_all():
         with bar.piece(task.title) as report_progress:
             reason = execute(task, report_progress)
-        yield task, reason
+        yield from queue.finish(task, reason)
 
 
 # -- processes ------------------------------------------------------------------------------------------------------
@@ -87,23 +85,27 @@ class _Worker:
     connection: Connection
     task: Task | None = None
 
+    def run(self, task: Task) -> None:
+        """Send a task to the process."""
+        self.task = task
+        self.connection.send(task)
 
-def processes(tasks: Sequence[Task], bar: Bar, per_device: int) -> Iterator[Finished]:
+
+def processes(queue: Queue, bar: Bar, per_device: int) -> Iterator[Finished]:
     """Run tasks in worker processes: `per_device` on each GPU, or `per_device` on the CPU."""
-    devices = _devices(tasks[0].device if tasks else None)
-    count = min(len(tasks), per_device * len(devices))
-    waiting, attempts = deque(tasks), dict.fromkeys(tasks, 0)
+    devices = _devices(queue.device)
+    count = min(len(queue), per_device * len(devices))
+    attempts: Counter[str] = Counter()
     import torch
 
     threads = max(1, torch.get_num_threads() // max(1, count))
     workers = [_start(devices[index % len(devices)], threads) for index in range(count)]
     try:
-        while waiting or any(worker.task for worker in workers):
+        while queue or any(worker.task for worker in workers):
             for worker in workers:
-                if worker.task is None and waiting:
-                    worker.task = waiting.popleft()
-                    attempts[worker.task] += 1
-                    worker.connection.send(worker.task)
+                if worker.task is None and (task := queue.take()) is not None:
+                    worker.run(task)
+                    attempts[task.key] += 1
             busy = [worker for worker in workers if worker.task]
             ready = wait([worker.connection for worker in busy])
             for worker in [worker for worker in busy if worker.connection in ready]:
@@ -114,13 +116,14 @@ def processes(tasks: Sequence[Task], bar: Bar, per_device: int) -> Iterator[Fini
                 except (EOFError, ConnectionError):  # killed, for example for its memory
                     index = workers.index(worker)
                     workers[index] = _start(devices[index % len(devices)], threads)
-                    if attempts[task] < ATTEMPTS:
-                        waiting.append(task)
+                    if attempts[task.key] < ATTEMPTS:
+                        workers[index].run(task)
+                        attempts[task.key] += 1
                         continue
                     reason = f"its process was killed {ATTEMPTS} times"
                 with bar.piece(task.title):
                     pass
-                yield task, reason
+                yield from queue.finish(task, reason)
     finally:
         for worker in workers:
             worker.connection.close()
@@ -168,12 +171,12 @@ def _work(connection: Connection, device: str | None, threads: int) -> None:
 
 
 def submitted(
-    tasks: Sequence[Task], bar: Bar, settings: Mapping[str, Any], cluster: str = "slurm", poll: float = 5.0
+    queue: Queue, bar: Bar, settings: Mapping[str, Any], cluster: str = "slurm", poll: float = 5.0
 ) -> Iterator[Finished]:
-    """Run each task as a job of submitit.
+    """Run each task as a job of submitit, which is submitted when the training runs that it needs are finished.
 
     Args:
-        tasks: to run; the results folder must be visible to all nodes.
+        queue: the tasks to run; the results folder must be visible to all nodes.
         bar: shows finished tasks.
         settings: parameters of submitit, for example `slurm_partition`, `timeout_min`, `gpus_per_node`.
         cluster: `slurm`, or `local` for processes on this machine.
@@ -181,37 +184,38 @@ def submitted(
     """
     import submitit
 
-    folder = tasks[0].out / "submitit" if tasks else Path("submitit")
-    executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
+    executor = submitit.AutoExecutor(folder=queue.out / "submitit", cluster=cluster)
     executor.update_parameters(**{"gpus_per_node": 1, "cpus_per_task": 8, **settings})
-    tasks = [replace(task, out=task.out.resolve()) for task in tasks]
-    jobs = {executor.submit(execute, task): (task, 1) for task in tasks}
-    while jobs:
+
+    def submit(task: Task) -> Any:
+        return executor.submit(execute, replace(task, out=task.out.resolve()))
+
+    jobs: dict[Any, tuple[Task, int]] = {}
+    while queue or jobs:
+        jobs |= {submit(task): (task, 1) for task in queue.take_all()}
         for job in [job for job in jobs if job.done()]:
             task, attempt = jobs.pop(job)
             try:
                 reason = str(job.result())
             except Exception as error:  # the job ended without a result: killed, or past its time limit
                 if attempt < ATTEMPTS:
-                    jobs[executor.submit(execute, task)] = (task, attempt + 1)
+                    jobs[submit(task)] = (task, attempt + 1)
                     continue
                 reason = f"its job ended {ATTEMPTS} times without a result ({type(error).__name__})"
             with bar.piece(task.title):
                 pass
-            yield task, reason
+            yield from queue.finish(task, reason)
         time.sleep(poll if jobs else 0)
 
 
 # -- Ray ------------------------------------------------------------------------------------------------------------
 
 
-def on_ray(
-    tasks: Sequence[Task], bar: Bar, settings: Mapping[str, Any], jobs_per_device: int = 1
-) -> Iterator[Finished]:
+def on_ray(queue: Queue, bar: Bar, settings: Mapping[str, Any], jobs_per_device: int = 1) -> Iterator[Finished]:
     """Run each task as a task of Ray, on a running cluster or on this machine.
 
     Args:
-        tasks: to run; the results folder must be visible to all nodes.
+        queue: the tasks to run; the results folder must be visible to all nodes.
         bar: shows finished tasks.
         settings: of `ray.init`, for example `address='auto'`.
         jobs_per_device: number of tasks that share a GPU.
@@ -223,9 +227,9 @@ def on_ray(
     resources: Any = ray.cluster_resources  # has no annotations
     gpus = 1 / jobs_per_device if resources().get("GPU") else 0
     remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=ATTEMPTS - 1)(execute)
-    tasks = [replace(task, out=task.out.resolve()) for task in tasks]
-    running = {remote.remote(task): task for task in tasks}
-    while running:
+    running: dict[Any, Task] = {}
+    while queue or running:
+        running |= {remote.remote(replace(task, out=task.out.resolve())): task for task in queue.take_all()}
         (done, *_), _ = ray.wait(list(running), num_returns=1)
         task = running.pop(done)
         try:
@@ -234,4 +238,4 @@ def on_ray(
             reason = f"its worker was lost ({type(error).__name__})"
         with bar.piece(task.title):
             pass
-        yield task, reason
+        yield from queue.finish(task, reason)

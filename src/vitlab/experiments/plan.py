@@ -85,13 +85,13 @@ class Plan:
         return found
 
     @cached_property
-    def _work(self) -> tuple[list[list[Training]], list[Work]]:
+    def _work(self) -> tuple[list[Training], list[Work]]:
         valid = (job for name, jobs in self.jobs.items() for job in jobs if job not in self.problems[name])
         return all_work(valid, self.root)
 
     @property
-    def trainings(self) -> list[list[Training]]:
-        """The training runs in groups; each group needs those before it."""
+    def trainings(self) -> list[Training]:
+        """The training runs, each after those that it needs."""
         return self._work[0]
 
     @property
@@ -105,13 +105,10 @@ class Plan:
         return [work for work in self.works if not work.folder(self.out, self.root).is_dir()]
 
     @property
-    def missing_trainings(self) -> list[list[Training]]:
+    def missing_trainings(self) -> list[Training]:
         """The training runs that missing measurements need and that are not finished."""
-        needed = {run.key(self.root) for work in self.missing for run in work.runs}
-        return [
-            [run for run in group if run.key(self.root) in needed and not run.done(self.out, self.root)]
-            for group in self.trainings
-        ]
+        needed = {run.key(self.root) for work in self.missing for run in work.needs}
+        return [run for run in self.trainings if run.key(self.root) in needed and not run.done(self.out, self.root)]
 
     def cost(self, *, force: bool = False) -> Cost:
         """What is missing, or everything. A job's time includes its training, which all jobs of a run share.
@@ -119,15 +116,14 @@ class Plan:
         Args:
             force: whether stored runs and measurements are made again, and therefore count.
         """
-        missing, trainings = (self.works, self.trainings) if force else (self.missing, self.missing_trainings)
+        missing, runs = (self.works, self.trainings) if force else (self.missing, self.missing_trainings)
         minutes: dict[str, float] = {}
         sizes: dict[tuple[str, ...], float] = {}
         for work in missing:
-            key = work.runs[-1].key(self.root) if work.runs else work.key(self.root)
+            key = work.needs[-1].key(self.root) if work.needs else work.key(self.root)
             minutes[key] = max(minutes.get(key, 0.0), work.job.gpu_minutes)
             sizes[work.job.needs] = max(sizes.get(work.job.needs, 0.0), work.job.gigabytes)
         needs = tuple(sorted({need for names in sizes for need in names}))
-        runs = [run for group in trainings for run in group]
         written = sum(written_by(run.recipe("trained", self.root or "{root}")) for run in runs)
         written += _MEASUREMENT * len(missing)
         hours = sum(minutes.values()) / 60

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 
 from vitlab.core.experiment import Job, Results, Scale, not_run
@@ -18,7 +17,8 @@ from vitlab.experiments.pictures import write_picture
 from vitlab.experiments.plan import Plan
 from vitlab.experiments.record import judge, record_of, write_record
 from vitlab.experiments.runner import Task
-from vitlab.experiments.work import Training, Work, work_of
+from vitlab.experiments.task_queue import Queue, in_order
+from vitlab.experiments.work import Training, work_of
 from vitlab.progress import Bar
 from vitlab.reporting.experiment_page import experiment_page
 
@@ -67,35 +67,18 @@ def reproduce(
 def _remove(plan: Plan) -> None:
     folders = [work.folder(plan.out, plan.root) for work in plan.works]
     folders += [plan.out / "unfinished" / folder.name for folder in folders]
-    folders += [run.folder(plan.out, plan.root) for run in chain(*plan.trainings)]
+    folders += [run.folder(plan.out, plan.root) for run in plan.trainings]
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run(plan: Plan, device: str | None, engine: Engine, show: bool) -> dict[str, str]:
     """Run what is missing; returns the reasons of failures by the keys of training runs and measurements."""
-    reasons: dict[str, str] = {}
-    stages: list[list[Training] | list[Work]] = [*plan.missing_trainings, plan.missing]
-    with Bar(sum(map(len, stages)), show=show) as bar:
-        for stage in stages:
-            tasks = []
-            for work in stage:
-                failed = _failed_before(work, plan.root, reasons)
-                if failed:
-                    reasons[work.key(plan.root)] = failed
-                else:
-                    tasks.append(Task(work, plan.out, plan.root, device))
-            for task, reason in engine(tasks, bar) if tasks else ():
-                if reason:
-                    reasons[task.work.key(plan.root)] = reason
-    return reasons
-
-
-def _failed_before(work: Training | Work, root: str, reasons: dict[str, str]) -> str:
-    """The reason why a run that this work needs failed; empty if none failed."""
-    needed = work.runs if isinstance(work, Work) else (work.first,) if work.first else ()
-    keys = (run.key(root) for run in needed)
-    return next((f"its training failed: {reasons[key]}" for key in keys if key in reasons), "")
+    order = in_order(plan.missing, plan.missing_trainings, plan.root)
+    tasks = [Task(work, plan.out, plan.root, device) for work in order]
+    with Bar(len(tasks), show=show) as bar:
+        finished = engine(Queue(tasks), bar) if tasks else ()
+        return {task.key: reason for task, reason in finished if reason}
 
 
 def _judged(plan: Plan, experiment: Experiment, reasons: dict[str, str]) -> Reproduced:

@@ -51,6 +51,16 @@ class Task:
     device: str | None = None
 
     @property
+    def key(self) -> str:
+        """The key of its work."""
+        return self.work.key(self.root)
+
+    @property
+    def needs(self) -> list[str]:
+        """The keys of the training runs that must be finished before it begins."""
+        return [run.key(self.root) for run in self.work.needs]
+
+    @property
     def title(self) -> str:
         """What is run, for progress and errors."""
         if isinstance(self.work, Training):

@@ -62,6 +62,11 @@ class Training:
     seed: int = 0
     first: Training | None = None
 
+    @property
+    def needs(self) -> tuple[Training, ...]:
+        """The runs that it starts from, in the order of training."""
+        return () if self.first is None else (*self.first.needs, self.first)
+
     def recipe(self, trained: str = "", root: str = "") -> Recipe:
         """The recipe with paths in place of `{trained}` and `{root}`."""
         text, *changes = (_filled(each, trained, root) for each in (self.text, *self.changes))
@@ -97,13 +102,9 @@ class Work:
     training: Training | None
 
     @property
-    def runs(self) -> tuple[Training, ...]:
+    def needs(self) -> tuple[Training, ...]:
         """The runs that it needs, in the order of training."""
-        found, run = [], self.training
-        while run is not None:
-            found.append(run)
-            run = run.first
-        return tuple(reversed(found))
+        return () if self.training is None else (*self.training.needs, self.training)
 
     def model(self, out: Path, root: str) -> str:
         """The model expression to measure."""
@@ -162,7 +163,7 @@ def _work_key(work: Work, root: str) -> str:
     else:
         inputs |= {"recipe": _recipe_run(job).key(root), "snapshot": job.snapshot}
     if job.trained:
-        inputs["trained"] = [run.key(root) for run in work.runs]
+        inputs["trained"] = [run.key(root) for run in work.needs]
     if name not in SPECIAL:  # models without declared preprocessing have that of the code
         inputs |= {"preprocessing": code_version("vitlab.preprocessing"), "contents": _read(job, module, root)}
     inputs |= {"data": job.data, "images": job.images, "repeats": job.repeats}
@@ -203,16 +204,11 @@ def work_of(job: Job) -> Work:
     return Work(job, None if job.kind in _UNTRAINED else _recipe_run(job))
 
 
-def all_work(jobs: Iterable[Job], root: str = "") -> tuple[list[list[Training]], list[Work]]:
-    """Returns the training runs in groups, each of which needs those before it, and the measurements, each once."""
+def all_work(jobs: Iterable[Job], root: str = "") -> tuple[list[Training], list[Work]]:
+    """Returns the training runs, each after those that it needs, and the measurements; each once."""
     works = {work.key(root): work for work in map(work_of, jobs)}
-    groups: list[dict[str, Training]] = []
-    for work in works.values():
-        for depth, run in enumerate(work.runs):
-            if depth == len(groups):
-                groups.append({})
-            groups[depth].setdefault(run.key(root), run)
-    return [list(group.values()) for group in groups], list(works.values())
+    runs = {run.key(root): run for work in works.values() for run in work.needs}
+    return list(runs.values()), list(works.values())
 
 
 def module_of(procedure: str) -> str:
