@@ -70,6 +70,21 @@ def page(data: Mapping[str, Any]) -> str:
     return "".join(parts).rstrip() + "\n"
 
 
+#: Experiments on Convs and MSAs, and their cost in GPU minutes with the training runs that each needs.
+MSA_EXPERIMENTS = (
+    ("hdvw_fig_12", "the build-up of AlterNet, its accuracy, robustness and Hessian spectrum", 868.0),
+    ("hdvw_fig_7", "local attention of 3×3, 5×5 and global", 212.0),
+    ("hdvw_fig_6", "GAP against the class token, and SAM", 148.0),
+    ("hdvw_fig_4", "negative and positive Hessian eigenvalues of ResNet and ViT", 132.0),
+    ("hdvw_fig_1", "loss landscapes, trajectories and Hessian spectra", 118.0),
+    ("hdvw_fig_2", "Fourier analysis of feature maps, noise of limited frequency", 88.0),
+    ("hdvw_fig_10", "similarities of feature maps, lesions", 86.0),
+    ("hdvw_fig_9", "variance of feature maps", 73.0),
+)
+#: Of all of them together.
+MSA_MINUTES = 1218
+
+
 def _made_with(data: Mapping[str, Any]) -> str:
     made = data["made_with"]
     about = f"{', '.join(made['device'])}, vitlab {', '.join(made['vitlab'])}, torch {', '.join(made['torch'])}"
@@ -177,7 +192,7 @@ def _not_run(data: Mapping[str, Any]) -> str:
         key = job.condition.name, job.arm.name
         missing.setdefault(key, []).append(expected_minutes(job, data["runs"]))
     if not missing:
-        return "## Not run yet\n\nEverything was run.\n"
+        return "## Not run yet\n\nEverything of this study was run.\n\n" + _other_experiments()
     rows = [
         (condition, arm, str(len(costs)), f"{sum(costs):.1f}", f"`--jobs {condition}-{arm}`")
         for (condition, arm), costs in missing.items()
@@ -185,7 +200,19 @@ def _not_run(data: Mapping[str, Any]) -> str:
     total = sum(sum(costs) for costs in missing.values())
     count = sum(map(len, missing.values()))
     text = f"{count} runs, about {total:.0f} GPU minutes by the seconds per epoch of the runs above.\n\n"
-    return "## Not run yet\n\n" + text + table(("condition", "arm", "runs", "GPU minutes", "option"), rows)
+    own = table(("condition", "arm", "runs", "GPU minutes", "option"), rows)
+    return "## Not run yet\n\n" + text + own + _other_experiments()
+
+
+def _other_experiments() -> str:
+    """Returns the experiments on Convs and MSAs that were not run, and the cost that their dry runs print."""
+    rows = [(name, what, f"{minutes:g}") for name, what, minutes in MSA_EXPERIMENTS]
+    return (
+        "MSAs against Convs, filters and ensembles, and loss surfaces are experiments of *How Do Vision Transformers "
+        f"Work?* at scale `small`. None was run on a GPU. Together they cost about {MSA_MINUTES:,} GPU minutes, "
+        "since they share their training runs; `vitlab reproduce NAME --scale small --dry-run` prints the cost:\n\n"
+        + table(("experiment", "about", "GPU minutes alone"), rows)
+    )
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
