@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from vitlab.core.errors import VitlabError
+from vitlab.data import question_batches
 from vitlab.data.question_batches import QuestionBatches
 from vitlab.data.question_catalogue import open_questions
 from vitlab.data.question_set import PAD
@@ -59,6 +60,17 @@ def test_epochs_of_a_number_of_steps_continue_the_passes():
     assert all(same(a, b) for a, b in zip(passes, stream, strict=True))
     assert len(feed(steps=50)) == 50  # longer than a pass
     assert len(feed(batch_size=64, steps=5)) == 0  # no full batch
+
+
+def test_a_pass_is_shuffled_once_not_once_per_batch(monkeypatch):
+    """Memory and time of an epoch grow with its questions, not with questions times batches."""
+    shuffled = []
+    monkeypatch.setattr(
+        question_batches, "epoch_order", lambda count, epoch, seed: shuffled.append(epoch) or torch.arange(count)
+    )
+    assert len(list(feed(batch_size=1).epoch(0))) == len(DATA.train) and shuffled == [0]
+    assert len(list(feed(batch_size=1, steps=2 * len(DATA.train)).epoch(0))) == 2 * len(DATA.train)
+    assert shuffled == [0, 0, 1]
 
 
 def test_processes_divide_a_batch():

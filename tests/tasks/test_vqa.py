@@ -38,7 +38,8 @@ DATA = open_questions("scene_questions(train=8, test=6, questions=4)", image_siz
 def tiny(**settings):
     recipe = plugins.recipe("quick_vqa(part='cb_s', tokens='text', scenes=6, epochs=2)")
     data = "scene_questions(train=6, test=4, questions=4)"
-    return change(recipe, {"model": f"{EXPRESSION} | ScaledContextBroadcast(tokens='text')", "data": data, **settings})
+    model = f"{EXPRESSION} | ScaledContextBroadcast(tokens='text')"
+    return change(recipe, {"model": model, "data": data, "batch_size": 16, **settings})
 
 
 def feed(questions=DATA.train, **settings):
@@ -197,11 +198,11 @@ def test_accuracy_and_prior_by_kind_against_a_loop():
 
 @pytest.mark.slow
 def test_quick_vqa_answers_better_than_the_prior(tmp_path):
-    """A quarter of the scenes, 25 seconds of CPU time. Colours are learned first: 79 and 82 % with seeds 0 and 1.
+    """A fifth of the scenes, 100 seconds of CPU time. Colours and shapes are learned first: 79 and 60 % with seed 0.
 
     The oracle is the prior, counted here from the questions: the most frequent training answer.
     """
-    recipe = plugins.recipe("quick_vqa(scenes=3000)")
+    recipe = plugins.recipe("quick_vqa(scenes=8000)")
     data = open_questions(recipe.data, image_size=recipe.image_size)
     colour = data.kinds.index("colour")
     seen, asked = (each.best_answers()[each.kinds == colour].tolist() for each in (data.train, data.test))
@@ -209,7 +210,7 @@ def test_quick_vqa_answers_better_than_the_prior(tmp_path):
     row = train_task(recipe, tmp_path, device="cpu")
     assert row["prior_colour"] == pytest.approx(prior) and prior < 20
     assert row["accuracy_colour"] > prior + 30 and row["accuracy"] > row["prior"] + 10
-    assert row["accuracy_count"] > row["prior_count"]
+    assert row["accuracy_shape"] > row["prior_shape"] + 20
 
 
 # -- from the command line ---------------------------------------------------------------------------------------------

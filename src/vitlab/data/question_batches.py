@@ -123,10 +123,13 @@ class QuestionBatches:
     def _plan(self, epoch: int, start: int) -> Iterator[Tensor]:
         """The rows of this process in each batch; epochs of `steps` batches continue the passes over the questions."""
         full = len(self.questions) // self.batch_size
-        for number in range(epoch * len(self) + start, (epoch + 1) * len(self)):
-            order = epoch_order(len(self.questions), number // full, self.seed)
-            first = number % full * self.batch_size
-            yield order[first + self.rank : first + self.batch_size : self.world]
+        number, end = epoch * len(self) + start, (epoch + 1) * len(self)
+        while number < end:
+            done, first = divmod(number, full)  # passes, and batches of the current one
+            last = min(full, first + end - number)
+            order = epoch_order(len(self.questions), done, self.seed)[first * self.batch_size : last * self.batch_size]
+            yield from order[self.rank :: self.world].split(self.batch_size // self.world)
+            number += last - first
 
     def _targets(self, rows: Tensor) -> Tensor:
         answers, scores = self.questions.answers[rows], self.questions.scores[rows]

@@ -18,7 +18,7 @@ from vitlab import zoo
 from vitlab.adapters import describe
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import parse_model
-from vitlab.core.recipe import Augment, Objective, Recipe
+from vitlab.core.recipe import Recipe
 from vitlab.core.store import Run
 from vitlab.data.detection import DetectionData
 from vitlab.data.detection_batches import STRIDE, targets_of
@@ -30,6 +30,7 @@ from vitlab.eval_mode import eval_mode
 from vitlab.identity import is_random
 from vitlab.instruments.shared.average_precision import Detections, Kind, detect, precision_curves, summary
 from vitlab.preprocessing import Preprocessing, preprocessing_of
+from vitlab.tasks.unused_settings import check_unused_settings
 from vitlab.training.distributed import World, process_group, sum_over_ranks
 from vitlab.training.loop import train
 
@@ -76,15 +77,7 @@ def run(
 
 def check(recipe: Recipe) -> None:
     """Raise for settings that detection does not have: they would have no effect."""
-    usual = replace(Augment(crop="none"), flip=recipe.augment.flip)
-    for group, given, known in (
-        ("augment", recipe.augment, usual),
-        ("objective", replace(recipe.objective, smoothing=0.1), Objective()),
-    ):
-        for name, value in asdict(known).items():
-            if getattr(given, name) != value:
-                wrong = f"{group}.{name}={getattr(given, name)!r}"
-                raise VitlabError(f"invalid {wrong}: detection has no such setting; set {group}.{name}={value!r}")
+    check_unused_settings(recipe, "detection", ("augment.flip",), {"augment.crop": "none"})
     if recipe.compile:
         raise VitlabError("invalid compile=True: the shapes of detection batches change; set compile=False")
     if any(side % STRIDE for side in recipe.image_size):

@@ -34,8 +34,12 @@ from vitlab.losses.attention_diversification import attention_diversification
 from vitlab.preprocessing import Preprocessing, preprocessing_of
 from vitlab.progress import waiting
 from vitlab.recording.tape import Tape, record
+from vitlab.tasks.unused_settings import check_unused_settings
 from vitlab.training.distributed import World, process_group, sum_over_ranks
 from vitlab.training.loop import train
+
+#: The settings of `augment` and `objective` that have an effect.
+_USED = ("augment.flip", "objective.diversification", "objective.tau", "objective.diversification_form")
 
 _CHECKED = 16  # test images whose label maps are read before training
 
@@ -60,6 +64,7 @@ def run(
         The last row of metrics: train_loss, loss, miou and pixel_accuracy in per cent, test_images (their number), and
         those of the averaged weights if there are any.
     """
+    check_unused_settings(recipe, "segmentation", _USED)
     with process_group(device) as world, ExitStack() as stack:
         data = open_pairs(recipe.data, root=root, image_size=recipe.image_size)
         if recipe.evaluate_images:

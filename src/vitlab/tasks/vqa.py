@@ -26,6 +26,7 @@ from vitlab.data.question_set import QuestionData
 from vitlab.eval_mode import eval_mode
 from vitlab.preprocessing import Preprocessing
 from vitlab.progress import waiting
+from vitlab.tasks.unused_settings import check_unused_settings
 from vitlab.training.distributed import World, process_group, sum_over_ranks
 from vitlab.training.loop import train
 
@@ -59,6 +60,7 @@ def run(
         raise VitlabError(
             "compile=True does not work with ViLT, which selects the patches of each image by number; set compile=False"
         )
+    check_unused_settings(recipe, "question answering", (), {"augment.crop": "none", "augment.flip": 0.0})
     with process_group(device) as world:
         with waiting("reading questions", show=show and world.is_main):
             data = open_questions(recipe.data, root=root, image_size=recipe.image_size)
