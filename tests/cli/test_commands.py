@@ -253,7 +253,7 @@ def test_train(tmp_path: Path) -> None:
     arguments = ("train", "quick(images=64, epochs=1)", "--out", "run", "--set", "batch_size=32", "--device", "cpu")
     found = vitlab(*arguments, folder=tmp_path)
     assert found.returncode == 0, found.stderr
-    assert "top1" in found.stdout and (tmp_path / "run/model.safetensors").exists()
+    assert "top-1 accuracy" in found.stdout and (tmp_path / "run/model.safetensors").exists()
     row = json.loads(vitlab(*arguments, "--json", "--quiet", folder=tmp_path).stdout)
     assert row["top1"] == json.loads((tmp_path / "run/metrics.jsonl").read_text().splitlines()[-1])["top1"]
 
@@ -299,8 +299,8 @@ def test_only_rank_0_prints(tmp_path: Path) -> None:
             )
         )
     (first, first_said), (second, second_said) = (process.communicate(timeout=180) for process in processes)
-    assert "top1" in first and "is damaged" in first_said, first_said
-    assert "top1" not in second and "vitlab" not in second_said and "Warning" not in second_said
+    assert "top-1 accuracy" in first and "is damaged" in first_said, first_said
+    assert "top-1 accuracy" not in second and "vitlab" not in second_said and "Warning" not in second_said
 
 
 @pytest.mark.parametrize(

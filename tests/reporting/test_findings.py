@@ -34,7 +34,7 @@ def test_one_model_and_unknown_values() -> None:
     assert finding("mCE", [math.nan, 2.0], ["a", "b"]) == "mCE: not known for a, 2.00 for b; noise not known"
     assert finding("mCE", [2.0, math.nan], ["a", "b"]) == "mCE: 2.00 for a, not known for b; noise not known"
     one = finding("mCE", [2.0, math.nan], ["a", "b"], errors=[0.1, math.nan])
-    assert one == "mCE: 2.00 ± 0.2 for a, not known for b"
+    assert one == "mCE: 2.00 ± 0.20 for a, not known for b"
 
 
 @pytest.mark.parametrize(("second", "doubt"), [(12.7, True), (12.8, False), (7.3, True), (7.2, False)])
@@ -49,7 +49,7 @@ def test_noise_is_that_of_a_difference(second: float, doubt: bool) -> None:
 def test_one_unknown_of_several_is_said_where_it_stands() -> None:
     said = finding("x", [10.0, 20.0, 30.0], ["a", "b", "c"], errors=[1.0, 1.0, math.nan])
     assert said == "x: 10.0 for a, 20.0 for b (10.0 higher), 30.0 for c (20.0 higher, noise not known)"
-    assert finding("x", [10.0], ["a"], "%", errors=[0.5]) == "x: 10.0 % ± 0.98"
+    assert finding("x", [10.0], ["a"], "%", errors=[0.5]) == "x: 10.00 ± 0.98 %"
     assert finding("rate", [0.1, 0.2], ["a", "b"], noisy=False).endswith("(0.100 higher)")
 
 
@@ -72,6 +72,14 @@ def test_one_decimal_more_where_the_arithmetic_would_not_add_up() -> None:
 def test_a_clear_difference_is_never_called_the_same() -> None:
     """Paired models can differ clearly in a digit that would not be printed: the table says so, and the title too."""
     values = [2.8331, 2.83309]
-    said = finding("Entropy", values, ["a", "b"], halves=[0.1, 0.1], verdicts=["larger than the noise"])
-    assert said == "Entropy: 2.83310 for a, 2.83309 for b (0.00001 lower)"
-    assert finding("Entropy", values, ["a", "b"], errors=[0.1, 0.1]).endswith("2.83 for b (the same)")
+    said = finding("Entropy", values, ["a", "b"], halves=[0.1, 0.1], gaps=[2e-6])
+    assert said == "Entropy: 2.833100 for a, 2.833090 for b (0.000010 lower)"
+    said = finding("Entropy", values, ["a", "b"], verdicts=["larger than the noise"])
+    assert said.startswith("Entropy: 2.83310 for a, 2.83309 for b (0.00001 lower)")
+    assert finding("Entropy", values, ["a", "b"], errors=[0.1, 0.1]).endswith("2.83 for b (within the noise)")
+
+
+def test_a_difference_is_rounded_to_its_error_not_computed_from_rounded_numbers() -> None:
+    """40.625 and 42.268 differ by 1.643; the numbers rounded to two decimals by 1.65, to one decimal by 1.7."""
+    said = finding("Accuracy", [40.625, 42.268], ["a", "b"], "%", halves=[5.0, 5.0], gaps=[6.7])
+    assert said == "Accuracy: 40.6 % for a, 42.3 % for b (1.6 points higher, within the noise)"

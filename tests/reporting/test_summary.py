@@ -43,9 +43,9 @@ def test_the_strongest_difference_comes_first_whatever_its_size() -> None:
         *(found("sure", who, value, 0.001) for who, value in (("a", 1.0), ("b", 0.9))),
     )
     assert made.heading == "Largest differences relative to their noise" and made.findings[0].startswith(
-        "Sure, x: 0.9 for b, 1 for the baseline"
+        "Sure, x: 0.9000 ± 0.0020 for b, 1.0000 ± 0.0020 for the baseline"
     )
-    assert "-0.1 (95 %: -0.103 to -0.0972), larger than the noise" in made.findings[0]
+    assert "−0.1000 ± 0.0028, larger than the noise" in made.findings[0]
     assert made.findings[1].endswith("within the noise.")
     assert "Numbers compared with known noise: 2, of which 1 differ by more" in made.caution[1]
 
@@ -86,7 +86,7 @@ def test_other_images_are_a_caution() -> None:
 def test_one_model_has_key_numbers_those_with_noise_first() -> None:
     made = summary(found("loose", "a", 1.0), found("sure", "a", 2.0, 0.1))
     assert made.heading == "Key numbers"
-    assert made.findings == ["Sure, x: 2 (95 %: 1.804 to 2.196).", "Loose, x: 1."]
+    assert made.findings == ["Sure, x: 2.00 ± 0.20.", "Loose, x: 1."]
 
 
 def test_nothing_in_common_is_said() -> None:
@@ -97,7 +97,7 @@ def test_nothing_in_common_is_said() -> None:
 
 def test_an_accuracy_of_one_of_several_models_names_the_model() -> None:
     made = summary(*measured("calibration", "accuracy", a=0.5), *measured("occlusion", "x", b=0.7))
-    assert made.findings == ["Accuracy of a: 50.0 % ± 2."] and made.heading == "Key numbers"
+    assert made.findings == ["Accuracy of a: 50.0 ± 2.0 %."] and made.heading == "Key numbers"
 
 
 def test_a_digest_is_shown_only_without_a_name_of_the_data() -> None:
@@ -125,19 +125,20 @@ def measured(kind: str, name: str, **models: float) -> list[Measurement]:
 
 
 def test_accuracy_comes_first_however_small_its_difference() -> None:
-    for kind, name, scale in (
-        ("calibration", "accuracy", 1),
-        ("training", "top1", 100),
-        ("occlusion", "clean_accuracy", 1),
+    tenths = "50.0 % for a, 51.0 % for b (1.0 points higher"
+    for kind, name, scale, expected in (
+        ("calibration", "accuracy", 1, tenths),
+        ("training", "top1", 100, "50.000 % for a, 51.000 % for b (1.000 points higher"),  # its error is 0.01 points
+        ("occlusion", "clean_accuracy", 1, tenths),
     ):
         far = measured("attention_diversity", "self_mass", a=0.1, b=0.9)
         made = summary(*far, *measured(kind, name, a=0.5 * scale, b=0.51 * scale))
-        assert "ccuracy" in made.findings[0] and "50.0 % for a, 51.0 % for b (1.0 points higher" in made.findings[0]
+        assert "ccuracy" in made.findings[0] and expected in made.findings[0]
         assert made.findings[1].startswith("Attention diversity, share of attention on the token itself, deep half")
-        assert "layers: 90 % for b, 10 % for the baseline, +80 points" in made.findings[1]
+        assert "layers: 90.0 ± 2.0 % for b, 10.0 ± 2.0 % for the baseline, +80.0 ± 2.8 points" in made.findings[1]
         assert len(made.findings) == 2
     alone = summary(*far[:1], *measured("calibration", "accuracy", a=0.5))
-    assert alone.findings[0].startswith("Accuracy: 50.0 % ± 2")
+    assert alone.findings[0].startswith("Accuracy: 50.0 ± 2.0 %")
 
 
 def test_calibration_outranks_training_and_the_heading_counts_accuracy() -> None:

@@ -291,7 +291,18 @@ def train(
     if as_json:
         _print_json(row)
     else:
-        typer.echo("  ".join(f"{key} {value:.4g}" for key, value in row.items()))
+        typer.echo("  ".join(_metric_text(key, value) for key, value in row.items()))
+
+
+def _metric_text(name: str, value: float) -> str:
+    """A metric of a training run with its name, counts without a decimal point.
+
+    >>> _metric_text("step", 10000.0), _metric_text("train_loss", 1.38776)
+    ('step 10,000', 'train loss 1.388')
+    """
+    words = {"lr": "learning rate", "top1": "top-1 accuracy", "top5": "top-5 accuracy", "miou": "mean IoU"}
+    counts = ("step", "epoch", "test_images", "questions", "images_per_second")
+    return f"{words.get(name, name.replace('_', ' '))} {f'{value:,.0f}' if name in counts else f'{value:.4g}'}"
 
 
 @app.command()

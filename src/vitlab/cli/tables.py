@@ -72,7 +72,7 @@ def _cells(row: KeyNumber, models: Sequence[str]) -> list[Text]:
         cells.append(Text(row.values.get(model, "–")))
         if index:
             clear = row.clear.get(model, "")
-            note = f" ({clear})" if clear else ""
+            note = f" ({clear})" if clear else " (noise not known)" if row.differences.get(model) else ""
             style = "green" if clear == "clear" else "dim"
             cells.append(Text(f"{row.differences.get(model, '–')}{note}", style=style))
     return cells

@@ -17,6 +17,9 @@ from vitlab.reporting.sections import PICTURES, Section
 FRAME = "bounds? edges? counts? grid index uniform histogram distribution quantiles plane curve block stage frequency"
 _FRAMING = re.compile(rf"(^|_)({'|'.join(FRAME.split())}|products|residuals|converged|steps|p\d+)(_|$)")
 
+#: Values that are not results, by kind: settings of the schedule, speed, and numbers of samples.
+NOT_RESULTS = {"training": ("lr", "learning_rate", "images_per_second", "test_images", "questions")}
+
 #: Arrays that a single number of the same measurement summarises: comparing both would count one result twice.
 STANDS_FOR = {
     "mean_accuracy": ("accuracy", "error"),
@@ -65,7 +68,7 @@ def numbers(measurement: Measurement) -> dict[str, Number]:
     """The numbers that summarise an averaged measurement: those with known noise first, then scalars.
 
     `readings.reduced` defines the number for an array. Integers, booleans and strings are labels or counts and are
-    skipped, as are names with a word of `FRAME` and arrays in `STANDS_FOR`.
+    skipped, as are names with a word of `FRAME`, those in `NOT_RESULTS` and arrays in `STANDS_FOR`.
 
     >>> measurement = Measurement("loss", "a", {"nll": np.array([1.0, 3.0]), "edges": np.arange(2.0)},
     ...     {"nll": ("layer",), "edges": ("edge",)})
@@ -109,4 +112,6 @@ def _is_array(measurement: Measurement, name: str) -> bool:
 
 def _is_result(measurement: Measurement, name: str) -> bool:
     array = np.asarray(measurement.values[name])
+    if name in NOT_RESULTS.get(measurement.kind, ()):
+        return False
     return np.issubdtype(array.dtype, np.floating) and bool(array.size) and not _FRAMING.search(name)

@@ -39,11 +39,15 @@ def finding(
     digits: int = 3,
     errors: Sequence[float] | None = None,
     halves: Sequence[float] | None = None,
+    gaps: Sequence[float] | None = None,
     verdicts: Sequence[str] | None = None,
     words: tuple[str, str] = ("lower", "higher"),
     noisy: bool = True,
 ) -> str:
     """A sentence with one number per model and its difference from the first model's.
+
+    All numbers are rounded to the smallest error of a difference. If no error is known, the printed differences are
+    those of the printed numbers.
 
     Args:
         what: the name of the number.
@@ -53,6 +57,7 @@ def finding(
         digits: significant digits of the largest value.
         errors: standard errors, NaN if unknown; the numbers are treated as independent.
         halves: half of the 95 % interval of each number, instead of `errors`.
+        gaps: half of the 95 % interval of the difference of each model but the first, if already computed.
         verdicts: the result of `verdict` for each model but the first, if already computed.
         words: for a smaller and a larger number.
         noisy: whether to mention unknown noise; False for numbers without noise, such as settings.
@@ -69,31 +74,50 @@ def finding(
     half = [math.nan] * len(values) if errors is None else [NORMAL * error for error in errors]
     half = half if halves is None else list(halves)
     if len(values) == 1:
-        return f"{what}: {_number(values[0], places, unit)}{interval(half[0], noisy=noisy)}"
+        return f"{what}: {_with_unit(values[0], half[0], places, unit, noisy=noisy)}"
     if len(known) == 1:
         return f"{what}: {_single(values, names, half, places, unit, noisy=noisy)}"
-    own = [verdict(value - values[0], half[0], each) for value, each in zip(values[1:], half[1:], strict=True)]
+    gaps = [math.hypot(half[0], each) for each in half[1:]] if gaps is None else list(gaps)
+    own = [verdict(value - values[0], each) for value, each in zip(values[1:], gaps, strict=True)]
     verdicts = own if verdicts is None else list(verdicts)
-    places = max(places, _places_to_see(values, verdicts))
+    certain = [error_places(each) for each in gaps if _is_known(each)]
+    places = max(certain) if certain else max(places, _places_to_see(values, verdicts))
     texts = [_number(value, places, unit) for value in values]
     parts = [f"{texts[0]} for {names[0]}"]
     unknown = all(each == UNKNOWN for each in verdicts)
     for value, text, name, one in zip(values[1:], texts[1:], names[1:], verdicts, strict=True):
-        noise = "" if unknown or one.startswith("larger") else f", {one}"
-        side = _side(_rounded(value, places) - _rounded(values[0], places), places, unit, words, noise)
-        parts.append(f"{text} for {name}{side}")
+        noise = "" if unknown or one.startswith("larger") else one
+        gap = value - values[0] if certain else _rounded(value, places) - _rounded(values[0], places)
+        parts.append(f"{text} for {name}{_side(gap, places, unit, words, noise)}")
     return f"{what}: {', '.join(parts)}{f'; {UNKNOWN}' if unknown and noisy else ''}"
 
 
-def interval(half_width: float, *, noisy: bool = True) -> str:
-    """The text after a single number: half of its 95 % interval, or that its noise is not known.
+def with_error(value: float, half_width: float, form: str = ".3g", sign: str = "", *, noisy: bool = True) -> str:
+    """A number rounded to half of its 95 % interval, or that its noise is not known.
 
-    >>> interval(0.123), interval(math.nan)
-    (' ± 0.12', ', noise not known')
+    Args:
+        value: the number.
+        half_width: half of its 95 % interval; NaN if unknown.
+        form: the format of the number if the interval is unknown.
+        sign: `+` to print the sign of positive numbers.
+        noisy: whether to mention unknown noise.
+
+    >>> with_error(66.1, 11.2), with_error(0.1234, 0.0456, sign="+"), with_error(0.1234, math.nan, ".2f")
+    ('66 ± 11', '+0.123 ± 0.046', '0.12, noise not known')
     """
-    if math.isfinite(half_width) and half_width > 0:
-        return f" ± {half_width:.2g}"
-    return f", {UNKNOWN}" if noisy else ""
+    if not _is_known(half_width):
+        return f"{value:{sign}{form}}{f', {UNKNOWN}' if noisy else ''}"
+    places = error_places(half_width)
+    return f"{value:{sign}.{places}f} ± {half_width:.{places}f}"
+
+
+def error_places(half_width: float) -> int:
+    """Decimal places that show two significant digits of an error, at most 6.
+
+    >>> error_places(0.0123), error_places(11.2)
+    (3, 0)
+    """
+    return 3 if half_width <= 0 else min(6, max(0, 1 - math.floor(math.log10(half_width))))
 
 
 def decimals(values: Sequence[float], digits: int = 3) -> int:
@@ -122,11 +146,25 @@ def _single(
 ) -> str:
     """The numbers of several models of which one is known: its interval is given, and nothing is compared."""
     texts = [
-        f"{_number(value, places, unit)}{interval(each, noisy=False) if math.isfinite(value) else ''} for {name}"
+        f"{_with_unit(value, each, places, unit, noisy=False)} for {name}"
         for value, each, name in zip(values, half, names, strict=True)
     ]
-    certain = any(interval(each, noisy=False) for value, each in zip(values, half, strict=True) if math.isfinite(value))
+    certain = any(_is_known(each) for value, each in zip(values, half, strict=True) if math.isfinite(value))
     return f"{', '.join(texts)}{f'; {UNKNOWN}' if noisy and not certain else ''}"
+
+
+def _with_unit(value: float, half_width: float, places: int, unit: str, *, noisy: bool) -> str:
+    """A number with its interval and unit, if it is known."""
+    if not math.isfinite(value):
+        return _number(value, places, unit)
+    after = f" {unit}" if unit else ""
+    if not _is_known(half_width):
+        return f"{value:.{places}f}{after}{f', {UNKNOWN}' if noisy else ''}"
+    return f"{with_error(value, half_width)}{after}"
+
+
+def _is_known(half_width: float) -> bool:
+    return math.isfinite(half_width) and half_width > 0
 
 
 def _places_to_see(values: Sequence[float], verdicts: Sequence[str]) -> int:
@@ -145,11 +183,11 @@ def _number(value: float, places: int, unit: str) -> str:
 
 
 def _side(difference: float, places: int, unit: str, words: tuple[str, str], noise: str) -> str:
-    """The difference of the printed numbers, in words."""
+    """The difference in words."""
     if not math.isfinite(difference):
         return ""
     size = f"{abs(difference):.{places}f}"
     if not float(size):
-        return " (the same)"
+        return f" ({noise})" if difference and noise else " (the same)"
     points = " points" if unit == "%" else ""
-    return f" ({size}{points} {words[difference > 0]}{noise})"
+    return f" ({size}{points} {words[difference > 0]}{f', {noise}' if noise else ''})"

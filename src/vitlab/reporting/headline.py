@@ -96,7 +96,8 @@ def describe_number(
     values, names = [each.value for each in numbers.values()], list(numbers)
     scale, shown = unit_of(measurements[0].kind, name) if name and not unit else (1.0, unit)
     values, halves = [scale * value for value in values], [scale * half for half in halves]
-    sentence = finding(what, values, names, shown, halves=halves, verdicts=verdicts, words=words)
+    widths = [scale * gap.half_width for gap in gaps]
+    sentence = finding(what, values, names, shown, halves=halves, gaps=widths, verdicts=verdicts, words=words)
     known = {label: each for label, each in numbers.items() if math.isfinite(each.value)}
     counts = {} if samples is None else _counts(measurements, known, samples)
     compared = {gap.label: gap for gap in gaps if math.isfinite(gap.value)}
@@ -108,7 +109,7 @@ def describe_number(
 def state(row: Row, phrase: Phrase) -> str:
     """The claim of a row: which models differ clearly from the baseline, and in which direction.
 
-    A difference of unknown noise is no claim: the title then has the name of the number only.
+    A difference of unknown noise is no claim: the title then has the numbers, if they fit.
 
     >>> def gap(label, value):
     ...     return Difference("", "", label, Number(1.0, 0.1), Number(value, 0.1))
@@ -119,6 +120,9 @@ def state(row: Row, phrase: Phrase) -> str:
     'No measurable difference in entropy'
     >>> state(Row("Entropy", {}, {"CB": Difference("", "", "CB", Number(1.0), Number(2.0))}), Phrase())
     'Entropy: noise not known'
+    >>> known = {"ViT": Number(1.0), "CB": Number(2.0)}
+    >>> state(Row("Entropy", known, {"CB": Difference("", "", "CB", *known.values())}), Phrase())
+    'Entropy: 1 for ViT, 2 for CB; noise not known'
     """
     if not row.differences:
         return _single(row)
@@ -126,8 +130,7 @@ def state(row: Row, phrase: Phrase) -> str:
     for each in row.differences.values():
         kinds[clearness(each)].append(each)
     if not kinds["clear"] and not kinds["unclear"]:
-        ending = f": {UNKNOWN}"
-        return f"{shortened(row.what, LONGEST - len(ending))}{ending}"
+        return _listed(row)
     if not kinds["clear"]:
         return shortened(f"No measurable difference in {_lower(row.what)}")
     doubtful = [each.label for each in kinds["unknown"]]
@@ -144,6 +147,18 @@ def shortened(text: str, most: int = LONGEST) -> str:
     if len(text) <= most:
         return text
     return f"{text[:most].rpartition(' ')[0] or text[: most - 1]}…"
+
+
+def _listed(row: Row) -> str:
+    """The numbers of all models without a claim, or the name of the number if they do not fit."""
+    unit = f" {row.unit}" if row.unit else ""
+    values = [f"{value_text(each, row.scale)}{unit} for {label}" for label, each in row.numbers.items()]
+    ending = f"; {UNKNOWN}"
+    whole = f"{row.what}: {', '.join(values)}{ending}"
+    if values and len(whole) <= LONGEST:
+        return whole
+    ending = f": {UNKNOWN}"
+    return f"{shortened(row.what, LONGEST - len(ending))}{ending}"
 
 
 def _single(row: Row) -> str:

@@ -6,7 +6,7 @@ import math
 import re
 
 from vitlab.reporting.differences import Difference, Number
-from vitlab.reporting.findings import UNKNOWN
+from vitlab.reporting.findings import UNKNOWN, error_places
 from vitlab.reporting.words import value_in_words
 
 #: Words in the names of shares, which are shown in percent.
@@ -48,7 +48,7 @@ def value_text(number: Number, scale: float = 1.0) -> str:
     half = scale * number.half_width
     if not math.isfinite(half):
         return minus(f"{scale * number.value:.{_DIGITS}g}")
-    places = _places(half)
+    places = error_places(half)
     return minus(f"{scale * number.value:.{places}f} ± {half:.{places}f}")
 
 
@@ -61,7 +61,7 @@ def difference_text(difference: Difference, scale: float = 1.0) -> str:
     half = scale * difference.half_width
     if not math.isfinite(half):
         return minus(f"{scale * difference.value:+.{_DIFFERENCE_DIGITS}g}")
-    places = _places(half)
+    places = error_places(half)
     return minus(f"{scale * difference.value:+.{places}f} ± {half:.{places}f}")
 
 
@@ -79,8 +79,3 @@ def minus(text: str) -> str:
     '−0.5, 1e−05, ImageNet-C, +2'
     """
     return re.sub(r"(?<![\w.)])-(?=\d)|(?<=\de)-(?=\d)", "−", text)
-
-
-def _places(half: float) -> int:
-    """Decimal places that show two significant digits of an error, at most 6."""
-    return 3 if half <= 0 else min(6, max(0, 1 - math.floor(math.log10(half))))

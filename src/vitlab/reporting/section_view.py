@@ -155,4 +155,6 @@ def _footnote(section: Section) -> str:
         notes.append(f"Up to {repeats} repeats.")
     if any(dims[:1] == ("epoch",) for each in section.averaged() for dims in each.dims.values()):
         notes.append("Numbers by epoch are those of the last epoch.")
+    if section.kind == "training" and len(section.repeats) > 1 and repeats == 1:
+        notes.append("Differences are not paired by image, so their intervals are wider than those of calibration.")
     return " ".join(notes)

@@ -13,7 +13,7 @@ from vitlab.core.statistics import FEWEST
 from vitlab.reporting.accuracy import MODELS, accuracy, is_accuracy
 from vitlab.reporting.comparison import numbers
 from vitlab.reporting.differences import Difference, Number
-from vitlab.reporting.number_text import unit_of
+from vitlab.reporting.number_text import difference_text, unit_of, value_text
 from vitlab.reporting.sections import Section, data_set
 from vitlab.reporting.words import value_in_words
 
@@ -106,31 +106,16 @@ def sentence(difference: Difference) -> str:
     """A difference in words.
 
     >>> sentence(Difference("entropy", "mean", "CB", Number(3.7, 0.01), Number(3.85, 0.01)))
-    'Entropy, mean: 3.85 for CB, 3.7 for the baseline, +0.15 (95 %: +0.122 to +0.178), larger than the noise.'
+    'Entropy, mean: 3.850 ± 0.020 for CB, 3.700 ± 0.020 for the baseline, +0.150 ± 0.028, larger than the noise.'
     >>> sentence(Difference("occlusion", "drop", "CB", Number(0.1), Number(0.05), "occlusion"))
-    'Occlusion, mean drop of accuracy: 5 % for CB, 10 % for the baseline, -5 points; noise not known.'
+    'Occlusion, mean drop of accuracy: 5 % for CB, 10 % for the baseline, −5 points; noise not known.'
     """
     d = difference
     scale, unit = unit_of(d.kind, d.name)
-    value, half = scale * d.value, scale * d.half_width
     after, points = (" %", " points") if unit else ("", "")
-    text = f"{_of(d.title, value_in_words(d.kind, d.name))}: {_short(scale * d.number.value)}{after} for {d.label}"
-    text = f"{text}, {_short(scale * d.baseline.value)}{after} for the baseline, {value:+.3g}{points}"
-    if math.isnan(half):
-        return f"{text}; noise not known."
-    return f"{text} (95 %: {value - half:+.3g} to {value + half:+.3g}), {d.verdict}."
-
-
-def with_interval(number: Number, scale: float = 1.0, unit: str = "") -> str:
-    """A number with its 95 % interval, if known.
-
-    >>> with_interval(Number(2.0, 0.1)), with_interval(Number(0.02), 100, "%")
-    ('2 (95 %: 1.804 to 2.196)', '2 %')
-    """
-    value, half, after = scale * number.value, scale * number.half_width, f" {unit}" if unit else ""
-    if math.isnan(half):
-        return f"{_short(value)}{after}"
-    return f"{_short(value)}{after} (95 %: {_short(value - half)} to {_short(value + half)})"
+    text = f"{_of(d.title, value_in_words(d.kind, d.name))}: {value_text(d.number, scale)}{after} for {d.label}"
+    text = f"{text}, {value_text(d.baseline, scale)}{after} for the baseline, {difference_text(d, scale)}{points}"
+    return f"{text}; noise not known." if math.isnan(d.half_width) else f"{text}, {d.verdict}."
 
 
 def _heading(shown: Sequence[Difference]) -> str:
@@ -217,9 +202,13 @@ def _key_numbers(sections: Sequence[Section]) -> list[str]:
             found += [(section.title, section.kind, name, number) for name, number in first]
     found.sort(key=lambda each: math.isnan(each[3].error))
     return [
-        f"{_of(title, value_in_words(kind, name))}: {with_interval(number, *unit_of(kind, name))}."
+        f"{_of(title, value_in_words(kind, name))}: {_with_unit(number, *unit_of(kind, name))}."
         for title, kind, name, number in found[: FINDINGS + 1]
     ]
+
+
+def _with_unit(number: Number, scale: float, unit: str) -> str:
+    return f"{value_text(number, scale)}{f' {unit}' if unit else ''}"
 
 
 def _count(differences: Sequence[Difference]) -> list[str]:
@@ -314,7 +303,3 @@ def _distinct(texts: Iterable[str]) -> list[str]:
 
 def _and(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-def _short(value: float) -> str:
-    return f"{value:.4g}"

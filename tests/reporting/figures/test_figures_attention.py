@@ -181,7 +181,7 @@ def test_the_two_heads_most_alike_are_found() -> None:
     doubt = {"head_pairs_error": np.full((3, 4, 4), 0.01)}
     dims = {**found.dims, "head_pairs_error": found.dims["head_pairs"]}
     sure = replace(found, values={**found.values, **doubt}, dims=dims, errors={"head_pairs": "head_pairs_error"})
-    assert draw(found.kind, [sure])[1].finding.endswith("similarity 0.900 ± 0.02")
+    assert draw(found.kind, [sure])[1].finding.endswith("similarity 0.900 ± 0.020")
 
 
 def test_local_heads_are_counted() -> None:

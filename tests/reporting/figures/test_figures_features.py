@@ -151,17 +151,21 @@ def test_lesions_are_points_with_95_percent_bars_by_kind() -> None:
     np.testing.assert_allclose(bars["a, MSA"].y, 100 * found.values["change"][::2])
     np.testing.assert_allclose(bars["a, MLP"].y, 100 * found.values["change"][1::2])
     np.testing.assert_allclose(bars["a, MSA"].error_y.array, 1.96 * 100 * np.full(3, 0.02))
-    assert list(bars["a, MLP"].x) == [1, 3, 5] and bars["a, MLP"].marker.color != bars["a, MSA"].marker.color
+    assert list(bars["a, MLP"].x) == [1, 3, 5]
+    msa, mlp = bars["a, MSA"].marker, bars["a, MLP"].marker  # a colour is a model, a pattern a kind
+    assert msa.color == mlp.color and msa.pattern.shape != mlp.pattern.shape
     assert list(bars["a, MLP"].customdata) == ["blocks.0 MLP", "blocks.1 MLP", "blocks.2 MLP"]
 
 
 def test_lesions_name_the_unit_missed_most() -> None:
     found = looks.lesion("a", level=0.5)
     accuracy, loss = draw(found.kind, [found])
-    assert accuracy.finding == "The unit whose removal costs most: MSA of block 1 in a (-50 ± 3.9 points, largest of 8)"
-    assert loss.finding == "The unit whose removal costs most: MSA of block 1 in a (+1 ± 0.2 nats, largest of 8)"
+    assert (
+        accuracy.finding == "The unit whose removal costs most: MSA of block 1 in a (-50.0 ± 3.9 points, largest of 8)"
+    )
+    assert loss.finding == "The unit whose removal costs most: MSA of block 1 in a (+1.00 ± 0.20 nats, largest of 8)"
     small = draw(found.kind, [looks.lesion("a", level=0.01)])[0].finding
-    assert "-1 ± 3.9 points, within the noise, largest of 8" in small
+    assert "-1.0 ± 3.9 points, within the noise, largest of 8" in small
     assert draw(found.kind, [looks.lesion("a", level=-0.5)])[0].finding.endswith(": none in a")
     found.values["change"][:] = np.nan
     assert draw(found.kind, [found])[0].finding.endswith(": not known in a")

@@ -224,7 +224,7 @@ def test_curves_begin_with_the_untouched_images() -> None:
 def test_findings_are_about_the_strongest_strain_that_all_share() -> None:
     one = make("adversarial", "a")
     said = draw("adversarial", [one])[0].finding
-    assert said == f"Accuracy under PGD at ε = 4/255: {100 * one.values['accuracy'][1, 0]:.1f} % ± 2"
+    assert said == f"Accuracy under PGD at ε = 4/255: {100 * one.values['accuracy'][1, 0]:.1f} ± 2.0 %"
     other = Measurement(
         "adversarial",
         "b",
@@ -258,10 +258,10 @@ def test_sets_keep_both_ways_of_counting() -> None:
     (figure,) = draw("imagenet_a", [one])
     (bar,) = traces(figure)
     assert bar["y"] == [25.0, 12.5] and bar["x"] == ["among the set's 200 classes", "among all 1000 classes"]
-    assert "200 classes: 25.0 %" in figure.finding
+    assert "200 classes: 25.00 ± 0.20 %" in figure.finding
     sets = make("imagenet_v2", "a", accuracy=np.array([np.nan, 0.5, 0.6]))
     assert traces(draw("imagenet_v2", [sets])[0])[0]["y"] == [None, 50.0, 60.0]
-    assert "threshold-0.7: 50.0 %" in draw("imagenet_v2", [sets])[0].finding
+    assert "threshold-0.7: 50.00 ± 0.20 %" in draw("imagenet_v2", [sets])[0].finding
 
 
 def test_a_part_of_a_set_is_said_to_be_one() -> None:
@@ -273,7 +273,7 @@ def test_a_part_of_a_set_is_said_to_be_one() -> None:
 def test_flips_are_rates_where_the_reference_is_known() -> None:
     (figure,) = draw("imagenet_p", [make("imagenet_p")])
     (bar,) = traces(figure)
-    assert bar["x"] == ["mFR", "gaussian noise", "tilt"] and figure.finding == "mFR: 60.0 % ± 0.2"
+    assert bar["x"] == ["mFR", "gaussian noise", "tilt"] and figure.finding == "mFR: 60.00 ± 0.20 %"
     np.testing.assert_allclose(bar["y"], [60, 50, 70])
     np.testing.assert_allclose(bar["error_y"]["array"], [0.196, 1.96, 1.96])
     unknown = make("imagenet_p", "b", flip_rate=np.full(2, np.nan), mfr=np.asarray(np.nan))
@@ -307,7 +307,7 @@ def test_many_strengths_are_drawn_by_corruption() -> None:
 def test_who_has_no_accuracy_can_lose_none() -> None:
     near_chance = make("frequency_noise", "b", clean_accuracy=np.asarray(0.2))
     said = draw("frequency_noise", [make("frequency_noise", "a"), near_chance])[0].finding
-    assert said.endswith("; accuracy without noise: 70.0 % for a, 20.0 % for b (50.0 points lower)")
+    assert said.endswith("; accuracy without noise: 70.00 % for a, 20.00 % for b (50.00 points lower)")
 
 
 def test_only_fgsm_is_after_the_paper() -> None:
@@ -320,7 +320,7 @@ def test_only_fgsm_is_after_the_paper() -> None:
 def test_the_hardest_corruption_has_its_noise() -> None:
     missing = {name: np.full(shape, np.nan) for name, shape in {"ce": (3,), "mce": ()}.items()}
     one = make("corruptions", "a", accuracy=np.full((3, 5), 0.4), error=np.full((3, 5), 0.6), **missing)
-    assert "(60.0 ± 2 %)" in draw("corruptions", [one])[1].finding
+    assert "(60.0 ± 2.0 %)" in draw("corruptions", [one])[1].finding
     unknown = make("corruptions", "a", standard_error=np.full((3, 5), np.nan), **missing)
     figure = draw("corruptions", [unknown])[1]
     assert figure.finding.endswith("; noise not known") and len(figure.plot.layout.yaxis.title.text) < 30

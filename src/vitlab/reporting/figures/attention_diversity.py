@@ -9,7 +9,7 @@ import numpy as np
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import NORMAL
 from vitlab.reporting.drawing import Figure
-from vitlab.reporting.findings import interval
+from vitlab.reporting.findings import with_error
 from vitlab.reporting.headline import Headline, Phrase, Samples, describe_number
 from vitlab.reporting.layer_plots import curves, deep_half_finding, known
 from vitlab.reporting.mosaic import mosaic, tile
@@ -78,7 +78,7 @@ def _most_similar(measurements: Sequence[Measurement]) -> str | Headline:
     if not subject:
         return "Each layer has one head: there are no pairs of heads"
     where = f"{i + 1} and {j + 1} in layer {layer + 1} of {subject}"
-    sentence = f"The two most similar heads: {where}, similarity {value:.3f}{interval(half)}"
+    sentence = f"The two most similar heads: {where}, similarity {with_error(value, half, '.3f')}"
     return Headline(sentence, f"The two most similar heads: {where}")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import NORMAL
 from vitlab.reporting.drawing import Figure, band, empty_plot, heat_map, labels, line, plain
-from vitlab.reporting.findings import interval
+from vitlab.reporting.findings import with_error
 from vitlab.reporting.headline import Headline, Phrase, describe_number
 from vitlab.reporting.layer_plots import curves, deep_half_finding, error_by_layer, known
 from vitlab.reporting.panels import on_panel, panels, rounded
@@ -80,7 +80,7 @@ def _by_layer(measurements: Sequence[Measurement]) -> Figure:
     plot.update_xaxes(range=[_lowest(measurements, "histogram"), 1])
     lows = [_least_stable(measurement, table) for measurement, table in zip(measurements, tables, strict=True)]
     least = min(lows, key=lambda low: low[0])
-    value = f"mean similarity {least[0]:.3f}{interval(least[3])}"
+    value = f"mean similarity {with_error(least[0], least[3], '.3f')}"
     claim = f"Attention is least stable in layer {least[1]} of {least[2]}"
     return Figure(Headline(f"{claim}: {value}", claim), _PAPER, plot)
 

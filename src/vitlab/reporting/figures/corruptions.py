@@ -12,7 +12,7 @@ from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import NORMAL
 from vitlab.reporting.differences import same_conditions
 from vitlab.reporting.drawing import SEQUENTIAL, Figure, bars, empty_plot, plain, remove_unused_bar_notes, start_at_zero
-from vitlab.reporting.findings import UNKNOWN, interval
+from vitlab.reporting.findings import UNKNOWN, with_error
 from vitlab.reporting.headline import Headline, Phrase, describe_number
 from vitlab.reporting.panels import on_panel, panels
 from vitlab.reporting.percent import aligned, percent, percent_error, union
@@ -113,7 +113,7 @@ def _hardest(measurement: Measurement, against: bool) -> str:
     worst, best = (int(which(errors)) for which in (np.nanargmax, np.nanargmin))
     name, least = (_words(measurement.axes["corruption"][index]) for index in (worst, best))
     noise = "" if np.isfinite(halves[[worst, best]]).any() else f"; {UNKNOWN}"
-    most, fewest = (f"{errors[at]:.1f}{interval(halves[at], noisy=False)} %" for at in (worst, best))
+    most, fewest = (f"{with_error(errors[at], halves[at], '.1f', noisy=False)} %" for at in (worst, best))
     return f"{measurement.subject} highest under {name} ({most}), lowest under {least} ({fewest}){noise}"
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import NORMAL
 from vitlab.reporting.drawing import GREY, Figure, bars, plain
-from vitlab.reporting.findings import interval, verdict
+from vitlab.reporting.findings import verdict, with_error
 from vitlab.reporting.headline import Headline, Phrase, describe_number
 from vitlab.reporting.layer_plots import known
 from vitlab.reporting.panels import on_panel, panels, share_y_axis
@@ -41,9 +41,10 @@ def _bars(measurements: Sequence[Measurement], name: str, y: str, scale: float) 
         _units(plot, measurement, name, scale, panel)
         _blocks(plot, measurement, panel)
     kinds = {str(unit).rpartition(" ")[2] for measurement in measurements for unit in measurement.axes["unit"]}
-    for index, kind in enumerate(_PATTERNS):
+    for kind in _PATTERNS:
         if kind in kinds:  # the legend, once for all panels
-            bars(plot, [None], [np.nan], kind, index, marker_pattern=_pattern(kind), legendgroup=kind)
+            look = {"marker_color": GREY, "marker_pattern": _pattern(kind), "legendgroup": kind}
+            bars(plot, [None], [np.nan], kind, 0, **look)
     plot.update_layout(barmode="overlay")
     plot.update_yaxes(zeroline=True, zerolinecolor=GREY)
     share_y_axis(plot, range(len(measurements)))
@@ -51,17 +52,17 @@ def _bars(measurements: Sequence[Measurement], name: str, y: str, scale: float) 
 
 
 def _units(plot: Any, measurement: Measurement, name: str, scale: float, panel: int) -> None:
-    """A bar for each unit of a model, one colour per kind."""
+    """A bar for each unit of a model in the model's colour, one pattern per kind."""
     change, error = _changes(measurement, name, scale)
     units = [str(unit) for unit in measurement.axes["unit"]]
-    for index, kind in enumerate(_PATTERNS):
+    for kind in _PATTERNS:
         own = [i for i, unit in enumerate(units) if unit.endswith(f" {kind}")]
         if own:
             look = {"marker_pattern": _pattern(kind), "width": 0.85, "legendgroup": kind, "showlegend": False}
             look |= {"customdata": [plain(units[i]) for i in own], **on_panel(panel)}
             look["hovertemplate"] = "without %{customdata}: %{y:+.3g}"
             error_bars = None if error is None else error[own]
-            bars(plot, own, change[own], f"{measurement.subject}, {kind}", index, error=error_bars, **look)
+            bars(plot, own, change[own], f"{measurement.subject}, {kind}", panel, error=error_bars, **look)
 
 
 def _changes(measurement: Measurement, name: str, scale: float) -> tuple[np.ndarray, np.ndarray | None]:
@@ -118,9 +119,8 @@ def _finding(measurements: Sequence[Measurement], name: str, scale: float) -> st
         half = NORMAL * float(error[worst]) if error is not None else float("nan")
         size = verdict(change[worst], half, 0.0)
         noise = "" if size.startswith("larger") else f", {size}"
-        lost = (
-            f"{change[worst]:+.3g}{interval(half, noisy=False)} {unit}{noise}, largest of {np.isfinite(change).sum()}"
-        )
+        largest = with_error(change[worst], half, sign="+", noisy=False)
+        lost = f"{largest} {unit}{noise}, largest of {np.isfinite(change).sum()}"
         parts.append(f"{_unit(measurement, worst)} in {measurement.subject} ({lost})")
     return f"The unit whose removal costs most: {', '.join(parts)}"
 

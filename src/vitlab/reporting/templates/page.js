@@ -22,6 +22,8 @@ function figureOf(place, dark = false) {
     text = text.replaceAll(light, other).replaceAll(`rgba(${rgb(light)},`, `rgba(${rgb(other)},`);
   }
   const figure = JSON.parse(text);
+  const { ink } = dark ? colours() : white;
+  for (const trace of figure.data.filter((each) => each.type === "bar" && each.error_y)) trace.error_y.color = ink;
   for (const bars of figure.data.flatMap((trace) => [trace.error_x, trace.error_y])) {
     if (bars && bars.array) bars.array = bars.array.map((half) => half ?? NaN); // plotly draws null as an error of 0
   }
