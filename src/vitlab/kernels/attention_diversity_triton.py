@@ -1,9 +1,10 @@
 """Sums over the rows of attention maps for the diversification loss, from queries and keys, on GPUs.
 
 A program computes some rows of a map, all columns at once (at most `MAXIMUM_KEYS`), and recomputes them in the backward
-pass: no map is stored. If heads are averaged, a first backward kernel writes the gradient of the averaged map,
-(B, N, M) in the precision of the queries, which a second one reads for each head; it is freed at the end of the layer's
-backward. Computing it again for each head would need H times the products.
+pass: no map is stored. Programs of one head walk over all its rows and load its keys once. If heads are averaged, a
+first backward kernel writes the gradient of the averaged map, (B, N, M) in the precision of the queries, which a second
+one reads for each head; it is freed at the end of the layer's backward. Computing it again for each head would need H
+times the products.
 
 Shape legend: B batch, H heads, N queries, M keys, d head channels, G maps: B, or B·H if heads are not averaged.
 """
@@ -118,18 +119,23 @@ def _empty_heads(x: Tensor) -> Tensor:
 def _forward(
     q: Tensor, k: Tensor, bias: Tensor | None, scale: float, threshold: float, released: bool, averaged: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    batch, heads, rows, _ = q.shape
-    maps, columns = batch if averaged else batch * heads, k.shape[2]
-    constants = _constants(q, k, bias, released, averaged)
-    tiles = triton.cdiv(rows, constants["ROWS"])
-    parts = torch.empty(maps, tiles, 2, constants["COLUMNS"], device=q.device)
+    batch, heads, rows, channels = q.shape
+    columns = k.shape[2]
+    constants, tile = _constants(q, k, bias, released), _tile("sums" if averaged else "head sums", q, k)
+    operands = (q, k, q if bias is None else bias)
+    sizes = (heads, rows, columns, channels, scale * _LOG2_E, threshold)
+    strides = (*q.stride(), *k.stride(), *_bias_strides(q, k, bias))
     sums = torch.empty(batch, heads, rows, device=q.device)
     with device_guard(q):
-        _sums_kernel[(maps * tiles,)](
-            q, k, q if bias is None else bias, parts, sums, *q.stride(), *k.stride(), *_bias_strides(q, k, bias),
-            heads, rows, columns, q.shape[-1], scale * _LOG2_E, threshold, **constants,
-        )  # fmt: skip
-    return parts[:, :, 0, :columns].sum(1), parts[:, :, 1, :columns].sum(1), sums
+        if averaged:
+            tiles = triton.cdiv(rows, tile["ROWS"])
+            parts = torch.empty(batch, tiles, 2, constants["COLUMNS"], device=q.device)
+            _averaged_sums_kernel[(batch * tiles,)](*operands, parts, sums, *strides, *sizes, **constants, **tile)
+            totals, units = (parts[:, :, i, :columns].sum(1) for i in range(2))
+        else:
+            totals, units = (torch.empty(batch * heads, columns, device=q.device) for _ in range(2))
+            _head_sums_kernel[(batch * heads,)](*operands, totals, units, sums, *strides, *sizes, **constants, **tile)
+    return totals, units, sums
 
 
 def _backward(
@@ -140,7 +146,7 @@ def _backward(
     columns = k.shape[2]
     d_totals, d_units = d_totals.float().contiguous(), d_units.float().contiguous()
     dq, dk = _empty_heads(q), _empty_heads(k)
-    constants = _constants(q, k, bias, released, averaged)
+    constants = _constants(q, k, bias, released)
     operands = (q, k, q if bias is None else bias, d_totals, d_units, sums)
     strides = (*q.stride(), *k.stride(), *_bias_strides(q, k, bias))
     sizes = (heads, rows, columns, channels, scale * _LOG2_E, threshold)
@@ -149,14 +155,14 @@ def _backward(
         if averaged:
             dtype = torch.bfloat16 if q.dtype == torch.bfloat16 else torch.float32
             scratch = torch.empty(batch, rows, constants["COLUMNS"], dtype=dtype, device=q.device)
-            _map_gradient_kernel[(batch * triton.cdiv(rows, constants["ROWS"]),)](
-                *operands, scratch, *strides, *sizes, **constants
+            tile = _tile("map gradient", q, k)
+            _map_gradient_kernel[(batch * triton.cdiv(rows, tile["ROWS"]),)](
+                *operands, scratch, *strides, *sizes, **constants, **tile
             )
-        if constants["COLUMNS"] > 128:
-            constants["ROWS"] = 32  # the gradient of the keys needs registers
         _operand_gradient_kernel[(batch * heads,)](
-            *operands, scratch, dq, dk, *strides, *dq.stride()[:3], *dk.stride()[:3], *sizes, scale, **constants
-        )
+            *operands, scratch, dq, dk, *strides, *dq.stride()[:3], *dk.stride()[:3], *sizes, scale,
+            AVERAGED=averaged, **constants, **_tile("operand gradient", q, k),
+        )  # fmt: skip
     return dq, dk
 
 
@@ -164,77 +170,109 @@ def _bias_strides(q: Tensor, k: Tensor, bias: Tensor | None) -> tuple[int, ...]:
     return (0, 0, 0, 0) if bias is None else bias.expand(*q.shape[:3], k.shape[2]).stride()
 
 
-def _constants(q: Tensor, k: Tensor, bias: Tensor | None, released: bool, averaged: bool) -> dict[str, Any]:
-    columns = max(16, triton.next_power_of_2(k.shape[2]))
-    rows = 32 if columns > 128 and q.dtype == torch.float32 else 64
+def _constants(q: Tensor, k: Tensor, bias: Tensor | None, released: bool) -> dict[str, Any]:
     return {
         "BIASED": bias is not None,
         "RELEASED": released,
-        "AVERAGED": averaged,
-        "ROWS": min(rows, max(16, triton.next_power_of_2(q.shape[2]))),
-        "COLUMNS": columns,
+        "COLUMNS": max(16, triton.next_power_of_2(k.shape[2])),
         "DEEP": max(16, triton.next_power_of_2(q.shape[3])),
-        "num_warps": 8 if columns > 64 else 4,
-        "num_stages": 1,
     }
+
+
+def _tile(kernel: str, q: Tensor, k: Tensor) -> dict[str, int]:
+    """The number of rows of one program, and its warps and stages."""
+    rows = 16 if kernel == "operand gradient" and k.shape[2] > 128 else 32
+    rows = min(rows, max(16, triton.next_power_of_2(q.shape[2])))
+    return {"ROWS": rows, "num_warps": 4, "num_stages": 1 if q.dtype == torch.float32 else 2}
 
 
 if triton is not None:
 
     @triton.jit
-    def _logits(
-        Q, K, BIAS, n, m, q_n, q_d, k_m, k_d, b_n, b_m, N, M, d, scale, BIASED: tl.constexpr, DEEP: tl.constexpr
-    ):
-        """The logits of some rows of one head in units of log 2; minus infinity at columns beyond the last key."""
+    def _load(X, n, x_n, x_d, N, d, DEEP: tl.constexpr):
+        """Some rows (tokens) of the queries or keys of one head; zeros beyond the last one."""
         deep = tl.arange(0, DEEP)
-        q = tl.load(Q + n[:, None] * q_n + deep[None, :] * q_d, mask=(n[:, None] < N) & (deep[None, :] < d), other=0.0)
-        k = tl.load(K + m[None, :] * k_m + deep[:, None] * k_d, mask=(m[None, :] < M) & (deep[:, None] < d), other=0.0)
-        logits = tl.dot(q, k, input_precision="tf32x3") * scale
+        present = (n[:, None] < N) & (deep[None, :] < d)
+        return tl.load(X + n[:, None] * x_n + deep[None, :] * x_d, mask=present, other=0.0)
+
+    @triton.jit
+    def _logits(q, k, beyond, BIAS, n, m, b_n, b_m, N, M, scale, BIASED: tl.constexpr):
+        """The logits of some rows in units of log 2; `beyond` is minus infinity for columns beyond the last key."""
+        logits = tl.dot(q, tl.trans(k), input_precision="tf32x3") * scale + beyond[None, :]
         if BIASED:
             present = (n[:, None] < N) & (m[None, :] < M)
             bias = tl.load(BIAS + n[:, None] * b_n + m[None, :] * b_m, mask=present, other=0.0)
             logits += bias.to(tl.float32) * 1.4426950408889634
-        return tl.where(m[None, :] < M, logits, -float("inf"))
+        return logits
 
     @triton.jit
-    def _sums_kernel(
+    def _softmax(logits):
+        """The weights of some rows, and log2 Σ 2^l of each."""
+        top = tl.max(logits, 1)
+        e = tl.exp2(logits - top[:, None])
+        total = tl.sum(e, 1)
+        return e * (1.0 / total)[:, None], top + tl.log2(total)
+
+    @triton.jit
+    def _sums(weights, threshold, RELEASED: tl.constexpr):
+        """The two sums over some rows of a map."""
+        keep = (weights > threshold) if RELEASED else (weights >= threshold)
+        kept = tl.where(keep, weights, 0.0)
+        inverse = 1.0 / tl.maximum(tl.sqrt(tl.sum(kept * kept, 1)), 1e-8)
+        totals = tl.sum(weights, 0) if RELEASED else tl.sum(kept, 0)
+        return totals, tl.sum(kept * inverse[:, None], 0)
+
+    @triton.jit
+    def _averaged_sums_kernel(
         Q, K, BIAS, PARTS, SUMS,
         q_b, q_h, q_n, q_d, k_b, k_h, k_m, k_d, b_b, b_h, b_n, b_m, heads, N, M, d, scale, threshold,
-        BIASED: tl.constexpr, RELEASED: tl.constexpr, AVERAGED: tl.constexpr,
+        BIASED: tl.constexpr, RELEASED: tl.constexpr,
         ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr,
     ) -> None:  # fmt: skip
-        """The sums over some rows of one map; also log2 Σ 2^l of its rows in each head."""
+        """The sums over some rows of the head-averaged map of one image; also log2 Σ 2^l of its rows in each head."""
         tiles = tl.cdiv(N, ROWS)
-        map = tl.program_id(0) // tiles
-        tile = tl.program_id(0) % tiles
-        image, first, count = map, 0, heads
-        if not AVERAGED:
-            image, first, count = map // heads, map % heads, 1
-        image = image.to(tl.int64)
+        image, tile = (tl.program_id(0) // tiles).to(tl.int64), tl.program_id(0) % tiles
         n, m = tile * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+        beyond = tl.where(m < M, 0.0, -float("inf"))
         weights = tl.zeros([ROWS, COLUMNS], tl.float32)
-        for h in range(first, first + count):
-            logits = _logits(
-                Q + image * q_b + h * q_h, K + image * k_b + h * k_h, BIAS + image * b_b + h * b_h, n, m,
-                q_n, q_d, k_m, k_d, b_n, b_m, N, M, d, scale, BIASED, DEEP,
-            )  # fmt: skip
-            top = tl.max(logits, 1)
-            e = tl.exp2(logits - top[:, None])
-            total = tl.sum(e, 1)
-            weights += e / total[:, None]
-            tl.store(SUMS + (image * heads + h) * N + n, top + tl.log2(total), mask=n < N)
-        weights = tl.where(n[:, None] < N, weights / count, 0.0)
-        if RELEASED:
-            kept = tl.where(weights > threshold, weights, 0.0)
-            totals = tl.sum(weights, 0)
-        else:
-            kept = tl.where(weights >= threshold, weights, 0.0)
-            totals = tl.sum(kept, 0)
-        norm = tl.sqrt(tl.sum(kept * kept, 1))
-        units = tl.sum(kept / tl.maximum(norm, 1e-8)[:, None], 0)
-        place = PARTS + (map.to(tl.int64) * tiles + tile) * 2 * COLUMNS + m
+        for h in range(0, heads):
+            q = _load(Q + image * q_b + h * q_h, n, q_n, q_d, N, d, DEEP)
+            k = _load(K + image * k_b + h * k_h, m, k_m, k_d, M, d, DEEP)
+            bias = BIAS + image * b_b + h * b_h
+            own, sums = _softmax(_logits(q, k, beyond, bias, n, m, b_n, b_m, N, M, scale, BIASED))
+            weights += own
+            tl.store(SUMS + (image * heads + h) * N + n, sums, mask=n < N)
+        weights = weights * tl.where(n < N, 1.0 / heads, 0.0)[:, None]
+        totals, units = _sums(weights, threshold, RELEASED)
+        place = PARTS + (image * tiles + tile) * 2 * COLUMNS + m
         tl.store(place, totals)
         tl.store(place + COLUMNS, units)
+
+    @triton.jit
+    def _head_sums_kernel(
+        Q, K, BIAS, TOTALS, UNITS, SUMS,
+        q_b, q_h, q_n, q_d, k_b, k_h, k_m, k_d, b_b, b_h, b_n, b_m, heads, N, M, d, scale, threshold,
+        BIASED: tl.constexpr, RELEASED: tl.constexpr,
+        ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr,
+    ) -> None:  # fmt: skip
+        """The sums over all rows of the map of one head, whose keys are loaded once; also log2 Σ 2^l of its rows."""
+        map = tl.program_id(0).to(tl.int64)
+        image, h = map // heads, map % heads
+        m = tl.arange(0, COLUMNS)
+        beyond = tl.where(m < M, 0.0, -float("inf"))
+        k = _load(K + image * k_b + h * k_h, m, k_m, k_d, M, d, DEEP)
+        totals, units = tl.zeros([COLUMNS], tl.float32), tl.zeros([COLUMNS], tl.float32)
+        for start in range(0, N, ROWS):
+            n = start + tl.arange(0, ROWS)
+            q = _load(Q + image * q_b + h * q_h, n, q_n, q_d, N, d, DEEP)
+            bias = BIAS + image * b_b + h * b_h
+            weights, sums = _softmax(_logits(q, k, beyond, bias, n, m, b_n, b_m, N, M, scale, BIASED))
+            tl.store(SUMS + map * N + n, sums, mask=n < N)
+            more, others = _sums(tl.where(n[:, None] < N, weights, 0.0), threshold, RELEASED)
+            totals += more
+            units += others
+        tl.store(TOTALS + map * M + m, totals, mask=m < M)
+        tl.store(UNITS + map * M + m, units, mask=m < M)
 
     @triton.jit
     def _map_gradient(weights, d_totals, d_units, threshold, RELEASED: tl.constexpr):
@@ -254,24 +292,24 @@ if triton is not None:
     def _map_gradient_kernel(
         Q, K, BIAS, D_TOTALS, D_UNITS, SUMS, SCRATCH,
         q_b, q_h, q_n, q_d, k_b, k_h, k_m, k_d, b_b, b_h, b_n, b_m, heads, N, M, d, scale, threshold,
-        BIASED: tl.constexpr, RELEASED: tl.constexpr, AVERAGED: tl.constexpr,
+        BIASED: tl.constexpr, RELEASED: tl.constexpr,
         ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr,
     ) -> None:  # fmt: skip
         """The gradient of some rows of the head-averaged map, divided by the number of heads."""
         tiles = tl.cdiv(N, ROWS)
         image = (tl.program_id(0) // tiles).to(tl.int64)
         n, m = (tl.program_id(0) % tiles) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+        beyond = tl.where(m < M, 0.0, -float("inf"))
         weights = tl.zeros([ROWS, COLUMNS], tl.float32)
         for h in range(0, heads):
-            logits = _logits(
-                Q + image * q_b + h * q_h, K + image * k_b + h * k_h, BIAS + image * b_b + h * b_h, n, m,
-                q_n, q_d, k_m, k_d, b_n, b_m, N, M, d, scale, BIASED, DEEP,
-            )  # fmt: skip
+            q = _load(Q + image * q_b + h * q_h, n, q_n, q_d, N, d, DEEP)
+            k = _load(K + image * k_b + h * k_h, m, k_m, k_d, M, d, DEEP)
+            logits = _logits(q, k, beyond, BIAS + image * b_b + h * b_h, n, m, b_n, b_m, N, M, scale, BIASED)
             sums = tl.load(SUMS + (image * heads + h) * N + n, mask=n < N, other=0.0)
             weights += tl.exp2(logits - sums[:, None])
         d_totals = tl.load(D_TOTALS + image * M + m, mask=m < M, other=0.0)
         d_units = tl.load(D_UNITS + image * M + m, mask=m < M, other=0.0)
-        gradient = _map_gradient(weights / heads, d_totals, d_units, threshold, RELEASED) / heads
+        gradient = _map_gradient(weights * (1.0 / heads), d_totals, d_units, threshold, RELEASED) * (1.0 / heads)
         place = SCRATCH + (image * N + n[:, None]) * COLUMNS + m[None, :]
         tl.store(place, gradient.to(SCRATCH.dtype.element_ty), mask=n[:, None] < N)
 
@@ -283,37 +321,31 @@ if triton is not None:
         BIASED: tl.constexpr, RELEASED: tl.constexpr, AVERAGED: tl.constexpr,
         ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr,
     ) -> None:  # fmt: skip
-        """The gradients of the queries and keys of one head."""
-        image, h = (tl.program_id(0) // heads).to(tl.int64), tl.program_id(0) % heads
+        """The gradients of the queries and keys of one head, whose keys are loaded once."""
+        map = tl.program_id(0).to(tl.int64)
+        image, h = map // heads, map % heads
         m, deep = tl.arange(0, COLUMNS), tl.arange(0, DEEP)
-        own = m[:, None] < M
-        k = tl.load(
-            K + image * k_b + h * k_h + m[:, None] * k_m + deep[None, :] * k_d,
-            mask=own & (deep[None, :] < d), other=0.0,
-        )  # fmt: skip
+        beyond = tl.where(m < M, 0.0, -float("inf"))
+        k = _load(K + image * k_b + h * k_h, m, k_m, k_d, M, d, DEEP)
         dk = tl.zeros([COLUMNS, DEEP], tl.float32)
         for start in range(0, N, ROWS):
             n = start + tl.arange(0, ROWS)
-            logits = _logits(
-                Q + image * q_b + h * q_h, K + image * k_b + h * k_h, BIAS + image * b_b + h * b_h, n, m,
-                q_n, q_d, k_m, k_d, b_n, b_m, N, M, d, scale, BIASED, DEEP,
-            )  # fmt: skip
-            sums = tl.load(SUMS + (image * heads + h) * N + n, mask=n < N, other=0.0)
+            q = _load(Q + image * q_b + h * q_h, n, q_n, q_d, N, d, DEEP)
+            logits = _logits(q, k, beyond, BIAS + image * b_b + h * b_h, n, m, b_n, b_m, N, M, scale, BIASED)
+            sums = tl.load(SUMS + map * N + n, mask=n < N, other=0.0)
             weights = tl.exp2(logits - sums[:, None])
             if AVERAGED:
                 place = SCRATCH + (image * N + n[:, None]) * COLUMNS + m[None, :]
                 gradient = tl.load(place, mask=n[:, None] < N, other=0.0).to(tl.float32)
             else:
-                d_totals = tl.load(D_TOTALS + (image * heads + h) * M + m, mask=m < M, other=0.0)
-                d_units = tl.load(D_UNITS + (image * heads + h) * M + m, mask=m < M, other=0.0)
+                d_totals = tl.load(D_TOTALS + map * M + m, mask=m < M, other=0.0)
+                d_units = tl.load(D_UNITS + map * M + m, mask=m < M, other=0.0)
                 gradient = _map_gradient(weights, d_totals, d_units, threshold, RELEASED)
-            d_logits = weights * (gradient - tl.sum(weights * gradient, 1)[:, None])
-            d_logits = tl.where(n[:, None] < N, d_logits * factor, 0.0).to(k.dtype)
-            present = (n[:, None] < N) & (deep[None, :] < d)
-            dq = tl.dot(d_logits, k, input_precision="tf32x3")
+            weighted = weights * gradient
+            d_logits = (weighted - weights * tl.sum(weighted, 1)[:, None]).to(k.dtype)
+            dq = tl.dot(d_logits, k, input_precision="tf32x3") * factor
             place = DQ + image * dq_b + h * dq_h + n[:, None] * dq_n + deep[None, :]
-            tl.store(place, dq.to(DQ.dtype.element_ty), mask=present)
-            q = tl.load(Q + image * q_b + h * q_h + n[:, None] * q_n + deep[None, :] * q_d, mask=present, other=0.0)
-            dk += tl.dot(tl.trans(d_logits), q, input_precision="tf32x3")
+            tl.store(place, dq.to(DQ.dtype.element_ty), mask=(n[:, None] < N) & (deep[None, :] < d))
+            dk += tl.dot(tl.trans(d_logits), q, input_precision="tf32x3")  # rows beyond the last query are 0 in q
         place = DK + image * dk_b + h * dk_h + m[:, None] * dk_m + deep[None, :]
-        tl.store(place, dk.to(DK.dtype.element_ty), mask=own & (deep[None, :] < d))
+        tl.store(place, (dk * factor).to(DK.dtype.element_ty), mask=(m[:, None] < M) & (deep[None, :] < d))

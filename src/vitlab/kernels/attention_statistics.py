@@ -100,26 +100,32 @@ def fused(q: Tensor, k: Tensor, scale: float, bias: Tensor | None, wanted: Wante
     columns = k.shape[2]
     places = wanted.get("distance")
     deep = max(16, triton.next_power_of_2(channels))
-    tall, wide = (64, 64) if deep <= 64 else (32, 32)
+    first, second = _tile("rows", q), _tile("received", q)
     per_row = torch.empty(4, batch, heads, rows, device=q.device)  # the three statistics and log Σ exp
     where = (per_row, per_row) if places is None else tuple(each.float().contiguous() for each in places)
     received = torch.empty(batch, heads, columns if "received" in wanted else 0, device=q.device)
     strides = (0, 0, 0, 0) if bias is None else bias.expand(batch, heads, rows, columns).stride()
     sizes = (heads, heads // k.shape[1], rows, columns, channels, 1 if places is None else len(places[0]), scale)
-    added, constants = q if bias is None else bias, {"BIASED": bias is not None, "TALL": tall, "WIDE": wide}
+    added, constants = q if bias is None else bias, {"BIASED": bias is not None, "DEEP": deep}
     with device_guard(q):
-        _statistics_kernel[(batch * heads * triton.cdiv(rows, tall),)](
+        _statistics_kernel[(batch * heads * triton.cdiv(rows, first["TALL"]),)](
             q, k, added, *where, per_row,
             *q.stride(), *k.stride(), *strides, per_row.stride(0), *sizes,
-            PLACED=places is not None, DEEP=deep, **constants, num_warps=4, num_stages=1,
+            PLACED=places is not None, **constants, **first,
         )  # fmt: skip
         if "received" in wanted:
-            _received_kernel[(batch * heads * triton.cdiv(columns, wide),)](
+            _received_kernel[(batch * heads * triton.cdiv(columns, second["WIDE"]),)](
                 q, k, added, per_row[3], received, *q.stride(), *k.stride(), *strides, *sizes,
-                DEEP=deep, **constants, num_warps=4, num_stages=1,
+                **constants, **second,
             )  # fmt: skip
     found = dict(zip(NAMES, (*per_row[:3], received), strict=True))
     return {name: found[name] for name in wanted}
+
+
+def _tile(kernel: str, q: Tensor) -> dict[str, int]:
+    """The number of rows and keys of one program, and its warps and stages."""
+    size = 64 if q.shape[-1] <= 64 else 32
+    return {"TALL": size, "WIDE": size, "num_warps": 4, "num_stages": 1}
 
 
 if triton is not None:

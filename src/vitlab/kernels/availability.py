@@ -45,11 +45,10 @@ def unavailable(operator: str, device: torch.device, dtype: torch.dtype = torch.
     return f"Triton failed: {_FAILURES[operator]}" if operator in _FAILURES else ""
 
 
+@torch.compiler.assume_constant_result  # Dynamo of torch 2.11 replaces `is_exporting` by True in all compiled code
 def transformed() -> bool:
     """Whether code runs inside a transform of torch.func or in torch.export, which need plain torch operations."""
-    if torch.compiler.is_exporting():
-        return True
-    return not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None
+    return torch.compiler.is_exporting() or torch._C._functorch.peek_interpreter_stack() is not None
 
 
 @contextmanager

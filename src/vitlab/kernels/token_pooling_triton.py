@@ -25,7 +25,6 @@ except ImportError:  # only CUDA builds of torch include it
     triton = None
 
 MAXIMUM_BRANCHES = 8
-_ROWS, _COLUMNS = 64, 64
 
 
 @torch.library.custom_op("vitlab::pool_tokens", mutates_args=())
@@ -87,12 +86,12 @@ def _forward(x: Tensor, weights: Tensor, width: int, prefix: int, nested: bool) 
     x, weights = _rows_contiguous(x), weights.expand(len(x), -1, -1)
     output = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     batch, count, channels = x.shape
-    deep, rings = _deep(channels), _rings(x, weights, width, prefix, nested)
+    tile, rings = _tile("forward", x), _rings(x, weights, width, prefix, nested)
     with device_guard(x):
-        _pool_kernel[(batch * triton.cdiv(count, _ROWS), triton.cdiv(channels, deep))](
+        _pool_kernel[(batch * triton.cdiv(count, tile["ROWS"]), triton.cdiv(channels, tile["DEEP"]))](
             x, weights, rings, output, rings.stride(0), *x.stride()[:2], *weights.stride(), *output.stride()[:2],
             count, channels,
-            DEEP=deep, **_constants(weights, width, prefix, nested), **_launch(x),
+            **tile, **_constants(weights, width, prefix, nested),
         )  # fmt: skip
     return output
 
@@ -104,14 +103,14 @@ def _backward(
     batch, count, channels = x.shape
     dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     dweights = torch.empty(weights.shape, dtype=weights.dtype, device=x.device)
-    deep, rings = _deep(channels), _rings(x, weights, width, prefix, nested)
+    tile, rings = _tile("backward", x), _rings(x, weights, width, prefix, nested)
     with device_guard(x):
-        _pool_backward_kernel[(batch * triton.cdiv(count, _ROWS), triton.cdiv(channels, deep) + 1)](
+        _pool_backward_kernel[(batch * triton.cdiv(count, tile["ROWS"]), triton.cdiv(channels, tile["DEEP"]) + 1)](
             gradient, x, weights, rings, dx, dweights, rings.stride(0),
             *gradient.stride()[:2], *x.stride()[:2], *weights.stride(), *dx.stride()[:2], *dweights.stride(),
             count, channels,
-            DEEP=deep, WIDE=triton.next_power_of_2(weights.shape[-1]),
-            **_constants(weights, width, prefix, nested), **_launch(x),
+            WIDE=triton.next_power_of_2(weights.shape[-1]),
+            **tile, **_constants(weights, width, prefix, nested),
         )  # fmt: skip
     return dx, dweights
 
@@ -145,23 +144,16 @@ def _rows_contiguous(x: Tensor) -> Tensor:
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
-def _deep(channels: int) -> int:
-    return int(min(128, max(16, triton.next_power_of_2(channels))))
-
-
 def _constants(weights: Tensor, width: int, prefix: int, nested: bool) -> dict[str, Any]:
-    return {
-        "K": weights.shape[-1],
-        "WIDTH": width,
-        "PREFIX": prefix,
-        "NESTED": nested,
-        "ROWS": _ROWS,
-        "COLUMNS": _COLUMNS,
-    }
+    return {"K": weights.shape[-1], "WIDTH": width, "PREFIX": prefix, "NESTED": nested}
 
 
-def _launch(x: Tensor) -> dict[str, int]:
-    return {"num_warps": 8, "num_stages": 1 if x.dtype == torch.float32 else 2}
+def _tile(kernel: str, x: Tensor) -> dict[str, int]:
+    """The size of the work of one program, and its warps and stages."""
+    deep = int(min(128, max(16, triton.next_power_of_2(x.shape[-1]))))
+    stages = 3 if kernel == "forward" and x.dtype != torch.float32 else 1
+    columns = 32 if kernel == "forward" else 64
+    return {"ROWS": 64, "COLUMNS": columns, "DEEP": deep, "num_warps": 4, "num_stages": stages}
 
 
 if triton is not None:
