@@ -115,7 +115,7 @@ def test_autocast_keeps_the_dtype_and_runs_in_lower_precision():
     with torch.autocast("cpu", torch.bfloat16):
         found = token_pooling.pool(x, weights, (7, 7), prefix=1)
     assert found.dtype == torch.float32
-    assert 0 < (found - exact).abs().max() < 2e-2 * exact.abs().max()
+    assert 1e-4 < (found - exact).abs().max() / exact.abs().max() < 2e-2, "float32 products would be closer"
 
 
 def test_the_operator_without_triton_and_in_a_graph(monkeypatch):

@@ -87,6 +87,16 @@ def test_plain_and_the_statistic_of_a_call(shape):
     assert torch.allclose(call.statistics(["twins"])["twins"].double(), exact(q, k, 0.3, bias), rtol=1e-4)
 
 
+def test_no_other_statistic_is_computed_with_the_products(monkeypatch):
+    """A kernel that streams the map again, for nothing, doubled the cost of attention stability."""
+    monkeypatch.setattr(twin_products, "supports", lambda q: True)
+    monkeypatch.setattr(twin_products, "fused", lambda *operands: torch.ones(3, 1, 1, 4))
+    monkeypatch.setattr(AttentionCall, "streamed", lambda self, wanted: pytest.fail(f"computed: {wanted}"))
+    q, k, _ = operands(1, 1, 1, 4, 4, 8, "none")
+    layout = TokenLayout((1, 4))
+    assert AttentionCall("a block", layout, layout, q=q, k=k).statistics(["twins"])["twins"].eq(1).all()
+
+
 def test_a_row_that_may_look_nowhere_is_no_number():
     q, k, _ = operands(1, 1, 1, 4, 4, 8, "none")
     hidden = torch.zeros(2, 1, 4, 4)

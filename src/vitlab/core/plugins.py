@@ -7,6 +7,7 @@ Families are the keys of an adapter's `FAMILIES`. Each experiment is one file in
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
@@ -291,8 +292,9 @@ def _carded(folder: str) -> dict[str, str]:
     return {file.stem: _module(file) for file in _files(folder) if assigns(file, "CARD")}
 
 
-def _files(folder: str) -> list[Path]:
-    return sorted(file for file in (_PACKAGE / folder).glob("*.py") if not file.name.startswith("_"))
+@cache
+def _files(folder: str) -> tuple[Path, ...]:
+    return tuple(sorted(file for file in (_PACKAGE / folder).glob("*.py") if not file.name.startswith("_")))
 
 
 def _module(file: Path) -> str:

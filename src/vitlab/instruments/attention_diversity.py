@@ -105,8 +105,9 @@ class Accumulator(RowSumObserver):
         super().begin(anatomy)
         for layouts in map(_layouts, self.blocks):
             if layouts not in self._near:
-                apart = cells_apart(*layouts)
-                self._near[layouts] = None if apart is None else torch.stack((apart == 0, apart <= 1))
+                known = cells_apart(*layouts)
+                apart = None if known is None else known.numpy()  # torch would start all its threads
+                self._near[layouts] = None if apart is None else torch.from_numpy(np.stack((apart == 0, apart <= 1)))
 
     def sums(self, block: Block, rows: Rows) -> tuple[Tensor, ...]:
         """-> number of rows (B·T, 1), gram (B, H, H), sums of rows and of unit rows (B·T, H, M), two masses (B, H)."""

@@ -58,37 +58,40 @@ def bound(keys: int) -> float:
     return math.log(keys)
 
 
-def quantiles(rows: Tensor, at: Sequence[float]) -> list[Tensor]:
+def quantiles(ordered: Tensor, at: Sequence[float]) -> list[Tensor]:
     """Quantiles along the last axis, as in NumPy, on the device of the rows.
 
-    `torch.quantile` is limited to 2²⁴ elements. All quantiles use one sort: on a GPU, `torch.kthvalue` takes ten times
-    as long.
+    `torch.quantile` is limited to 2²⁴ elements. All quantiles and the histogram use one sort: on a GPU,
+    `torch.kthvalue` takes ten times as long.
 
     Args:
-        rows: (..., R).
+        ordered: (..., R), sorted along the last axis.
         at: quantile levels between 0 and 1.
 
     Returns:
         One float64 tensor (...) per level.
 
-    >>> quantiles(torch.tensor([4.0, 1.0, 3.0, 2.0]), [0.5, 1.0])
+    >>> quantiles(torch.tensor([1.0, 2.0, 3.0, 4.0]), [0.5, 1.0])
     [tensor(2.5000, dtype=torch.float64), tensor(4., dtype=torch.float64)]
     """
-    ordered = rows.sort(-1).values
-    places = [q * (rows.shape[-1] - 1) for q in at]
+    places = [q * (ordered.shape[-1] - 1) for q in at]
     below, above = ([ordered[..., whole(place)].double() for place in places] for whole in (math.floor, math.ceil))
     return [low + (high - low) * (place % 1) for low, high, place in zip(below, above, places, strict=True)]
 
 
-def histogram(rows: Tensor, top: float, bins: int = BINS) -> Tensor:
-    """Counts in bins of equal width between 0 and `top`: (H, R) -> (H, bins).
+def histogram(ordered: Tensor, top: float, bins: int = BINS) -> Tensor:
+    """Counts in bins of equal width between 0 and `top`: (H, R), sorted along the last axis -> (H, bins).
+
+    The position of each edge among the sorted rows gives the counts without atomic additions. The first and the last
+    bin also count what lies outside.
 
     >>> histogram(torch.tensor([[0.1, 0.9, 2.0]]), 2.0, 4).tolist()
     [[1, 1, 0, 1]]
     """
-    places = (rows.nan_to_num() * (bins / top if top else 0.0)).long().clamp(0, bins - 1)
-    places += bins * torch.arange(len(rows), device=rows.device)[:, None]
-    return torch.bincount(places.flatten(), minlength=bins * len(rows)).reshape(len(rows), bins)
+    edges = torch.arange(1, bins, device=ordered.device, dtype=ordered.dtype) * (top / bins)
+    below = torch.searchsorted(ordered, edges.expand(len(ordered), -1).contiguous())
+    ends = (below.new_zeros(len(below), 1), below.new_full((len(below), 1), ordered.shape[-1]))
+    return torch.cat((ends[0], below, ends[1]), 1).diff(dim=1)
 
 
 class Accumulator(Observer):
@@ -155,11 +158,15 @@ class Accumulator(Observer):
         """For a layer: mean, 15th and 85th percentile by head (H,), both over all heads (2,), and counts (H, BINS)."""
         pieces = [piece.to(self._device, non_blocking=True) for piece in self._entropies.get(block.name)]
         rows = torch.cat([piece.transpose(0, 1).flatten(1) for piece in pieces], 1)  # (H, R)
-        groups = torch.split(rows, max(1, _SORTED // rows.shape[1]))
-        tails = map(torch.cat, zip(*(quantiles(heads, (0.15, 0.85)) for heads in groups), strict=True))
-        ends = torch.stack(quantiles(rows.flatten(), (0.15, 0.85)))
-        counts = torch.cat([histogram(heads, bound(self._keys[block.name])) for heads in groups])
-        return [rows.mean(1), *tails, ends, counts]
+        tails, counts = [], []
+        for heads in torch.split(rows, max(1, _SORTED // rows.shape[1])):
+            ordered = heads.sort(-1).values
+            tails.append(quantiles(ordered, (0.15, 0.85)))
+            counts.append(histogram(ordered, bound(self._keys[block.name])))
+            del ordered  # free it before the next sort
+        low, high = map(torch.cat, zip(*tails, strict=True))
+        ends = torch.stack(quantiles(rows.flatten().sort().values, (0.15, 0.85)))
+        return [rows.mean(1), low, high, ends, torch.cat(counts)]
 
     def _class_row(self, block: Block, heads: int) -> np.ndarray:
         rows = self._class_rows.get(block.name)

@@ -181,7 +181,7 @@ def _constants(q: Tensor, k: Tensor, bias: Tensor | None, released: bool) -> dic
 
 def _tile(kernel: str, q: Tensor, k: Tensor) -> dict[str, int]:
     """The number of rows of one program, and its warps and stages."""
-    rows = 16 if kernel == "operand gradient" and k.shape[2] > 128 else 32
+    rows = 16 if kernel in ("head sums", "operand gradient") and k.shape[2] > 128 else 32
     rows = min(rows, max(16, triton.next_power_of_2(q.shape[2])))
     return {"ROWS": rows, "num_warps": 4, "num_stages": 1 if q.dtype == torch.float32 else 2}
 
@@ -214,13 +214,12 @@ if triton is not None:
         return e * (1.0 / total)[:, None], top + tl.log2(total)
 
     @triton.jit
-    def _sums(weights, threshold, RELEASED: tl.constexpr):
-        """The two sums over some rows of a map."""
+    def _terms(weights, threshold, RELEASED: tl.constexpr):
+        """The terms of the two sums over some rows of a map."""
         keep = (weights > threshold) if RELEASED else (weights >= threshold)
         kept = tl.where(keep, weights, 0.0)
         inverse = 1.0 / tl.maximum(tl.sqrt(tl.sum(kept * kept, 1)), 1e-8)
-        totals = tl.sum(weights, 0) if RELEASED else tl.sum(kept, 0)
-        return totals, tl.sum(kept * inverse[:, None], 0)
+        return weights if RELEASED else kept, kept * inverse[:, None]
 
     @triton.jit
     def _averaged_sums_kernel(
@@ -243,10 +242,10 @@ if triton is not None:
             weights += own
             tl.store(SUMS + (image * heads + h) * N + n, sums, mask=n < N)
         weights = weights * tl.where(n < N, 1.0 / heads, 0.0)[:, None]
-        totals, units = _sums(weights, threshold, RELEASED)
+        totals, units = _terms(weights, threshold, RELEASED)
         place = PARTS + (image * tiles + tile) * 2 * COLUMNS + m
-        tl.store(place, totals)
-        tl.store(place + COLUMNS, units)
+        tl.store(place, tl.sum(totals, 0))
+        tl.store(place + COLUMNS, tl.sum(units, 0))
 
     @triton.jit
     def _head_sums_kernel(
@@ -261,18 +260,18 @@ if triton is not None:
         m = tl.arange(0, COLUMNS)
         beyond = tl.where(m < M, 0.0, -float("inf"))
         k = _load(K + image * k_b + h * k_h, m, k_m, k_d, M, d, DEEP)
-        totals, units = tl.zeros([COLUMNS], tl.float32), tl.zeros([COLUMNS], tl.float32)
+        totals, units = tl.zeros([ROWS, COLUMNS], tl.float32), tl.zeros([ROWS, COLUMNS], tl.float32)
         for start in range(0, N, ROWS):
             n = start + tl.arange(0, ROWS)
             q = _load(Q + image * q_b + h * q_h, n, q_n, q_d, N, d, DEEP)
             bias = BIAS + image * b_b + h * b_h
             weights, sums = _softmax(_logits(q, k, beyond, bias, n, m, b_n, b_m, N, M, scale, BIASED))
             tl.store(SUMS + map * N + n, sums, mask=n < N)
-            more, others = _sums(tl.where(n[:, None] < N, weights, 0.0), threshold, RELEASED)
+            more, others = _terms(tl.where(n[:, None] < N, weights, 0.0), threshold, RELEASED)
             totals += more
             units += others
-        tl.store(TOTALS + map * M + m, totals, mask=m < M)
-        tl.store(UNITS + map * M + m, units, mask=m < M)
+        tl.store(TOTALS + map * M + m, tl.sum(totals, 0), mask=m < M)
+        tl.store(UNITS + map * M + m, tl.sum(units, 0), mask=m < M)
 
     @triton.jit
     def _map_gradient(weights, d_totals, d_units, threshold, RELEASED: tl.constexpr):

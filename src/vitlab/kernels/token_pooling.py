@@ -43,11 +43,12 @@ def pool(x: Tensor, weights: Tensor, grid: tuple[int, int], *, prefix: int = 0, 
             [7.5000, 9.0000, 7.5000],
             [6.5000, 7.5000, 6.5000]])
     """
-    form, _ = choose(x.device, _product_dtype(x), grid, weights.shape[-1])
+    dtype = _product_dtype(x)
+    form, _ = choose(x.device, dtype, grid, weights.shape[-1])
     if form == "shifted":
         return shifted(x, weights.to(x.dtype), grid, prefix=prefix, nested=nested)
     with torch.autocast(x.device.type, enabled=False):
-        tokens, weights = x.to(_product_dtype(x)), weights.to(_product_dtype(x))
+        tokens, weights = x.to(dtype), weights.to(dtype)
         if form == "triton":
             pooled: Tensor = token_pooling_triton.pool(tokens, weights, grid[1], prefix, nested)
         else:

@@ -125,13 +125,13 @@ class AttentionCall:
             if twins is not None:
                 result["twins"] = twins
                 requested.remove("twins")
+        if not requested:
+            return result
         streamed = self.streamed(dict.fromkeys(requested)) if set(requested) <= {"entropy", "received"} else None
         if streamed is not None:
             if "received" in streamed:
                 streamed["received"] = streamed["received"] / self.shape[2]
             return result | streamed
-        if not requested:
-            return result
         chunks: dict[str, list[Tensor]] = {name: [] for name in requested}
         total = 0
         for rows in self.rows():
