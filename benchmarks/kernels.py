@@ -4,7 +4,8 @@
 
 Every row compares A and B in turn in one process and reports the median ratio with its range. Rows are written to
 `FOLDER/kernels.json` as they finish; a row that fails is reported with its error. Steps are forward + backward,
-compiled, bf16, captured in a CUDA graph. `--smoke` runs everything at small sizes, on a CPU too.
+compiled, bf16, captured in a CUDA graph. `--prepare` only compiles the steps, so that several processes can fill the
+caches of compiled code at the same time. `--smoke` runs everything at small sizes, on a CPU too.
 """
 
 from __future__ import annotations
@@ -129,6 +130,12 @@ def step_rows(options: argparse.Namespace, results: Results, chosen: list[str]) 
         memory = peak / plain["peak"] if plain["peak"] else None
         return {**row["changed"], "plain_seconds": row["plain"]["seconds"], "goal": goal, "memory_ratio": memory}
 
+    if options.prepare:
+        for name in ("plain", *chosen):
+            part, heads, _, disabled = STEPS.get(name, ("", None, 1.0, ()))
+            with without_kernels(*disabled), ExitStack() as stack:
+                make_step(options, part, heads, stack)()
+        return
     results.add("step", f"plain: {options.model}, batch {options.batch}", baseline)
     for name in chosen:
         results.add("step", name, partial(compared, *STEPS[name]))
@@ -186,6 +193,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--inner", type=int, default=5 if cuda else 1)
     parser.add_argument("--seconds", type=float, default=235.0, help="no row starts later")
     parser.add_argument("--compile", action="store_true", help="also on a CPU")
+    parser.add_argument("--prepare", action="store_true", help="only compile the steps")
     parser.add_argument("--out", default="runs/benchmarks")
     parser.add_argument("--smoke", action="store_true")
     options = parser.parse_args()

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from vitlab.core.anatomy import TokenLayout
 from vitlab.core.errors import VitlabError
-from vitlab.modules.token_aware_pooling import MultiKernelPooling, TokenAwarePooling
+from vitlab.modules.token_aware_pooling import MultiKernelPooling, TokenAwarePooling, _convolve, _convolve_few
 
 
 def dilated(x, branch):
@@ -82,3 +82,19 @@ def test_refuses_wrong_settings_and_another_grid():
         MultiKernelPooling(2, TokenLayout((2, 2)), temperature=0)
     with pytest.raises(VitlabError, match="TokenAwarePooling was fitted for a 2x2 grid"):
         TokenAwarePooling(2, TokenLayout((2, 2)))(torch.zeros(1, 5, 2))
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 5), st.integers(1, 5))
+def test_both_products_are_the_convolution(h, w, channels, branches):
+    """The forms on a GPU, with their gradients, against torch's convolution."""
+    torch.manual_seed(h * 10 + w)
+    x = torch.randn(2, channels, h, w, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(branches, channels, 3, 3, dtype=torch.float64, requires_grad=True)
+    expected = F.conv2d(x, weight, padding=1)
+    gradient = torch.randn_like(expected)
+    shifts = _convolve(F.pad(x.flatten(2).mT, (0, 0, 2, 0)), weight, (h, w), 2).permute(0, 3, 1, 2)
+    for found in (_convolve_few(x, weight), shifts):
+        torch.testing.assert_close(found, expected)
+        truths = torch.autograd.grad(expected, (x, weight), gradient, retain_graph=True)
+        torch.testing.assert_close(torch.autograd.grad(found, (x, weight), gradient), truths)

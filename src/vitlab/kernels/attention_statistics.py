@@ -124,8 +124,9 @@ def fused(q: Tensor, k: Tensor, scale: float, bias: Tensor | None, wanted: Wante
 
 def _tile(kernel: str, q: Tensor) -> dict[str, int]:
     """The number of rows and keys of one program, and its warps and stages."""
-    size = 64 if q.shape[-1] <= 64 else 32
-    return {"TALL": size, "WIDE": size, "num_warps": 4, "num_stages": 1}
+    if q.shape[-1] > 64:
+        return {"TALL": 32, "WIDE": 32, "num_warps": 4, "num_stages": 1}
+    return {"TALL": 128 if q.shape[2] > 64 else 64, "WIDE": 64, "num_warps": 4, "num_stages": 2}
 
 
 if triton is not None:

@@ -109,10 +109,8 @@ class TokenAwarePooling(nn.Module):
             first, norm, second = self.predictor
             assert isinstance(first, nn.Conv2d) and isinstance(second, nn.Conv2d)
             hidden: Tensor = norm(_convolve(x, first.weight, grid, prefix).permute(0, 3, 1, 2))
-            if x.is_cuda:  # convolutions of so few channels are slow there
-                logits = _convolve(hidden.flatten(2).mT, second.weight, grid, 0).permute(0, 3, 1, 2)
-            else:
-                logits = second(hidden)
+            # Convolutions of so few channels are slow on GPUs.
+            logits = _convolve_few(hidden, second.weight) if x.is_cuda else second(hidden)
         return (logits / self.temperature).softmax(dim=1).flatten(2).mT
 
     def kernel_form(self, device: torch.device) -> tuple[str, str]:
@@ -152,6 +150,29 @@ def _convolve(x: Tensor, weight: Tensor, grid: tuple[int, int], prefix: int) -> 
         for right in range(3)
     ]
     return sum(shifted[1:], shifted[0])
+
+
+def _convolve_few(x: Tensor, weight: Tensor) -> Tensor:
+    """A 3×3 convolution of few channels as one matrix product of the nine neighbours of each token.
+
+    Its backward is a matrix product too, so that a compiler computes the gradient of the outputs once, not for each of
+    the neighbours.
+
+    Args:
+        x: (B, C, h, w).
+        weight: (K, C, 3, 3).
+
+    Returns:
+        (B, K, h, w)
+    """
+    branches, h, w = len(weight), *x.shape[2:]
+    padded = F.pad(x.permute(0, 2, 3, 1), (0, 0, 1, 1, 1, 1))
+    around = [padded[:, down : down + h, right : right + w] for down in range(3) for right in range(3)]
+    matrix = weight.permute(0, 2, 3, 1).flatten(1)  # (K, 9C)
+    odd = -matrix.shape[1] % 8
+    columns = F.pad(torch.cat(around, -1), (0, odd))
+    found: Tensor = F.linear(columns, F.pad(matrix, (0, odd, 0, -branches % 8)))
+    return found[..., :branches].permute(0, 3, 1, 2)
 
 
 class MultiKernelPooling(TokenAwarePooling):
