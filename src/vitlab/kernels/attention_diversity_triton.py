@@ -30,6 +30,14 @@ MAXIMUM_KEYS = 256
 MAXIMUM_CHANNELS = 64
 _LOG2_E = 1.4426950408889634
 
+#: Rows and warps of one program for maps of more than 128 keys in 16 bits, the fastest on an H200.
+_WIDE_TILES = {
+    "sums": (32, 4),
+    "head sums": (16, 4),
+    "map gradient": (32, 4),
+    "operand gradient": (16, 4),
+}
+
 
 @torch.library.custom_op("vitlab::attention_row_sums", mutates_args=())
 def row_sums(
@@ -181,9 +189,10 @@ def _constants(q: Tensor, k: Tensor, bias: Tensor | None, released: bool) -> dic
 
 def _tile(kernel: str, q: Tensor, k: Tensor) -> dict[str, int]:
     """The number of rows of one program, and its warps and stages."""
-    rows = 16 if kernel in ("head sums", "operand gradient") and k.shape[2] > 128 else 32
+    wide, single = k.shape[2] > 128, q.dtype == torch.float32
+    rows, warps = _WIDE_TILES[kernel] if wide and not single else (16 if wide and "operand" in kernel else 32, 4)
     rows = min(rows, max(16, triton.next_power_of_2(q.shape[2])))
-    return {"ROWS": rows, "num_warps": 4, "num_stages": 1 if q.dtype == torch.float32 else 2}
+    return {"ROWS": rows, "num_warps": warps, "num_stages": 1 if single or kernel == "head sums" else 2}
 
 
 if triton is not None:
