@@ -32,7 +32,7 @@ def check_timm_settings(name: str, settings: Mapping[str, Any]) -> None:
         settings: by name; those that the class of the model does not declare are checked for finite numbers only.
     """
     for key, value in settings.items():
-        if not all(map(_is_finite, _items(value))):
+        if not all(map(is_finite, items(value))):
             raise VitlabError(f"timm/{name}({key}={shown(value)}): expected finite numbers")
     if not settings:
         return
@@ -71,7 +71,7 @@ def accepts(value: Any, annotation: Any, default: Any = None) -> bool:
     several = _has_list(annotation) or kinds & {int, float}
     if isinstance(value, (list, tuple)) and not several:
         return False
-    return all(any(fits(item, kind) for kind in kinds) for item in _items(value))
+    return all(any(fits(item, kind) for kind in kinds) for item in items(value))
 
 
 def _expected(annotation: Any, default: Any) -> str:
@@ -93,23 +93,24 @@ def _kinds(annotation: Any) -> set[Any] | None:
 
 def _types(default: Any) -> set[Any]:
     """The plain types in a default, which the annotations of some classes do not have."""
-    return {type(each) for each in _items(default)} & set(_PLAIN)
+    return {type(each) for each in items(default)} & set(_PLAIN)
 
 
 def _has_list(annotation: Any) -> bool:
     return get_origin(annotation) in _LISTS or any(map(_has_list, get_args(annotation)))
 
 
-def _items(value: Any) -> Iterator[Any]:
+def items(value: Any) -> Iterator[Any]:
     """The values in nested lists, or the value itself."""
     if isinstance(value, (list, tuple)):
         for each in value:
-            yield from _items(each)
+            yield from items(each)
     else:
         yield value
 
 
-def _is_finite(value: Any) -> bool:
+def is_finite(value: Any) -> bool:
+    """Whether a value is not infinite and not nan."""
     return not isinstance(value, float) or math.isfinite(value)
 
 
