@@ -25,18 +25,24 @@ from vitlab.core.extensions import resolve_all
 from vitlab.core.machine_memory import is_allocation_failure
 from vitlab.core.recipe import Recipe, stored_recipe
 from vitlab.core.settings import check_settings, check_value
+from vitlab.core.signatures import Setting, settings_of
 from vitlab.core.store import read_about, write_tensors
 from vitlab.identity import set_origin
 from vitlab.markers import parts_in
-from vitlab.models._library_settings import check_configuration, check_torchvision_settings
+from vitlab.models._library_settings import (
+    check_configuration,
+    check_torchvision_settings,
+    configuration_settings,
+    torchvision_settings,
+)
 from vitlab.models._settings import COMMON, architecture, check_size
-from vitlab.models._timm_settings import check_timm_settings
-from vitlab.models._vilt import build_vilt, check_vilt, pretrained_body, weights_file
+from vitlab.models._timm_settings import check_timm_settings, timm_settings
+from vitlab.models._vilt import build_vilt, check_vilt, pretrained_body, vilt_configuration, weights_file
 from vitlab.preprocessing import declare
 from vitlab.preprocessing.declaration import from_hugging_face, from_torchvision
 from vitlab.surgery import changes_reported, check_part, retrofit
 
-__all__ = ["builder_of", "load", "model_names", "recipe_of", "registered_by", "save"]
+__all__ = ["builder_of", "load", "model_names", "recipe_of", "registered_by", "save", "settings_of_model"]
 
 
 _T = TypeVar("_T")
@@ -115,6 +121,46 @@ def model_names(source: str) -> list[str]:
         names = [name for module in _vitlab_modules() for name in registered_by(module)]
         return sorted(set(names))
     return []
+
+
+def settings_of_model(expression: str) -> list[Setting]:
+    """The settings of a model by its name, with types, defaults and valid values.
+
+    Args:
+        expression: for example `"timm/vit_tiny_patch16_224"`; of a file, those of the model in it.
+    """
+    parsed = parse_model(builder_of(expression))
+    source, name = parsed.source, parsed.name
+    pretrained = Setting("pretrained", bool, False, "whether to load published weights.")
+    weights = Setting("weights", str | None, None, "path of a file of weights.")
+    if (source, name) == _VILT:
+        return [*configuration_settings(vilt_configuration()), weights]
+    if _is_assembly(parsed):
+        build = getattr(importlib.import_module(plugins.assemblies()[name]), name)
+        return [Setting("backbone", str, help="expression of the backbone."), *settings_of(build, 1), weights]
+    if source == "hf":
+        return [*configuration_settings(_configuration(name)), pretrained, weights]
+    names = model_names(source)
+    if name.partition(".")[0] not in names:
+        raise _unknown_model(source, name, names)
+    if source == "torchvision":
+        return [*torchvision_settings(name), pretrained, weights]
+    shared = {each.name: each for each in settings_of(architecture) if source == "vitlab" or each.name in COMMON}
+    own = [
+        replace(shared[each.name], default=each.default) if each.name in shared else each
+        for each in timm_settings(name)
+    ]
+    return [*own, replace(pretrained, default="." in name), weights]
+
+
+def _configuration(name: str, **settings: Any) -> Any:
+    """The configuration of a model of Hugging Face, of its folder or the hub."""
+    try:
+        import transformers
+    except ImportError:
+        raise VitlabError("Hugging Face models need the extra 'hf': pip install 'vitlab[hf]'") from None
+    server = "" if Path(name).is_dir() else HUB
+    return _build_or_raise(f"hf/{name}", lambda: transformers.AutoConfig.from_pretrained(name, **settings), server)
 
 
 def _build(parsed: ModelExpression) -> tuple[nn.Module, str]:
@@ -294,8 +340,7 @@ def _hugging_face(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
     local = Path(name).is_dir()
     server = "" if local else HUB
     if settings:
-        config = _build_or_raise(f"hf/{name}", lambda: configure()[1], server)
-        check_configuration(f"hf/{name}", config, settings)
+        check_configuration(f"hf/{name}", _configuration(name), settings)
         check_size(f"hf/{name}", settings, build_random)
     model: Any = _build_or_raise(f"hf/{name}", build, server)
     processor = _build_or_raise(f"hf/{name}", lambda: _image_processor(name), server)
