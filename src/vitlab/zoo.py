@@ -207,18 +207,18 @@ def _load_file_weights(model: nn.Module, parsed: ModelExpression, path: str, ent
     return origin
 
 
-def _timm(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
+def _timm(name: str, settings: dict[str, Any], source: str = "timm") -> tuple[nn.Module, str]:
     import timm
 
     if not timm.is_model(name.partition(".")[0]):
         raise _unknown_model("timm", name.partition(".")[0], timm.list_models())
-    check_settings(f"timm/{name}", architecture, {key: settings[key] for key in COMMON if key in settings}, 0)
-    check_timm_settings(name, {key: value for key, value in settings.items() if key not in COMMON})
+    check_settings(f"{source}/{name}", architecture, {key: settings[key] for key in COMMON if key in settings}, 0)
+    check_timm_settings(name, {key: value for key, value in settings.items() if key not in COMMON}, source)
     settings.setdefault("pretrained", "." in name)
     plain = {key: value for key, value in settings.items() if key not in ("pretrained", "checkpoint_path")}
-    check_size(f"timm/{name}", plain, lambda **sized: timm.create_model(name, pretrained=False, **sized))
+    check_size(f"{source}/{name}", plain, lambda **sized: timm.create_model(name, pretrained=False, **sized))
     server = HUB if settings["pretrained"] else ""
-    model: Any = _build_or_raise(f"timm/{name}", lambda: timm.create_model(name, **settings), server)
+    model: Any = _build_or_raise(f"{source}/{name}", lambda: timm.create_model(name, **settings), server)
     if settings.get("checkpoint_path"):
         return model, f"file: {settings['checkpoint_path']}"
     if not settings["pretrained"]:
@@ -241,7 +241,7 @@ def _vitlab(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
     if name not in names:
         raise _unknown_model("vitlab", name, [*names, *plugins.assemblies(), "vilt"])
     check_settings(f"vitlab/{name}", architecture, settings, 0)
-    return _timm(name, settings)
+    return _timm(name, settings, "vitlab")
 
 
 def _assembly(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:

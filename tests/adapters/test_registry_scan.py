@@ -339,7 +339,10 @@ def check_sample(names: list[str]) -> tuple[int, int, int, int]:
 
 
 def test_a_sample_built_for_real() -> None:
-    check_sample(["test_vit", "test_vit4", "mobilevit_xxs", "test_convnext"])
+    """MobileViT has nine softmaxes between tokens, the two ViTs six and nine, ConvNeXt none."""
+    described, seams, maps, compared = check_sample(["test_vit", "test_vit4", "mobilevit_xxs", "test_convnext"])
+    assert described == 4 and seams >= 28
+    assert maps == compared == 6 + 9 + 9
 
 
 @pytest.mark.full

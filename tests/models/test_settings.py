@@ -131,3 +131,16 @@ def test_defaults_of_our_classes_fit(name: str) -> None:
     for key, parameter in inspect.signature(kind.__init__).parameters.items():
         if key in declared and parameter.default is not parameter.empty:
             assert fits(parameter.default, declared[key]), key
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("depths=(1, 1000000)", "needs about "),
+        ("global_pool=7", r"\(global_pool=7\): "),
+        ("no_such=7", " could not be built: "),
+    ],
+)
+def test_errors_name_the_source_of_the_expression(setting: str, reason: str) -> None:
+    with pytest.raises(VitlabError, match=f"^vitlab/rvt_tiny ?{reason}"):
+        vitlab.load(f"vitlab/rvt_tiny({setting})")

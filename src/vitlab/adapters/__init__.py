@@ -36,6 +36,7 @@ from vitlab.adapters.wrappers import unwrap
 from vitlab.core.anatomy import Anatomy, Block, Mixer
 from vitlab.core.errors import VitlabError
 from vitlab.core.extensions import registrations, resolve_all
+from vitlab.core.machine_memory import is_allocation_failure
 from vitlab.core.plugins import adapter_modules
 from vitlab.modules.token_kinds import Reader
 
@@ -45,6 +46,7 @@ _SIZE_WORDS = re.compile(
     r"size|height|width|shape|dim|divisible|multiple|match|small|large|token|length", re.IGNORECASE
 )
 _OTHER_INPUTS = "if it needs other inputs than images, write an adapter whose inputs(model, size) returns them"
+LARGEST_SIDE = 8192  # pixels
 _CHECK = "check this module; VITLAB_DEBUG=1 shows the traceback"
 _SIZE_ERRORS = (RuntimeError, ValueError, AssertionError, IndexError)
 _INPUT_ERRORS = (TypeError, AttributeError, KeyError)  # of an input that is missing
@@ -106,6 +108,8 @@ def _forward_error(model: nn.Module, size: tuple[int, int], error: Exception) ->
     reason = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
     if "meta" in reason and next(model.parameters(), torch.empty(0)).is_meta:
         return VitlabError(f"{name} does not run on the meta device ({reason}); build it on a CPU or GPU")
+    if is_allocation_failure(error):
+        return VitlabError(f"{name} on {size[0]}x{size[1]} images does not fit into memory; give a smaller image size")
     takes, needs = _images_and_others(model)
     if not takes:
         return VitlabError(f"{name} takes {', '.join(needs)}, not images, and cannot be described; use an image model")
@@ -227,7 +231,10 @@ def _smallest_scaled(config: Any) -> int | None:
 def _size(model: nn.Module, given: int | tuple[int, int] | None) -> tuple[int, int]:
     """The given size, else the model's input size, else 224."""
     if given is not None:
-        return _pair(given)
+        h, w = _pair(given)
+        if not (1 <= h <= LARGEST_SIDE and 1 <= w <= LARGEST_SIDE):
+            raise VitlabError(f"image size {h}x{w}: expected a height and a width from 1 to {LARGEST_SIDE:,}")
+        return h, w
     return built_size(model) or _pair((getattr(model, "pretrained_cfg", None) or {}).get("input_size") or 224)
 
 

@@ -26,22 +26,23 @@ _PLAIN = (bool, int, float, str, NoneType)
 _LISTS = (list, tuple, Sequence)
 
 
-def check_timm_settings(name: str, settings: Mapping[str, Any]) -> None:
+def check_timm_settings(name: str, settings: Mapping[str, Any], source: str = "timm") -> None:
     """Raise an error if a setting of a model of timm cannot be meant.
 
     Args:
         name: of the model in timm's registry.
         settings: by name; those that the class of the model does not declare are checked for finite numbers only.
+        source: of the model in its expression, for the error.
     """
     for key, value in settings.items():
         if not all(map(is_finite, items(value))):
-            raise VitlabError(f"timm/{name}({key}={shown(value)}): expected finite numbers")
+            raise VitlabError(f"{source}/{name}({key}={shown(value)}): expected finite numbers")
     if not settings:
         return
     declared = constructor_settings(_class_of(name))
     for key, value in settings.items():
         if key in declared and not accepts(value, *declared[key]):
-            raise VitlabError(f"timm/{name}({key}={shown(value)}): expected {_expected(*declared[key])}")
+            raise VitlabError(f"{source}/{name}({key}={shown(value)}): expected {_expected(*declared[key])}")
 
 
 def timm_settings(name: str) -> list[Setting]:
