@@ -272,9 +272,19 @@ def built(name: str, fused: bool) -> nn.Module:
     set_fused_attn(fused)
     try:
         torch.manual_seed(0)
-        return timm.create_model(name).eval()
+        model = timm.create_model(name).eval()
     finally:
         set_fused_attn(True)
+    return with_noise(model)
+
+
+def with_noise(model: nn.Module) -> nn.Module:
+    """Add noise to all parameters: some are initialised with zeros, so that a branch or the head has no effect."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.02 * torch.randn(parameter.shape, generator=generator)
+    return model
 
 
 def explicit_maps(model: nn.Module, images: Tensor, paths: list[str]) -> dict[str, Tensor]:
@@ -347,4 +357,8 @@ def test_a_sample_built_for_real() -> None:
 
 @pytest.mark.full
 def test_a_larger_sample_built_for_real() -> None:
-    check_sample(small_models(40))
+    """With timm 1.0.31: 39 models, 158 seams, 85 maps, of which two have no module that takes the explicit map."""
+    names = small_models(40)
+    described, seams, maps, compared = check_sample(names)
+    assert described == len(names) >= 39 and seams >= 150
+    assert maps >= 80 and compared >= maps - 2

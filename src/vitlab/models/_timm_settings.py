@@ -64,9 +64,9 @@ def timm_settings(name: str) -> list[Setting]:
 def _plain_union(annotation: Any, default: Any) -> Any:
     """The types that text can give; names of layers for types of which it gives no values."""
     kinds = (_kinds(annotation) or {str, NoneType}) | _types(default)
-    union = reduce(or_, [each for each in _PLAIN if each in kinds and each is not NoneType])
+    union: Any = reduce(or_, [each for each in _PLAIN if each in kinds and each is not NoneType])
     several = _has_list(annotation) or isinstance(default, (list, tuple))
-    union = union | list[union] if several else union  # type: ignore[valid-type]
+    union = union | list[union] if several else union
     return union | None if NoneType in kinds else union
 
 
