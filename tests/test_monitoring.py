@@ -149,5 +149,24 @@ def test_lightning(tmp_path: Path) -> None:
 def test_mistakes() -> None:
     with pytest.raises(VitlabError, match="attention_entropy"):
         Monitor(tiny(), [IMAGES], ["attention_entrop"])
-    with pytest.raises(VitlabError, match="at least 1"):
-        Monitor(tiny(), [IMAGES], every=0)
+    with pytest.raises(VitlabError, match=r"^Monitor\(procedures=\[\]\): expected at least one"):
+        Monitor(tiny(), [IMAGES], [])
+
+
+@pytest.mark.parametrize("every", [0, "x", 2.5, True, None])
+def test_steps_that_cannot_be_meant(every: Any) -> None:
+    with pytest.raises(VitlabError, match=r"^Monitor\(every=.*\): expected an integer from 1 to 1,000,000,000,000$"):
+        Monitor(tiny(), [IMAGES], every=every)
+
+
+def test_a_folder_that_cannot_be_written_is_noticed_before_training(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(
+            VitlabError, match=rf"^{folder} cannot be written \(Not a directory\); give another folder$"
+        ):
+            Monitor(tiny(), [IMAGES], folder=folder)
+    with pytest.raises(VitlabError, match=r"^Monitor\(folder=3\): expected text"):
+        Monitor(tiny(), [IMAGES], folder=3)  # type: ignore[arg-type]
+    Monitor(tiny(), [IMAGES], folder=tmp_path / "new" / "run")
+    assert not (tmp_path / "new").exists()

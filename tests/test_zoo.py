@@ -236,7 +236,7 @@ def test_weights_of_hubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         ("timm/vit_tiny_patch16_224(3)", "must all be written key=value"),
         ("timm/vit_tiny_patch16_224(depth=2, depth=3)", "'depth' is given twice"),
         ("timm/vit_tiny_patch16_224(hight=2)", "timm/vit_tiny_patch16_224 could not be built"),
-        ("torchvision/vit_b_16(hight=2)", "torchvision/vit_b_16 could not be built"),
+        ("torchvision/vit_b_16(hight=2)", "no setting of torchvision/vit_b_16 'hight'; there are: image_size"),
         (f"{VIT} | ContextBroadcats", "no part 'ContextBroadcats' (did you mean 'ContextBroadcast'?)"),
         (f"{VIT} | ContextBroadcast(at='mlp.middle')", "no seam 'mlp.middle' (did you mean 'mlp.mid'?)"),
         (f"{VIT} | 2fold", "invalid part '2fold'"),

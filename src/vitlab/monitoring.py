@@ -11,14 +11,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from torch import nn
 
 from vitlab.core import plugins
+from vitlab.core.bounds import Range
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import parse_call, split_calls
-from vitlab.core.settings import check_settings
+from vitlab.core.out_folder import check_writable
+from vitlab.core.settings import check_settings, check_value
 from vitlab.instruments import measure
 from vitlab.reporting.comparison import numbers
 from vitlab.stress_tests import stress
@@ -27,6 +29,7 @@ __all__ = ["Monitor", "hugging_face_callback", "lightning_callback"]
 
 #: Receives the numbers of a step: `{"step": 500, "attention_entropy/mean": 3.9}`.
 Log = Callable[[dict[str, Any]], None]
+_Steps = Annotated[int, Range(1, 10**12)]
 
 
 class Monitor:
@@ -53,9 +56,14 @@ class Monitor:
         folder: str | Path | None = None,
         log: Log | None = None,
     ) -> None:
+        check_value("Monitor", "every", every, _Steps)
+        check_value("Monitor", "procedures", procedures, str | Sequence[str])
+        check_value("Monitor", "folder", folder, str | Path | None)
         texts = split_calls(procedures) if isinstance(procedures, str) else list(procedures)
-        if every < 1 or not texts:
-            raise VitlabError(f"invalid every={every} or procedures={texts}; expected at least 1 of each")
+        if not texts:
+            raise VitlabError("Monitor(procedures=[]): expected at least one instrument or stress test")
+        if folder is not None:
+            check_writable(folder, "give another folder")
         calls = [_call(text) for text in texts]
         names = [name for name, _ in calls]
         labels = [name if names.count(name) == 1 else text for text, name in zip(texts, names, strict=True)]

@@ -22,19 +22,27 @@ from vitlab.core.downloads import HUB, downloading_from
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import ModelExpression, parse_model
 from vitlab.core.extensions import resolve_all
+from vitlab.core.machine_memory import is_allocation_failure
 from vitlab.core.recipe import Recipe, stored_recipe
-from vitlab.core.settings import check_settings
+from vitlab.core.settings import check_settings, check_value
+from vitlab.core.signatures import Setting, settings_of
 from vitlab.core.store import read_about, write_tensors
 from vitlab.identity import set_origin
 from vitlab.markers import parts_in
+from vitlab.models._library_settings import (
+    check_configuration,
+    check_torchvision_settings,
+    configuration_settings,
+    torchvision_settings,
+)
 from vitlab.models._settings import COMMON, architecture, check_size
-from vitlab.models._timm_settings import check_timm_settings
-from vitlab.models._vilt import build_vilt, pretrained_body, weights_file
+from vitlab.models._timm_settings import check_timm_settings, timm_settings
+from vitlab.models._vilt import build_vilt, check_vilt, pretrained_body, vilt_configuration, weights_file
 from vitlab.preprocessing import declare
 from vitlab.preprocessing.declaration import from_hugging_face, from_torchvision
 from vitlab.surgery import changes_reported, check_part, retrofit
 
-__all__ = ["builder_of", "load", "model_names", "recipe_of", "registered_by", "save"]
+__all__ = ["builder_of", "load", "model_names", "recipe_of", "registered_by", "save", "settings_of_model"]
 
 
 _T = TypeVar("_T")
@@ -115,6 +123,46 @@ def model_names(source: str) -> list[str]:
     return []
 
 
+def settings_of_model(expression: str) -> list[Setting]:
+    """The settings of a model by its name, with types, defaults and valid values.
+
+    Args:
+        expression: for example `"timm/vit_tiny_patch16_224"`; of a file, those of the model in it.
+    """
+    parsed = parse_model(builder_of(expression))
+    source, name = parsed.source, parsed.name
+    pretrained = Setting("pretrained", bool, False, "whether to load published weights.")
+    weights = Setting("weights", str | None, None, "path of a file of weights.")
+    if (source, name) == _VILT:
+        return [*configuration_settings(vilt_configuration()), weights]
+    if _is_assembly(parsed):
+        build = getattr(importlib.import_module(plugins.assemblies()[name]), name)
+        return [Setting("backbone", str, help="expression of the backbone."), *settings_of(build, 1), weights]
+    if source == "hf":
+        return [*configuration_settings(_configuration(name)), pretrained, weights]
+    names = model_names(source)
+    if name.partition(".")[0] not in names:
+        raise _unknown_model(source, name, names)
+    if source == "torchvision":
+        return [*torchvision_settings(name), pretrained, weights]
+    shared = {each.name: each for each in settings_of(architecture) if source == "vitlab" or each.name in COMMON}
+    own = [
+        replace(shared[each.name], default=each.default) if each.name in shared else each
+        for each in timm_settings(name)
+    ]
+    return [*own, replace(pretrained, default="." in name), weights]
+
+
+def _configuration(name: str, **settings: Any) -> Any:
+    """The configuration of a model of Hugging Face, of its folder or the hub."""
+    try:
+        import transformers
+    except ImportError:
+        raise VitlabError("Hugging Face models need the extra 'hf': pip install 'vitlab[hf]'") from None
+    server = "" if Path(name).is_dir() else HUB
+    return _build_or_raise(f"hf/{name}", lambda: transformers.AutoConfig.from_pretrained(name, **settings), server)
+
+
 def _build(parsed: ModelExpression) -> tuple[nn.Module, str]:
     """The model and the origin of its weights."""
     settings = dict(parsed.settings)
@@ -159,18 +207,18 @@ def _load_file_weights(model: nn.Module, parsed: ModelExpression, path: str, ent
     return origin
 
 
-def _timm(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
+def _timm(name: str, settings: dict[str, Any], source: str = "timm") -> tuple[nn.Module, str]:
     import timm
 
     if not timm.is_model(name.partition(".")[0]):
         raise _unknown_model("timm", name.partition(".")[0], timm.list_models())
-    check_settings(f"timm/{name}", architecture, {key: settings[key] for key in COMMON if key in settings}, 0)
-    check_timm_settings(name, {key: value for key, value in settings.items() if key not in COMMON})
+    check_settings(f"{source}/{name}", architecture, {key: settings[key] for key in COMMON if key in settings}, 0)
+    check_timm_settings(name, {key: value for key, value in settings.items() if key not in COMMON}, source)
     settings.setdefault("pretrained", "." in name)
     plain = {key: value for key, value in settings.items() if key not in ("pretrained", "checkpoint_path")}
-    check_size(f"timm/{name}", plain, lambda **sized: timm.create_model(name, pretrained=False, **sized))
+    check_size(f"{source}/{name}", plain, lambda **sized: timm.create_model(name, pretrained=False, **sized))
     server = HUB if settings["pretrained"] else ""
-    model: Any = _build_or_raise(f"timm/{name}", lambda: timm.create_model(name, **settings), server)
+    model: Any = _build_or_raise(f"{source}/{name}", lambda: timm.create_model(name, **settings), server)
     if settings.get("checkpoint_path"):
         return model, f"file: {settings['checkpoint_path']}"
     if not settings["pretrained"]:
@@ -184,6 +232,7 @@ def _timm(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
 
 def _vitlab(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
     if ("vitlab", name) == _VILT:
+        check_vilt(settings)
         check_size("vitlab/vilt", settings, lambda **sized: build_vilt(sized))
         return _build_or_raise("vitlab/vilt", lambda: build_vilt(settings)), "random"
     if name in plugins.assemblies():
@@ -192,7 +241,7 @@ def _vitlab(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
     if name not in names:
         raise _unknown_model("vitlab", name, [*names, *plugins.assemblies(), "vilt"])
     check_settings(f"vitlab/{name}", architecture, settings, 0)
-    return _timm(name, settings)
+    return _timm(name, settings, "vitlab")
 
 
 def _assembly(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
@@ -236,7 +285,8 @@ def _torchvision(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
     if name not in names:
         raise _unknown_model("torchvision", name, names)
     default: Any = getattr(torchvision.models.get_model_weights(name), "DEFAULT", None)
-    weights = default if settings.pop("pretrained", False) else None
+    weights = default if _pretrained(f"torchvision/{name}", settings) else None
+    check_torchvision_settings(name, settings)
     check_size(
         f"torchvision/{name}", settings, lambda **sized: torchvision.models.get_model(name, weights=None, **sized)
     )
@@ -264,24 +314,34 @@ def _hugging_face(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
     except ImportError:
         raise VitlabError("Hugging Face models need the extra 'hf': pip install 'vitlab[hf]'") from None
 
-    pretrained = settings.pop("pretrained", False)
+    pretrained = _pretrained(f"hf/{name}", settings)
     replaced: list[str] = []  # tensors that do not fit, and keep their random values
 
-    def build() -> Any:
-        config = transformers.AutoConfig.from_pretrained(name, **settings)
+    def configure(**given: Any) -> tuple[Any, Any]:
+        """The class of the model and its configuration."""
+        config = transformers.AutoConfig.from_pretrained(name, **given)
         architecture = (config.architectures or ["AutoModel"])[0]
-        kind = getattr(
-            transformers, "CLIPVisionModel" if config.model_type == "clip" else architecture, transformers.AutoModel
-        )
-        if pretrained:
-            options = {"use_safetensors": True, "ignore_mismatched_sizes": "num_labels" in settings}
-            model, loaded = kind.from_pretrained(name, config=config, output_loading_info=True, **options)
-            replaced.extend(key if isinstance(key, str) else key[0] for key in loaded["mismatched_keys"])
-            return model
+        kind = "CLIPVisionModel" if config.model_type == "clip" else architecture
+        return getattr(transformers, kind, transformers.AutoModel), config
+
+    def build_random(**given: Any) -> Any:
+        kind, config = configure(**given)
         return kind._from_config(config) if hasattr(kind, "_from_config") else kind.from_config(config)
+
+    def build() -> Any:
+        if not pretrained:
+            return build_random(**settings)
+        kind, config = configure(**settings)
+        options = {"use_safetensors": True, "ignore_mismatched_sizes": "num_labels" in settings}
+        model, loaded = kind.from_pretrained(name, config=config, output_loading_info=True, **options)
+        replaced.extend(key if isinstance(key, str) else key[0] for key in loaded["mismatched_keys"])
+        return model
 
     local = Path(name).is_dir()
     server = "" if local else HUB
+    if settings:
+        check_configuration(f"hf/{name}", _configuration(name), settings)
+        check_size(f"hf/{name}", settings, build_random)
     model: Any = _build_or_raise(f"hf/{name}", build, server)
     processor = _build_or_raise(f"hf/{name}", lambda: _image_processor(name), server)
     if processor is not None:
@@ -292,6 +352,13 @@ def _hugging_face(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
         )
     head = " (random head)" if replaced else ""
     return model, f"{'file' if local else 'hub'}: {name}{head}" if pretrained else "random"
+
+
+def _pretrained(what: str, settings: dict[str, Any]) -> bool:
+    """Remove the setting `pretrained` and return its value."""
+    value = settings.pop("pretrained", False)
+    check_value(what, "pretrained", value, bool)
+    return bool(value)
 
 
 def _image_processor(name: str) -> dict[str, Any] | None:
@@ -362,7 +429,9 @@ def _build_or_raise(what: str, build: Callable[[], _T], server: str = "") -> _T:
         with downloading_from(server):
             return build()
     except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        if is_allocation_failure(error):
+            raise VitlabError(f"{what} does not fit into the memory of this machine; use smaller settings") from error
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise VitlabError(f"{what} could not be built: {reason}") from error
 
 

@@ -180,3 +180,32 @@ def test_an_error_in_a_block_names_it_and_advises_a_size_only_for_sizes(
     with pytest.raises(VitlabError, match=f"Foreign does not run on 224x224 images .{said}") as caught:
         describe(Foreign())
     assert ("input_size=" in str(caught.value)) == advises_size and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [100_000, 0, -1, (32, 9000)])
+def test_image_sizes_that_cannot_be_meant(size: int | tuple[int, int]) -> None:
+    with pytest.raises(VitlabError, match=r"^image size \S+: expected a height and a width from 1 to 8,192$"):
+        vitlab.describe(timm.create_model("test_vit"), size)
+
+
+def test_a_failed_allocation_is_said_in_words() -> None:
+    class Large(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            raise RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory")
+
+    with pytest.raises(
+        VitlabError, match="^Large on 64x32 images does not fit into memory; give a smaller image size$"
+    ):
+        vitlab.describe(Large(), (64, 32))
+
+
+@pytest.mark.parametrize("instrument", ["attention_entropy", "feature_variance", "calibration"])
+def test_inputs_that_batches_of_images_do_not_have_are_named(instrument: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 48}
+    model = transformers.Siglip2VisionModel(transformers.Siglip2VisionConfig(**sizes, patch_size=8, num_patches=16))
+    batch = (torch.zeros(2, 3, 32, 32), torch.tensor([0, 1]))
+    message = r"^Siglip2VisionModel needs pixel_attention_mask, spatial_shapes in addition to images; .* vitlab.record"
+    with pytest.raises(VitlabError, match=message) as caught:
+        vitlab.measure(instrument, model.eval(), [batch])
+    assert "\n" not in str(caught.value)

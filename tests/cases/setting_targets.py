@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from timm.models.swin_transformer import SwinTransformer
 from timm.models.vision_transformer import VisionTransformer
+from transformers import ViltConfig, ViTConfig, ViTForImageClassification
 
 import vitlab
 from cases import redraw
@@ -21,13 +22,15 @@ from cases.setting_mutations import Target
 from cases.stress import scene_batches, scenes_model
 from vitlab.core import plugins
 from vitlab.core.batches import Batches
+from vitlab.core.expressions import parse_call
 from vitlab.core.recipe import change
-from vitlab.core.signatures import settings_of
+from vitlab.core.signatures import Setting, settings_of
 from vitlab.data import catalogue, question_catalogue, segmentation_sets
 from vitlab.data.detection_sets import open_detection
 from vitlab.data.question_inputs import question_parts
 from vitlab.data.scenes import MEAN, STD, draw_scenes
 from vitlab.detection_inputs import detection_parts
+from vitlab.models._library_settings import configuration_settings, torchvision_settings
 from vitlab.models._settings import COMMON, architecture
 from vitlab.models._timm_settings import accepts, constructor_settings
 
@@ -43,6 +46,10 @@ BACKBONE = "timm/vit_tiny_patch16_224(img_size=64, patch_size=8, embed_dim=24, d
 SWIN = "timm/swin_tiny_patch4_window7_224"
 TINY_SWIN = {"img_size": 32, "window_size": 4, "embed_dim": 12, "depths": (1, 1), "num_heads": (1, 2)}
 TINY = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 2, "num_heads": 3}
+TINY_VIT = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 48} | {
+    "image_size": 32,
+    "patch_size": 8,
+}
 
 #: Settings that make the default run small.
 SMALL: dict[str, dict[str, Any]] = {
@@ -230,6 +237,27 @@ def _models(folder: Path) -> Iterator[Target]:
                 yield Target(
                     "model", f"{name}, constructor", key, default, partial(_with, partial(_load, name, base), key)
                 )
+
+    yield from _library_models(folder)
+
+
+def _library_models(folder: Path) -> Iterator[Target]:
+    """Models of Hugging Face, from a folder as `save_pretrained` writes it, and of torchvision."""
+    config = ViTConfig(**TINY_VIT)
+    ViTForImageClassification(config).save_pretrained(folder / "vit")
+    yield from _known(f"hf/{folder}/vit", configuration_settings(config), {}, "hf/ViT")
+    name, _, settings = VILT.partition("(")
+    small = parse_call(f"vilt({settings}")[1]
+    yield from _known(name, configuration_settings(ViltConfig(**small)), small, name)
+    for each in ("resnet18", "swin_t", "squeezenet1_1"):
+        yield from _known(f"torchvision/{each}", torchvision_settings(each), {}, f"torchvision/{each}")
+    run = partial(_load, "torchvision/vit_b_16", {})
+    yield Target("model", "torchvision/vit_b_16", "num_layers", 12, partial(_with, run, "num_layers"))
+
+
+def _known(name: str, settings: Sequence[Setting], base: Mapping[str, Any], shown: str) -> Iterator[Target]:
+    for each in settings:
+        yield Target("model", shown, each.name, each.default, partial(_with, partial(_load, name, base), each.name))
 
 
 def _load(name: str, base: Mapping[str, Any], /, **settings: Any) -> Any:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from vitlab.cli import completion
+from vitlab.cli import completion, settings_table
 from vitlab.core import plugins
+from vitlab.models.rvt import RobustVisionTransformer
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,6 +47,9 @@ def shell(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         ("vitlab list inst", {"instruments"}),
         ("vitlab describe tor", {"torchvision/"}),
         ("vitlab measu", {"measure"}),
+        ("vitlab measure timm/x --data cam", {"camvid"}),
+        ("vitlab measure timm/x --data scenes(tr", {"scenes(train="}),
+        ("vitlab measure timm/x --data cifar10(fr", {"cifar10(fraction="}),
     ],
 )
 def test_a_shell_is_answered_without_torch(line: str, offered: set[str]) -> None:
@@ -73,7 +77,27 @@ def test_every_setting_is_offered_without_an_import_and_its_choices_with_one() -
     assert completion.models("timm/x | UniformHead(form=") == [f"timm/x | UniformHead(form='{each}'" for each in "ABC"]
 
 
+def test_settings_of_a_model_are_those_of_its_constructor(tmp_path: Path) -> None:
+    declared = inspect.signature(RobustVisionTransformer.__init__).parameters
+    offered = {each.removeprefix("vitlab/rvt_tiny(") for each in completion.models("vitlab/rvt_tiny(")}
+    assert offered == {f"{name}=" for name in (*declared, "pretrained", "weights") if name not in ("self", "kwargs")}
+    assert completion.models("timm/vit_tiny_patch16_224(depth=2, qkv") == [
+        "timm/vit_tiny_patch16_224(depth=2, qkv_bias="
+    ]
+    assert completion.models("torchvision/resnet18(zero_init_residual=T") == [
+        "torchvision/resnet18(zero_init_residual=True"
+    ]
+    assert completion.models("vitlab/no_such(") == completion.models("hf/not/here(") == []
+
+
+def test_every_setting_of_data_is_offered_without_an_import() -> None:
+    for name, settings in settings_table.data_set_settings().items():
+        assert completion.data(f"{name}(") == [f"{name}({each.name}=" for each in settings]
+    assert completion.data("cifar100(labels='") == ["cifar100(labels='fine'", "cifar100(labels='coarse'"]
+
+
 def test_every_name_is_offered() -> None:
+    assert set(completion.data("")) == set(settings_table.data_set_settings())
     assert completion.instruments("") == list(plugins.instruments())
     assert completion.stress_tests("") == list(plugins.stress_tests())
     assert completion.recipes("") == list(plugins.recipes())

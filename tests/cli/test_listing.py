@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import vitlab
 from vitlab.cli import listing, settings_table
 from vitlab.core import plugins
 from vitlab.core.errors import VitlabError
@@ -70,7 +71,7 @@ def test_a_part_is_called_a_part(about: dict[str, object], remark: str, tmp_path
     assert listing.shortfall(stored(tmp_path, **about)) == remark
 
 
-@pytest.mark.parametrize("what", ["parts", "models", "instruments", "stress", "recipes", "data"])
+@pytest.mark.parametrize("what", ["parts", "models", "instruments", "stress", "recipes", "data", "losses"])
 def test_settings_of_every_kind(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     settings_table.show(what, as_json=True)
     listed = json.loads(capsys.readouterr().out)
@@ -92,3 +93,41 @@ def test_settings_of_one_name_are_those_of_its_signature(capsys: pytest.CaptureF
     assert by_name["norm"][2:5] == ["str", "'linf'", "'linf' or 'l2'"]
     with pytest.raises(VitlabError, match="did you mean 'occlusion'"):
         settings_table.show("oclusion")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "rows"),
+    [
+        ("timm/vit_tiny_patch16_224", {"embed_dim": 192, "num_heads": 3, "qkv_bias": True}, {"qkv_bias": "bool"}),
+        ("vitlab/rvt_tiny", {"depths": (10, 2), "embed_dims": (192, 384)}, {"depths": "list[int]"}),
+        ("torchvision/resnet18", {"num_classes": 1000, "groups": 1}, {"zero_init_residual": "bool"}),
+        ("vitlab/vilt", {"hidden_size": 768, "vocab_size": 30522}, {"image_size": "int | (int, int)"}),
+        ("vitlab/upernet", {"classes": 150}, {"width": "int"}),
+        ("distillation", {"kind": "hard", "temperature": 3.0}, {"temperature": "float"}),
+    ],
+)
+def test_settings_of_one_model_or_loss(
+    name: str, given: dict[str, object], rows: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The defaults are the published sizes of the models, the types those of the constructors."""
+    settings_table.show(name, as_json=True)
+    (listed,) = json.loads(capsys.readouterr().out).values()
+    found = {row["setting"]: row for row in listed}
+    assert {key: found[key]["default"] for key in given} == {key: repr(value) for key, value in given.items()}
+    assert {key: found[key]["type"] for key in rows} == rows
+    assert not {"self", "student", "backbone_settings"} & set(found)
+
+
+def test_settings_of_a_saved_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of Hugging Face from its folder, and of a file of vitlab, whose model is that of its expression."""
+    transformers = pytest.importorskip("transformers")
+    transformers.ViTConfig(hidden_size=24).save_pretrained(tmp_path / "vit")
+    settings_table.show(f"hf/{tmp_path}/vit", as_json=True)
+    (listed,) = json.loads(capsys.readouterr().out).values()
+    assert {"setting": "hidden_size", "default": "24", "type": "int"}.items() <= listed[0].items()
+    vitlab.save(vitlab.load("timm/test_vit"), "timm/test_vit", str(tmp_path / "x.safetensors"))
+    ((_, stored),) = settings_table.find(f"file/{tmp_path}/x.safetensors").items()
+    ((_, plain),) = settings_table.find("timm/test_vit").items()
+    assert [each.name for each in stored] == [each.name for each in plain]
+    with pytest.raises(VitlabError, match="no model 'rvt_tinny' in vitlab; similar names: rvt_tiny"):
+        settings_table.find("vitlab/rvt_tinny")

@@ -71,3 +71,19 @@ def test_a_folder_in_place_of_the_lock_is_one_line(tmp_path: Path) -> None:
     (tmp_path / NAME).mkdir()
     with pytest.raises(VitlabError, match=r".lock cannot be written .Is a directory.; remove it"), locked(tmp_path):
         pass
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    """Every write to /dev/full fails as on a full disk."""
+    (tmp_path / NAME).symlink_to("/dev/full")
+    message = (
+        rf"^{tmp_path}/.lock cannot be written \(No space left on device\); free some space, or give another --out$"
+    )
+    with pytest.raises(VitlabError, match=message), locked(tmp_path):
+        pytest.fail("the block ran")
+
+
+def test_an_error_of_the_block_is_not_one_of_the_lock(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="mine"), locked(tmp_path):
+        raise OSError("mine")

@@ -30,12 +30,13 @@ TINY = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "num_heads": 3}
         "timm/swin_tiny_patch4_window7_224(depths=(2, 2, 1000000, 2))",
         "vitlab/vit_tiny_cifar(depth=1000000)",
         "vitlab/rvt_tiny(depths=(1, 1000000))",
-        "torchvision/vit_b_16(num_classes=100000000000)",
+        "torchvision/vit_b_16(representation_size=1000000000)",
     ],
 )
 def test_models_that_do_not_fit_are_refused_with_the_estimate(expression: str) -> None:
     with pytest.raises(
-        VitlabError, match=r"needs about [\d,.]+ TB of memory; [\d,.]+ .B are available; use smaller"
+        VitlabError,
+        match=r"needs about [\d,.]+ TB of memory; [\d,.]+ .B are available; use smaller settings, such as \w+",
     ) as caught:
         vitlab.load(expression)
     assert "\n" not in str(caught.value)
@@ -130,3 +131,16 @@ def test_defaults_of_our_classes_fit(name: str) -> None:
     for key, parameter in inspect.signature(kind.__init__).parameters.items():
         if key in declared and parameter.default is not parameter.empty:
             assert fits(parameter.default, declared[key]), key
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("depths=(1, 1000000)", "needs about "),
+        ("global_pool=7", r"\(global_pool=7\): "),
+        ("no_such=7", " could not be built: "),
+    ],
+)
+def test_errors_name_the_source_of_the_expression(setting: str, reason: str) -> None:
+    with pytest.raises(VitlabError, match=f"^vitlab/rvt_tiny ?{reason}"):
+        vitlab.load(f"vitlab/rvt_tiny({setting})")

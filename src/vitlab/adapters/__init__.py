@@ -36,6 +36,7 @@ from vitlab.adapters.wrappers import unwrap
 from vitlab.core.anatomy import Anatomy, Block, Mixer
 from vitlab.core.errors import VitlabError
 from vitlab.core.extensions import registrations, resolve_all
+from vitlab.core.machine_memory import is_allocation_failure
 from vitlab.core.plugins import adapter_modules
 from vitlab.modules.token_kinds import Reader
 
@@ -45,6 +46,7 @@ _SIZE_WORDS = re.compile(
     r"size|height|width|shape|dim|divisible|multiple|match|small|large|token|length", re.IGNORECASE
 )
 _OTHER_INPUTS = "if it needs other inputs than images, write an adapter whose inputs(model, size) returns them"
+LARGEST_SIDE = 8192  # pixels
 _CHECK = "check this module; VITLAB_DEBUG=1 shows the traceback"
 _SIZE_ERRORS = (RuntimeError, ValueError, AssertionError, IndexError)
 _INPUT_ERRORS = (TypeError, AttributeError, KeyError)  # of an input that is missing
@@ -102,13 +104,15 @@ def token_kinds(model: nn.Module) -> tuple[str, Reader] | None:
 
 def _forward_error(model: nn.Module, size: tuple[int, int], error: Exception) -> VitlabError:
     """The error for a model that failed on blank images: its expected input if known, else the image size."""
-    name, takes = type(model).__name__, _main_inputs(model)
-    config = getattr(model, "config", None)
-    parameters = list(inspect.signature(model.forward).parameters.values())
-    needs = [each.name for each in parameters[1:] if each.default is each.empty and each.kind in _NAMED]
-    needs = needs or [each for each in takes if "pixel" not in each]
-    if not any("pixel" in each for each in takes):
-        return VitlabError(f"{name} takes {', '.join(takes)}, not images, and cannot be described; use an image model")
+    name, config = type(model).__name__, getattr(model, "config", None)
+    reason = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+    if "meta" in reason and next(model.parameters(), torch.empty(0)).is_meta:
+        return VitlabError(f"{name} does not run on the meta device ({reason}); build it on a CPU or GPU")
+    if is_allocation_failure(error):
+        return VitlabError(f"{name} on {size[0]}x{size[1]} images does not fit into memory; give a smaller image size")
+    takes, needs = _images_and_others(model)
+    if not takes:
+        return VitlabError(f"{name} takes {', '.join(needs)}, not images, and cannot be described; use an image model")
     if getattr(config, "num_frames", None) is not None or getattr(config, "tubelet_size", None) is not None:
         return VitlabError(f"{name} takes videos, not images, and cannot be described; use an image model")
     if needs:
@@ -116,9 +120,6 @@ def _forward_error(model: nn.Module, size: tuple[int, int], error: Exception) ->
             f"{name} needs {', '.join(needs)} in addition to images; "
             "write an adapter whose inputs(model, size) returns them"
         )
-    reason = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
-    if "meta" in reason and next(model.parameters(), torch.empty(0)).is_meta:
-        return VitlabError(f"{name} does not run on the meta device ({reason}); build it on a CPU or GPU")
     # Another size helps only if the size is not the model's own, and if the reason concerns sizes.
     of_size = isinstance(error, _SIZE_ERRORS) and _SIZE_WORDS.search(reason) is not None
     place = place_of(error, model)
@@ -131,10 +132,22 @@ def _forward_error(model: nn.Module, size: tuple[int, int], error: Exception) ->
     return VitlabError(f"{name} does not run on {size[0]}x{size[1]} images ({where}{kind}{reason}); {advice}")
 
 
-def _main_inputs(model: nn.Module) -> list[str]:
-    """The names of the main inputs of a Hugging Face model; images for other models."""
-    names = getattr(model, "main_input_name", "pixel_values")
-    return [names] if isinstance(names, str) else [str(name) for name in names]
+def _images_and_others(model: nn.Module) -> tuple[bool, list[str]]:
+    """Whether a model takes images, and the names of all other inputs that it needs, from the signature of `forward`.
+
+    A parameter such as `pixel_values` is images. The attribute `main_input_name` of Hugging Face's models, whose
+    default is that of language models, counts only if the signature has this parameter. Without parameters of either
+    kind, as in models of other libraries, the first parameter is images.
+    """
+    named = [each for each in inspect.signature(model.forward).parameters.values() if each.kind in _NAMED]
+    images = [each.name for each in named if "pixel_values" in each.name]
+    main = getattr(model, "main_input_name", ())
+    others = [each for each in ([main] if isinstance(main, str) else main) if each in {each.name for each in named}]
+    others = [each for each in others if "pixel" not in each]
+    takes = bool(images) or not others
+    first = images[:1] or [each.name for each in named[:1]]
+    required = [each.name for each in named if each.default is each.empty and each.name not in (*images, *first)]
+    return takes, list(dict.fromkeys([*others, *required]))
 
 
 def _as_fitted(model: nn.Module, block: Block) -> Block:
@@ -218,7 +231,10 @@ def _smallest_scaled(config: Any) -> int | None:
 def _size(model: nn.Module, given: int | tuple[int, int] | None) -> tuple[int, int]:
     """The given size, else the model's input size, else 224."""
     if given is not None:
-        return _pair(given)
+        h, w = _pair(given)
+        if not (1 <= h <= LARGEST_SIDE and 1 <= w <= LARGEST_SIDE):
+            raise VitlabError(f"image size {h}x{w}: expected a height and a width from 1 to {LARGEST_SIDE:,}")
+        return h, w
     return built_size(model) or _pair((getattr(model, "pretrained_cfg", None) or {}).get("input_size") or 224)
 
 

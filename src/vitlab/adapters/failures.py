@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from vitlab.core.errors import ExtensionError, VitlabError
 from vitlab.core.machine_memory import is_allocation_failure
 
 _ADAPTERS = Path(__file__).parent
+_MISSING = re.compile(r"forward\(\) missing \d+ required (?:positional|keyword-only) arguments?: (.*)")
 _LONGEST = 300  # characters of a reason
 
 
@@ -83,6 +85,12 @@ def model_error(error: Exception) -> VitlabError | None:
     if running:
         model = unwrap(running[0])
         place = _innermost(frames, model, all_locals=False)
+        if isinstance(error, TypeError) and (missing := _MISSING.search(str(error))) and not place:
+            needs = ", ".join(re.findall(r"'(\w+)'", missing[1]))
+            return VitlabError(
+                f"{_name(model)} needs {needs} in addition to images; instruments and stress tests give images alone; "
+                "give all inputs yourself inside `with vitlab.record(model, …)`"
+            )
         out_of_memory = isinstance(error, torch.OutOfMemoryError) or is_allocation_failure(error)
         advice = (
             "use fewer images, a smaller batch or a smaller model"

@@ -23,7 +23,11 @@ Root = Annotated[Path | None, typer.Option(help="Folder of the data sets; defaul
 Models = Annotated[list[str], typer.Argument(help="Model expressions.", autocompletion=completion.models)]
 Data = Annotated[
     str | None,
-    typer.Option("--data", help="Data expression or folder; default: the data of the training run, else scenes."),
+    typer.Option(
+        "--data",
+        help="Data expression or folder; default: the data of the training run, else scenes.",
+        autocompletion=completion.data,
+    ),
 ]
 Preprocess = Annotated[
     str,

@@ -1,4 +1,4 @@
-"""The settings of parts, instruments, stress tests, recipes, data sets and models, for `vitlab list --settings`."""
+"""The settings of parts, instruments, stress tests, recipes, data, losses and models, for `vitlab list --settings`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def _each(kind: str, names: Iterable[str], settings: Callable[[str], Sequence[Se
     return found
 
 
-def _data() -> Schema:
+def data_set_settings() -> Schema:
+    """The settings of all data sets by name."""
     from vitlab.data.catalogue import data_settings
     from vitlab.data.question_catalogue import question_settings
     from vitlab.data.segmentation_sets import pair_settings
@@ -75,6 +76,18 @@ def _models() -> Schema:
     return {"vitlab/…": settings_of(architecture), **assemblies}
 
 
+def _losses() -> Schema:
+    """The settings of losses, which have defaults; what a loss compares has none."""
+    found = _each("losses", plugins.losses(), lambda name: settings_of(_loss(name)))
+    return {name: [each for each in settings if not each.required] for name, settings in found.items()}
+
+
+def _loss(name: str) -> Callable[..., object]:
+    found = resolve(plugins.losses()[name])
+    function: Callable[..., object] = getattr(found, name, found)
+    return function
+
+
 #: The settings of each kind by name.
 KINDS: dict[str, Callable[[], Schema]] = {
     "parts": _parts,
@@ -82,7 +95,8 @@ KINDS: dict[str, Callable[[], Schema]] = {
     "instruments": _instruments,
     "stress": _stress,
     "recipes": _recipes,
-    "data": _data,
+    "data": data_set_settings,
+    "losses": _losses,
 }
 
 
@@ -90,7 +104,7 @@ def find(what: str) -> Schema:
     """Returns the settings of a kind, or of one thing by its name.
 
     Args:
-        what: a kind, or the name of a part, instrument, stress test, recipe, data set or assembly.
+        what: a kind, or the name of a part, instrument, stress test, recipe, data set, loss or model.
     """
     if not what:
         raise VitlabError(f"--settings needs one of {', '.join(KINDS)}, or a name: vitlab list instruments --settings")
@@ -103,10 +117,15 @@ def find(what: str) -> Schema:
             "instruments": plugins.instruments,
             "stress": plugins.stress_tests,
             "recipes": plugins.recipes,
+            "losses": plugins.losses,
         }.get(kind, KINDS[kind])
         names |= dict.fromkeys(known(), kind)
         if what in names:
             return {what: KINDS[names[what]]()[what]}
+    if "/" in what:
+        from vitlab.zoo import settings_of_model
+
+        return {what: settings_of_model(what)}
     raise unknown("list or name", what, [*KINDS, *names])
 
 

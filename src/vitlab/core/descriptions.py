@@ -19,6 +19,7 @@ __all__ = [
     "card",
     "cards",
     "data_summaries",
+    "narrowing_settings",
     "origin",
     "origin_of",
     "origins",
@@ -76,6 +77,15 @@ def built_in_data() -> dict[str, tuple[str, str]]:
         for module in ("segmentation_sets", "catalogue", "question_catalogue")
         for name, function in functions_of(_PACKAGE / f"data/{module}.py", "_OPENERS").items()
     }
+
+
+def narrowing_settings() -> list[str]:
+    """The names of the settings that every data set for classification takes, without importing them.
+
+    >>> narrowing_settings()
+    ['classes', 'fraction', 'seed']
+    """
+    return list(functions_of(_PACKAGE / "data/catalogue.py", "_NARROWING"))
 
 
 def data_summaries() -> dict[str, str]:

@@ -12,8 +12,9 @@ import platform
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from errno import ENOSPC
+from io import FileIO
 from pathlib import Path
-from typing import TextIO
 
 from vitlab.core.errors import VitlabError
 
@@ -33,17 +34,24 @@ def locked(folder: Path) -> Iterator[None]:
         VitlabError: if another process has locked it.
     """
     path = folder / NAME
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        opened = path.open("a+", encoding="utf-8")
-    except OSError as error:
-        raise VitlabError(f"{path} cannot be written ({error.strerror}); remove it, or give another --out") from error
-    with opened as file:
-        _lock(file, folder)
-        file.truncate(0)
-        file.write(json.dumps({"pid": os.getpid(), "host": platform.node()}))
-        file.flush()
+    with ExitStack() as stack:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(path.open("a+b", buffering=0))
+            _lock(file, folder)
+            _write_owner(file)
+        except OSError as error:
+            advice = "free some space" if error.errno == ENOSPC else "remove it"
+            reason = f"{path} cannot be written ({error.strerror})"
+            raise VitlabError(f"{reason}; {advice}, or give another --out") from error
         yield  # the file is not removed: else two other processes could lock the old file and a new one
+
+
+def _write_owner(file: FileIO) -> None:
+    """Write this process into its lock file, which is not buffered, so that a full disk is noticed here."""
+    if os.fstat(file.fileno()).st_size:
+        file.truncate(0)
+    file.write(json.dumps({"pid": os.getpid(), "host": platform.node()}).encode())
 
 
 @contextmanager
@@ -61,7 +69,7 @@ def one_writer(folder: Path) -> Iterator[None]:
         yield
 
 
-def _lock(file: TextIO, folder: Path) -> None:
+def _lock(file: FileIO, folder: Path) -> None:
     """Lock a file with lockf: unlike with flock, workers, which may outlive a killed run, do not inherit the lock."""
     if fcntl is None:
         return
@@ -73,7 +81,7 @@ def _lock(file: TextIO, folder: Path) -> None:
         warnings.warn(f"{folder} cannot be locked ({error.strerror}); do not start a second run in it", stacklevel=4)
 
 
-def _owner(file: TextIO) -> str:
+def _owner(file: FileIO) -> str:
     try:
         file.seek(0)
         owner = json.loads(file.read())

@@ -10,15 +10,20 @@ from pathlib import Path
 from vitlab.core.errors import VitlabError
 
 
-def check_writable(folder: str | Path) -> None:
-    """Raise an error if no files can be written to a folder, or it cannot be created; nothing is left behind."""
+def check_writable(folder: str | Path, advice: str = "give another --out") -> None:
+    """Raise an error if no files can be written to a folder, or it cannot be created; nothing is left behind.
+
+    Args:
+        folder: that is written to later.
+        advice: what to do, for the error.
+    """
     folder = Path(folder)
     try:
         existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
-        raise VitlabError(f"{folder} cannot be written ({error.strerror}); give another --out") from error
+        raise VitlabError(f"{folder} cannot be written ({error.strerror}); {advice}") from error
 
 
 def remove_unfinished(path: Path) -> None:

@@ -68,7 +68,11 @@ def cost(count: int) -> str:
 
     >>> cost(10**9)
     '1,000,000,000 scenes of 224x224 take about 151 TB of memory and 929 hours on one core'
+    >>> cost(10**6)
+    '1,000,000 scenes of 224x224 take about 151 GB of memory and 56 minutes on one core'
     """
     pixels = count * 224 * 224
-    memory, hours = 3 * pixels / 1e12, pixels / _SPEED / 3600
-    return f"{count:,} scenes of 224x224 take about {memory:,.0f} TB of memory and {hours:,.0f} hours on one core"
+    size, minutes = 3 * pixels / 1e9, pixels / _SPEED / 60
+    memory = f"{size:,.0f} GB" if size < 1000 else f"{size / 1000:,.0f} TB"
+    time = f"{minutes:,.0f} minutes" if minutes < 120 else f"{minutes / 60:,.0f} hours"
+    return f"{count:,} scenes of 224x224 take about {memory} of memory and {time} on one core"

@@ -114,7 +114,11 @@ def check_size(what: str, settings: Mapping[str, Any], build: Callable[..., nn.M
     except Exception:  # building the model states the reason
         once = twice = 0
     blocks = min(max(map(_largest, deep.values()), default=1), 10**12)
-    check_memory(what, once + (blocks - 1) * (twice - once), advice="use smaller settings, such as depth or embed_dim")
+    large = sorted(
+        (key for key in settings if _largest(settings[key]) > _DEEP), key=lambda key: -_largest(settings[key])
+    )
+    advice = f"use smaller settings, such as {' or '.join(large[:2])}"
+    check_memory(what, once + (blocks - 1) * (twice - once), advice=advice)
     blocks = min(sum(map(_total, deep.values())), 10**12)
     if blocks > _MOST_BLOCKS:
         seconds = blocks * _SECONDS

@@ -10,7 +10,8 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -19,27 +20,79 @@ from torch import nn
 
 from vitlab.core.annotations import fits, shown, words
 from vitlab.core.errors import VitlabError
+from vitlab.core.signatures import Setting
 
 _PLAIN = (bool, int, float, str, NoneType)
 _LISTS = (list, tuple, Sequence)
 
 
-def check_timm_settings(name: str, settings: Mapping[str, Any]) -> None:
+def check_timm_settings(name: str, settings: Mapping[str, Any], source: str = "timm") -> None:
     """Raise an error if a setting of a model of timm cannot be meant.
 
     Args:
         name: of the model in timm's registry.
         settings: by name; those that the class of the model does not declare are checked for finite numbers only.
+        source: of the model in its expression, for the error.
     """
     for key, value in settings.items():
-        if not all(map(_is_finite, _items(value))):
-            raise VitlabError(f"timm/{name}({key}={shown(value)}): expected finite numbers")
+        if not all(map(is_finite, items(value))):
+            raise VitlabError(f"{source}/{name}({key}={shown(value)}): expected finite numbers")
     if not settings:
         return
     declared = constructor_settings(_class_of(name))
     for key, value in settings.items():
         if key in declared and not accepts(value, *declared[key]):
-            raise VitlabError(f"timm/{name}({key}={shown(value)}): expected {_expected(*declared[key])}")
+            raise VitlabError(f"{source}/{name}({key}={shown(value)}): expected {_expected(*declared[key])}")
+
+
+def timm_settings(name: str) -> list[Setting]:
+    """The settings of a model of timm: the parameters of its class, with the values that the name gives as defaults.
+
+    Args:
+        name: of the model in timm's registry.
+    """
+    kind = _class_of(name)
+    given = _arguments_of(name, kind) if kind is not None else {}
+    found = []
+    for key, (annotation, default) in constructor_settings(kind).items():
+        value = given.get(key, default)
+        plain = all(type(each) in _PLAIN for each in items(value))
+        found.append(Setting(key, _plain_union(annotation, default), value if plain else None))
+    return found
+
+
+def _plain_union(annotation: Any, default: Any) -> Any:
+    """The types that text can give; names of layers for types of which it gives no values."""
+    kinds = (_kinds(annotation) or {str, NoneType}) | _types(default)
+    union: Any = reduce(or_, [each for each in _PLAIN if each in kinds and each is not NoneType])
+    several = _has_list(annotation) or isinstance(default, (list, tuple))
+    union = union | list[union] if several else union
+    return union | None if NoneType in kinds else union
+
+
+def _arguments_of(name: str, kind: type[nn.Module]) -> dict[str, Any]:
+    """The arguments that timm gives the constructor of a class for a name."""
+    import timm
+
+    given: dict[str, Any] = {}
+
+    class Recorded(kind):  # type: ignore[misc, valid-type]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            found = inspect.signature(kind.__init__).bind(self, *args, **kwargs).arguments
+            given.update({**found, **found.get("kwargs", {})})
+            super().__init__(*args, **kwargs)
+
+    module = inspect.getmodule(kind)
+    original = vars(module).get(kind.__name__)
+    try:
+        setattr(module, kind.__name__, Recorded)
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):
+            timm.create_model(name, pretrained=False)
+    except Exception:  # the defaults of the class are shown
+        given.clear()
+    finally:
+        setattr(module, kind.__name__, original)
+    return given
 
 
 def constructor_settings(kind: type[nn.Module] | None) -> dict[str, tuple[Any, Any]]:
@@ -71,7 +124,7 @@ def accepts(value: Any, annotation: Any, default: Any = None) -> bool:
     several = _has_list(annotation) or kinds & {int, float}
     if isinstance(value, (list, tuple)) and not several:
         return False
-    return all(any(fits(item, kind) for kind in kinds) for item in _items(value))
+    return all(any(fits(item, kind) for kind in kinds) for item in items(value))
 
 
 def _expected(annotation: Any, default: Any) -> str:
@@ -93,23 +146,24 @@ def _kinds(annotation: Any) -> set[Any] | None:
 
 def _types(default: Any) -> set[Any]:
     """The plain types in a default, which the annotations of some classes do not have."""
-    return {type(each) for each in _items(default)} & set(_PLAIN)
+    return {type(each) for each in items(default)} & set(_PLAIN)
 
 
 def _has_list(annotation: Any) -> bool:
     return get_origin(annotation) in _LISTS or any(map(_has_list, get_args(annotation)))
 
 
-def _items(value: Any) -> Iterator[Any]:
+def items(value: Any) -> Iterator[Any]:
     """The values in nested lists, or the value itself."""
     if isinstance(value, (list, tuple)):
         for each in value:
-            yield from _items(each)
+            yield from items(each)
     else:
         yield value
 
 
-def _is_finite(value: Any) -> bool:
+def is_finite(value: Any) -> bool:
+    """Whether a value is not infinite and not nan."""
     return not isinstance(value, float) or math.isfinite(value)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.errors import VitlabError
+from vitlab.models._library_settings import check_configuration
 
 _HEAD = "classifier."
 _BODY = "vilt."
@@ -25,17 +26,26 @@ def build_vilt(settings: Mapping[str, Any]) -> nn.Module:
     >>> build_vilt(small).classifier[-1].out_features
     3
     """
-    try:
-        from transformers import ViltConfig, ViltForQuestionAnswering
-    except ImportError:
-        raise VitlabError("vitlab/vilt needs the extra 'hf': pip install 'vitlab[hf]'") from None
-    known = [*ViltConfig().to_dict(), "num_labels"]
-    for name in settings:
-        if name not in known:
-            raise unknown("setting of vitlab/vilt", name, known)
+    check_vilt(settings)
+    from transformers import ViltConfig, ViltForQuestionAnswering
+
     make: Any = ViltForQuestionAnswering  # not typed
     model: nn.Module = make(ViltConfig(**settings))
     return model
+
+
+def check_vilt(settings: Mapping[str, Any]) -> None:
+    """Raise an error if a setting is not in the configuration of ViLT, or cannot be meant."""
+    check_configuration("vitlab/vilt", vilt_configuration(), settings)
+
+
+def vilt_configuration() -> Any:
+    """The configuration of ViLT-B/32."""
+    try:
+        from transformers import ViltConfig
+    except ImportError:
+        raise VitlabError("vitlab/vilt needs the extra 'hf': pip install 'vitlab[hf]'") from None
+    return ViltConfig()
 
 
 def weights_file(path: str) -> str:
