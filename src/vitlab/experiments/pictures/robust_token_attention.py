@@ -8,6 +8,7 @@ from vitlab.core.experiment import Results, Scale
 from vitlab.core.measurement import Measurement
 from vitlab.experiments.catalogue import Experiment
 from vitlab.experiments.pictures.tables import Ours, draw_table, mean_of
+from vitlab.experiments.robust_token_attention import table_2
 from vitlab.experiments.robust_token_attention._numbers import MCE, TOP1, Number
 
 __all__ = ["PICTURES"]
@@ -75,8 +76,9 @@ _TABLE_2 = {
 
 
 def _table_2(experiment: Experiment, results: Results, scale: Scale) -> str:
-    """A row for each network of the paper; those that it quotes have no number of ours."""
-    rows = {row: (_TABLE_2.get(row, ""), (row,)) for row in dict.fromkeys(each.row for each in experiment.published)}
+    """A row for each network of the paper; those that it quotes have numbers of ours at `released` only."""
+    arms = _TABLE_2 | {row: arm for arm, row in table_2.RIVALS.items()}
+    rows = {row: (arms.get(row, ""), (row,)) for row in dict.fromkeys(each.row for each in experiment.published)}
     columns: dict[str, tuple[Ours, str]] = {
         "#Params (M)": _SIZES["#Params (M)"],
         "#FLOPs (G)": _SIZES["#FLOPs (G)"],

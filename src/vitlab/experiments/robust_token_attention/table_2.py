@@ -31,7 +31,7 @@ _QUOTED: dict[str, tuple[float | None, ...]] = {
     "RSPC (FAN-B-Hybrid)": (50.5, 11.7, 84.2, 44.5, 30.0, 41.1, None),
 }
 #: Arm -> quoted row with published weights.
-_RIVALS = {"convnext": "ConvNeXt-B", "convit": "ConViT-B", "swin_b": "Swin-B", "t2t": "T2T-ViT_t-24"}
+RIVALS = {"convnext": "ConvNeXt-B", "convit": "ConViT-B", "swin_b": "Swin-B", "t2t": "T2T-ViT_t-24"}
 _ROWS: dict[str, tuple[float, ...]] = {
     "rvt_plain": (91.8, 17.7, 82.6, 46.8, 31.9, 28.5, 48.7),
     "rvt_tap": (92.1, 17.9, 83.0, 45.5, 30.6, 30.0, 49.4),
@@ -89,7 +89,7 @@ def _title(arm: str) -> str:
 
 PAPER = [
     *(
-        Published(row, column, value, runs=row in _RIVALS.values())
+        Published(row, column, value, runs=row in RIVALS.values())
         for row, values in _QUOTED.items()
         for column, value in zip(_COLUMNS, values, strict=True)
         if value is not None  # printed as "-"
@@ -116,7 +116,7 @@ def _improvements() -> Iterator[Check]:
 
 def _published_weights() -> Iterator[Check]:
     ours = {arm: (_title(arm), _ROWS[arm]) for arm in ("fan_plain", "fan_tap_adl", "rvt_tap_adl")}
-    for arm, (title, values) in (ours | {arm: (row, _QUOTED[row]) for arm, row in _RIVALS.items()}).items():
+    for arm, (title, values) in (ours | {arm: (row, _QUOTED[row]) for arm, row in RIVALS.items()}).items():
         for name, (column, number, what) in _NUMBERS.items():
             printed = values[column]
             if printed is not None:
@@ -140,7 +140,7 @@ def plan(scale: Scale) -> list[Job]:
         for variant in FOUR
     ]
     if scale == "released":
-        sizes += [job for arm in _RIVALS for job in jobs(scale, [Variant(arm)], _PROCEDURES, base="quoted")]
+        sizes += [job for arm in RIVALS for job in jobs(scale, [Variant(arm)], _PROCEDURES, base="quoted")]
     bases = ("fan",) if scale in ("smoke", "small") else tuple(_BASES)
     return sizes + [job for base in bases for job in jobs(scale, FOUR, _PROCEDURES, base=base, prefix=f"{base}_")]
 
