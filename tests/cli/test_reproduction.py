@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 from experiments.small import ENTROPY, SHORT, TRAINED, VIT, experiment_of
 from vitlab.cli import reproduction
 from vitlab.core import plugins
+from vitlab.experiments.catalogue import select
 from vitlab.experiments.dry_run import dry_run
 from vitlab.experiments.plan import Plan
 from vitlab.experiments.work import work_of
@@ -65,6 +67,29 @@ def test_records_without_numbers_are_no_results(tmp_path: Path, capsys: pytest.C
         file.write_text(json.dumps(record), encoding="utf-8")
     reproduction.show_list([experiment_of("one", [ENTROPY])], tmp_path, as_json=True)
     assert json.loads(capsys.readouterr().out)[0]["results"] == ["small"]
+
+
+def test_a_checkout_lists_the_published_records(tmp_path: Path) -> None:
+    """Against the files of the folder; elsewhere there are none."""
+    files = {file.stem: file.parent.name for file in (ROOT / "docs/results/data/reproduce").glob("*/*.json")}
+    rows = json.loads(vitlab("--all", "--list", "--json", "--out", str(tmp_path), folder=ROOT).stdout)
+    assert {row["name"]: row["published"] for row in rows if row["published"]} == {k: [v] for k, v in files.items()}
+    assert not any(row["results"] for row in rows) and len(files) >= 20
+    (row,) = json.loads(vitlab("cb_table_s16", "--list", "--json", folder=tmp_path).stdout)
+    assert row["published"] == []
+
+
+def test_titles_can_be_read_at_80_columns(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.chdir(ROOT)
+    reproduction.show_list(select(paper="tapadl"), tmp_path)
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in capsys.readouterr().out.splitlines()]
+    assert max(map(len, lines)) <= 80
+    assert any("TAPADL Table 2: ImageNet" in line for line in lines)
+    assert any("(docs)" in line for line in lines) and lines[-1].endswith("published in docs/results/data/reproduce")
 
 
 def test_experiments_without_a_plan_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

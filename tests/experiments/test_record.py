@@ -54,6 +54,23 @@ def test_unequal_training_of_the_arms_is_stated() -> None:
     assert {"cb_table_1", "cb_table_3", "cb_table_4", "cb_table_5", "cb_table_8"} <= unequal
 
 
+@pytest.mark.parametrize(
+    ("name", "used", "not_used"),
+    [
+        ("tapadl_table_4", "406 validation images", "test set"),
+        ("tapadl_fig_6", "ACDC's validation set", "test set"),
+        ("cb_table_10", "measured on val2014", "test-dev"),
+    ],
+)
+def test_validation_images_that_replace_a_test_set_are_stated(name: str, used: str, not_used: str) -> None:
+    """The labels of these test sets are not public: the jobs at `full` use validation images, and the page says so."""
+    found = experiment(name)
+    (sentence,) = found.differences("full")
+    assert used in sentence and not_used in sentence
+    assert not any("test'" in (job.data or "") for job in found.plan("full"))
+    assert sentence in (ROOT / f"docs/papers/{name}.md").read_text(encoding="utf-8")
+
+
 def through_json(results: Results) -> Results:
     return results_of(json.loads(json.dumps(entries_of(results), allow_nan=False)))
 

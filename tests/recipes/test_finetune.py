@@ -88,7 +88,15 @@ def test_expressions(text: str, model: str, size: int) -> None:
         ("finetune(model='timm/deit_tiny_patch16_224')", "has random weights; to fine-tune, add pretrained=True"),
         ("finetune(model='timm/a.b(pretrained=False)')", "has random weights"),
         ("finetune(model='file/no such run')", "there is no file no such run"),
-        ("finetune(model='hf/a/b(pretrained=True)', size=96)", "size and drop_path are for models of timm"),
+        (
+            "finetune(model='hf/a/b(pretrained=True)', size=96)",
+            "size was given for 'hf/a/b.pretrained=True.'; expected a model of timm",
+        ),
+        ("finetune(model='torchvision/vit_b_16(pretrained=True)', drop_path=0.1)", "drop_path was given for 'torchvis"),
+        (
+            "finetune(model='torchvision/vit_b_16(pretrained=True)', size=96, drop_path=0.1)",
+            "size and drop_path was given",
+        ),
         ("finetune(part='tapp')", "did you mean 'tap'"),
         ("finetune(part='AveragePooling(blocks=[1])', blocks='all')", "'blocks' is given twice"),
         ("finetune(blocks='all')", "need a part"),

@@ -16,12 +16,14 @@ import vitlab
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
 from vitlab.core.recipe import Augment, Objective, Optimizer, Recipe, Segmentation, change
+from vitlab.core.store import Run, read_tensors
+from vitlab.data import segmentation_feed
 from vitlab.data.segmentation_sets import CITYSCAPES_IDS, open_pairs
 from vitlab.preprocessing import Preprocessing
 from vitlab.recipes.segmentation import quick_segmentation
 from vitlab.reporting import read
 from vitlab.runner import measure, stress
-from vitlab.tasks import train_task
+from vitlab.tasks import segmentation, train_task
 from vitlab.tasks.segmentation import MeanIoU, add_to_confusion, make_loss, pixel_cross_entropy, with_settings
 from vitlab.tasks.segmentation_export import export_acdc
 from vitlab.training.distributed import World
@@ -215,23 +217,64 @@ def test_mistakes_are_found_before_training(changes: dict[str, str], message: st
 
 
 def test_a_wrong_test_label_is_found_before_training(tmp_path: Path) -> None:
-    for split, label in (("train", 1), ("test", 7)):
-        for number in range(4):
-            for kind, values in (("images", np.zeros((16, 24, 3))), ("labels", np.full((16, 24), label))):
-                (tmp_path / split / kind).mkdir(parents=True, exist_ok=True)
-                Image.fromarray(values.astype(np.uint8)).save(tmp_path / split / kind / f"{number}.png")
-    where = [
-        f"{prefix}{kind}='{tmp_path}/{split}/{kind}'"
-        for prefix, split in (("", "train"), ("test_", "test"))
-        for kind in ("images", "labels")
-    ]
-    recipe = change(TINY, {"data": f"pairs({', '.join(where)}, classes=3)", "evaluate_every": 2})
+    recipe = folder_recipe(tmp_path, train=4, test=4)
+    for number in range(4):
+        write_label(tmp_path / f"test/labels/{number}.png", 7)
     with pytest.raises(VitlabError, match=r"test/labels/0.png has the label 7"):
         train_task(recipe, tmp_path / "run", device="cpu")
     assert not (tmp_path / "run").exists()
     for number in range(4):
-        Image.fromarray(np.ones((16, 24), dtype=np.uint8)).save(tmp_path / f"test/labels/{number}.png")
+        write_label(tmp_path / f"test/labels/{number}.png", 1)
     assert train_task(recipe, tmp_path / "run", device="cpu")["test_images"] == 4
+
+
+@pytest.mark.parametrize(("file", "step"), [("train/labels/3.png", 1), ("test/labels/1.png", 2)])
+def test_a_wrong_label_found_during_the_run_loses_no_step(
+    file: str, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A set that is not stored on the device, and more test images than are checked before training.
+
+    The oracle is a run on correct labels: the run resumed on corrected labels has the same weights, bit for bit.
+    """
+    monkeypatch.setattr(segmentation_feed, "_RESIDENT_BYTES", 0)
+    monkeypatch.setattr(segmentation, "_CHECKED", 1)
+    recipe = folder_recipe(tmp_path, train=8, test=20)
+    expected = train_task(recipe, tmp_path / "whole", device="cpu")
+    write_label(tmp_path / file, 7)
+    with pytest.raises(VitlabError, match=f"{file} has the label 7"):
+        train_task(recipe, tmp_path / "run", device="cpu")
+    kept = Run(tmp_path / "run").newest_checkpoint()
+    assert kept is not None and kept[1]["step"] == step
+    write_label(tmp_path / file, 1)
+    resumed = train_task(recipe, tmp_path / "run", device="cpu")
+    assert {**resumed, "images_per_second": 0} == {**expected, "images_per_second": 0}
+    whole, run = (read_tensors(tmp_path / name / "model.safetensors")[0] for name in ("whole", "run"))
+    assert whole.keys() == run.keys() and all(torch.equal(whole[key], run[key]) for key in whole)
+    assert [row["epoch"] for row in Run(tmp_path / "run").epochs()] == [1, 2]
+
+
+def folder_recipe(path: Path, train: int, test: int) -> Recipe:
+    """A recipe for random images written to folders below `path`, with label 1 (2 in the upper half) of 3."""
+    random = np.random.default_rng(0)
+    for split, count in (("train", train), ("test", test)):
+        for number in range(count):
+            for kind in ("images", "labels"):
+                (path / split / kind).mkdir(parents=True, exist_ok=True)
+            pixels = random.integers(0, 256, (16, 24, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(path / split / f"images/{number}.png")
+            write_label(path / split / f"labels/{number}.png", 1)
+    where = [
+        f"{prefix}{kind}='{path}/{split}/{kind}'"
+        for prefix, split in (("", "train"), ("test_", "test"))
+        for kind in ("images", "labels")
+    ]
+    return change(TINY, {"data": f"pairs({', '.join(where)}, classes=3)"})
+
+
+def write_label(file: Path, label: int) -> None:
+    labels = np.full((16, 24), label, dtype=np.uint8)
+    labels[:8] = 2
+    Image.fromarray(labels).save(file)
 
 
 def test_settings_of_the_expression_are_kept() -> None:

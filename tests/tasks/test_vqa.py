@@ -2,6 +2,10 @@
 
 import dataclasses
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -231,3 +235,44 @@ def test_recipes_name_the_rows_of_table_10():
 
 def test_stored_recipe_is_json(tmp_path):
     json.dumps(dataclasses.asdict(plugins.recipe("vqa_vilt")))
+
+
+# -- two processes -----------------------------------------------------------------------------------------------------
+
+TWO = """
+import json, os, sys, torch
+torch.set_num_threads(1)
+sys.path.insert(0, {tests!r})
+from test_vqa import tiny
+from vitlab.tasks import train_task
+recipe = tiny(data="scene_questions(train=6, test=5, questions=3)", epochs=1)
+print(json.dumps(train_task(recipe, {folder!r}, device="cpu")))
+sys.stdout.flush()
+os._exit(0)
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_train_and_count_each_question_once(tmp_path):
+    """DDP fails if a parameter has no gradient. Both ranks return the metrics of one process on all 15 questions."""
+    started = []
+    for rank in range(2):
+        place = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29783"}
+        source = str(Path(vitlab.__file__).parents[1])
+        environment = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1", **place}
+        code = TWO.format(tests=str(Path(__file__).parent), folder=str(tmp_path / "run"))
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        started.append(subprocess.Popen([sys.executable, "-c", code], env=environment, **pipes))
+    rows = []
+    for process in started:
+        output, errors = process.communicate(timeout=180)
+        assert process.returncode == 0, errors[-3000:]
+        rows.append(json.loads(output.splitlines()[-1]))
+    first, second = rows
+    assert first["questions"] == second["questions"] == 15
+    names = [name for name in first if name.startswith(("accuracy", "prior", "loss"))]
+    assert [first[name] for name in names] == [second[name] for name in names]
+    model = zoo.load(f"file/{tmp_path / 'run'}")
+    data = open_questions("scene_questions(train=6, test=5, questions=3)", image_size=(16, 16))
+    alone = Accuracy(data, feed(data.test, batch_size=4), World())(model)
+    assert {name: alone[name] for name in names} == pytest.approx({name: first[name] for name in names}, rel=1e-4)

@@ -27,32 +27,52 @@ if TYPE_CHECKING:
     from vitlab.experiments.reproduce import Reproduced
 
 
+#: Records of the documentation, in the working directory of a checkout.
+_PUBLISHED = Path("docs/results/data/reproduce")
+
+
 def show_list(experiments: Sequence[Experiment], out: Path, *, as_json: bool = False) -> None:
-    """Print what each experiment needs at each scale, and which scales have results."""
-    stored = {key: record for key, record in read_records(out / "verdicts").items() if record.get("numbers")}
-    rows = [_listed(each, [scale for name, scale in stored if name == each.name]) for each in experiments]
+    """Print what each experiment needs at each scale, and which scales have results.
+
+    Results are those below `out` and, in a checkout, the published ones of the documentation.
+    """
+    own, published = _scales_with_results(out / "verdicts"), _scales_with_results(_PUBLISHED)
+    rows = [_listed(each, own.get(each.name, []), published.get(each.name, [])) for each in experiments]
     if as_json:
         print(json.dumps(rows, indent=1, ensure_ascii=False))
     elif not sys.stdout.isatty():
         print("\n".join(str(row["name"]) for row in rows))
     else:
-        table = Table(Column("name", no_wrap=True), "title", *SCALES, "results", box=None)
+        title = Column("title", min_width=24)
+        table = Table(Column("name", no_wrap=True), title, *SCALES, "results", box=None, pad_edge=False)
         for row in rows:
-            table.add_row(
-                row["name"], Text(row["title"]), *map(_needs, row["scales"].values()), ", ".join(row["results"])
-            )
+            results = ", ".join([*row["results"], *(f"{scale} (docs)" for scale in row["published"])])
+            table.add_row(row["name"], Text(row["title"]), *map(_needs, row["scales"].values()), results)
         Console().print(table)
-        print(f"{len(rows)} experiments")
+        print(f"{len(rows)} experiments{_about_published(rows)}")
 
 
-def _listed(experiment: Experiment, results: list[str]) -> dict[str, Any]:
+def _about_published(rows: Sequence[dict[str, Any]]) -> str:
+    return f"; (docs): published in {_PUBLISHED}" if any(row["published"] for row in rows) else ""
+
+
+def _scales_with_results(folder: Path) -> dict[str, list[str]]:
+    """The scales of each experiment that have records with numbers."""
+    found: dict[str, list[str]] = {}
+    for (name, scale), record in read_records(folder).items():
+        if record.get("numbers"):
+            found.setdefault(name, []).append(scale)
+    return found
+
+
+def _listed(experiment: Experiment, results: list[str], published: list[str]) -> dict[str, Any]:
     scales = {}
     for scale in SCALES:
         jobs = experiment.plan(scale)
         needs = sorted({need for job in jobs for need in job.needs})
         scales[scale] = {"jobs": len(jobs), "gpu_minutes": sum(job.gpu_minutes for job in jobs), "needs": needs}
     about = {"name": experiment.name, "title": experiment.title, "claims": len(experiment.claims)}
-    return {**about, "scales": scales, "results": results}
+    return {**about, "scales": scales, "results": results, "published": published}
 
 
 def _needs(scale: dict[str, Any]) -> str:

@@ -57,11 +57,12 @@ def finetune(
         identity: whether the part begins as the identity.
         diversification: weight λ of ADL; 0 for none.
         epochs: number of epochs.
-        size: height and width of the images; 0 for those of the model. Position embeddings are interpolated.
+        size: height and width of the images; 0 for those of the model. Position embeddings are interpolated. For
+            models of timm, vitlab and file only: Hugging Face's and torchvision's are fine-tuned at their own size.
         batch_size: images per step.
         lr: learning rate at a batch of 512.
         layer_decay: factor of the learning rate from each block to the one before it.
-        drop_path: rate of stochastic depth, for timm's models.
+        drop_path: rate of stochastic depth, for models of timm, vitlab and file.
         strong: the augmentation above; else random resized crops and flips only.
         seed: of head, order and augmentation.
 
@@ -80,7 +81,11 @@ def finetune(
     if drop_path:
         settings["drop_path_rate"] = drop_path
     if settings != parsed.settings and parsed.source in ("hf", "torchvision"):
-        raise VitlabError(f"size and drop_path are for models of timm, vitlab and file; omit them for {model!r}")
+        given = " and ".join(name for name, value in (("size", side != own), ("drop_path", drop_path)) if value)
+        raise VitlabError(
+            f"{given} was given for {model!r}; expected a model of timm, vitlab or file, because weights of hf and "
+            f"torchvision are loaded with their own position embeddings and layers; omit {given}"
+        )
     calls = identity_parts(part, blocks) if identity else parts(part, blocks=blocks)
     strongly = Augment("resized", randaugment="rand-m9-mstd0.5-inc1", erasing=0.25, mixup=0.8, cutmix=1.0)
     return Recipe(

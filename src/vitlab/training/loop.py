@@ -31,7 +31,7 @@ from vitlab.training.distributed import World, any_rank, full_tensor, main_first
 from vitlab.training.feed import Feed, FixedEpoch
 from vitlab.training.optimizer import learning_rate, set_learning_rate
 from vitlab.training.state import Position, make_state
-from vitlab.training.step import Loss, Step, capture, make_step
+from vitlab.training.step import Batch, Loss, Step, capture, make_step
 from vitlab.zoo import builder_of
 
 _CHECKPOINT_PERIOD = 60.0  # minimum number of seconds between checkpoints at the ends of epochs
@@ -94,6 +94,7 @@ def train(
         resumed_from = main_first(run.newest_checkpoint, world)  # rank 0 renames damaged ones
         if resumed_from is not None:
             progress = state.load(*resumed_from)
+        saved_step = progress.step  # the step of the newest checkpoint
         if world.is_main:
             run.remove_rows_after(progress.step)
         captures = _can_be_captured(recipe, world)
@@ -101,10 +102,27 @@ def train(
 
         def save(ended: Mapping[str, Any] | None = None) -> None:
             """Save a checkpoint; at the end of an epoch with its row of metrics, which has no evaluation yet."""
+            nonlocal saved_step
+            saved_step = progress.step
             tensors = state.tensors()
             if world.is_main:
                 about = state.settings(progress) | ({} if ended is None else {"row": dict(ended)})
                 run.save_checkpoint(progress.step, tensors, about)
+
+        @contextmanager
+        def saved_on_failure(ended: Mapping[str, Any] | None = None) -> Iterator[None]:
+            """Save a checkpoint before an error of the data is raised; sharded ranks cannot save without the others."""
+            try:
+                yield
+            except Exception:
+                alone = world.size == 1 or not recipe.sharded
+                if alone and progress.step > saved_step and math.isfinite(float(progress.total)):
+                    save(ended)
+                raise
+
+        def batches_of_epoch() -> Iterator[Batch]:
+            with saved_on_failure():
+                yield from feed.epoch(progress.epoch, progress.batch)
 
         def save_weights(name: str, saved_model: nn.Module) -> None:
             """Save weights as a model that can be loaded as `file/PATH`."""
@@ -135,7 +153,8 @@ def train(
         def evaluated(row: dict[str, Any]) -> dict[str, Any]:
             """Add the metrics of the test set to the row of an epoch, if it is evaluated, and log it."""
             if row["epoch"] == recipe.epochs or row["epoch"] % recipe.evaluate_every == 0:
-                row = row | scores()
+                with saved_on_failure(row):
+                    row = row | scores()
             log_row(row)
             return row
 
@@ -148,7 +167,7 @@ def train(
             while progress.epoch < recipe.epochs:
                 model.train()
                 began, done = time.monotonic(), 0
-                for batch in feed.epoch(progress.epoch, progress.batch):
+                for batch in batches_of_epoch():
                     rate = learning_rate(recipe.optimizer, progress.step, steps, recipe.epochs)
                     set_learning_rate(state.optimizer, rate)
                     if world.device.type == "cpu" or progress.batch == 0:

@@ -24,3 +24,14 @@ def test_smoke_models_have_the_part() -> None:
         if job.recipe:
             model = vitlab.load(change(recipe(job.recipe), job.changes).model)
             assert bool(vitlab.parts(model)) == job.arm.endswith(" cb")
+
+
+def test_the_plain_networks_have_published_weights() -> None:
+    """Each row of the table without CB, with its file below the data root among its needs."""
+    jobs = {job.arm: job for job in table_s14.plan("released")}
+    assert jobs.keys() == {f"{name} plain" for name in ("pvt_small", "local_vit_tiny", "pvt_v2_b1", "swin_tiny")}
+    files = {"pvt_small plain": "pvt_small.pth", "local_vit_tiny plain": "localvit_tiny_mlp4_act3_r192.pth"}
+    for arm, job in jobs.items():
+        expected = {"imagenet"} | ({f"weights/{files[arm]}"} if arm in files else set())
+        assert set(job.needs) == expected
+        assert ("{root}/weights/" in job.model) == (arm in files)

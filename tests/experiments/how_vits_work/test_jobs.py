@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 
 import pytest
+import torch
 
+import vitlab
 from vitlab.core import plugins
 from vitlab.core.experiment import SCALES, Job, Results
 from vitlab.core.recipe import change
@@ -43,6 +47,27 @@ def test_recipes_are_valid_and_have_the_snapshots(scale: str) -> None:
         assert max(recipe.snapshots, default=0) <= recipe.epochs, job
     for job in jobs if scale in ("small", "full") else ():
         assert job.gpu_minutes > 0 and (job.needs or job.kind == "speed"), job
+
+
+@pytest.mark.parametrize("arm", ["resnet50", "vit_tiny", "pit_tiny", "swin_tiny"])
+def test_the_authors_weights_of_cifar_load(arm: str, tmp_path: Path) -> None:
+    """Random tensors of the released keys and shapes, under the released name, load by the expression of the job."""
+    job = next(job for job in experiment("hdvw_fig_12").plan("released") if (job.arm, job.kind) == (arm, "train_fit"))
+    (file,) = (need for need in job.needs if need.startswith("weights/"))
+    released = {"resnet50": "resnet_50", "vit_tiny": "vit_ti", "pit_tiny": "pit_ti", "swin_tiny": "swin_ti"}[arm]
+    assert file.startswith(f"weights/{released}_cifar100_") and job.data == "cifar100"
+    lists = json.loads(gzip.decompress((Path(__file__).parents[2] / "models/published/keys.json.gz").read_bytes()))
+    (tmp_path / "weights").mkdir()
+    torch.save({"state_dict": {k: torch.zeros(v) for k, v in lists[f"{released}_cifar100"].items()}}, tmp_path / file)
+    model = vitlab.load(job.model.replace("{root}", str(tmp_path)))
+    assert all(not parameter.any() for parameter in model.parameters())
+
+
+def test_released_networks_of_cifar_are_those_of_the_figure() -> None:
+    assert {job.arm for job in experiment("hdvw_fig_10").plan("released")} == {"resnet50", "swin_tiny"}
+    assert {job.data for job in experiment("hdvw_fig_10").plan("released")} == {"cifar100"}
+    kinds = {job.kind: job.needs[0] for job in experiment("hdvw_fig_12").plan("released")}
+    assert kinds == {"train_fit": "cifar-100-binary", "cifar_c": "CIFAR-100-C"}
 
 
 @pytest.mark.parametrize("arm", ["resnet50", "vit_tiny"])

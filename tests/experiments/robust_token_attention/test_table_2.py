@@ -30,3 +30,15 @@ def test_the_baseline_has_the_files_of_every_benchmark() -> None:
     needs = {need for job in table_2.plan("released") for need in job.needs}
     assert {"imagenet", "imagenet-a", "imagenet-c", "imagenet-p", "imagenet-r"} <= needs
     assert {"weights/fan_hybrid_base.pth.tar", "weights/tapadl_fan_base.pth.tar"} <= needs
+
+
+def test_quoted_models_with_published_weights_are_measured() -> None:
+    """Of the five quoted rows RSPC alone has no weights; each has one claim per printed number of a benchmark."""
+    jobs = [job for job in table_2.plan("released") if job.arm in ("convnext", "convit", "swin_b", "t2t")]
+    assert len(jobs) == 4 * 5 and all(job.model for job in jobs)
+    assert all("weights/82.6_T2T_ViTt_24.pth.tar" in job.needs for job in jobs if job.arm == "t2t")
+    claims = [claim for claim in table_2.CLAIMS if claim.name.endswith(("convnext", "convit", "swin_b", "t2t"))]
+    assert len(claims) == 5 + 5 + 5 + 4  # the mFR of ConvNeXt-B is not printed
+    assert {(number.row, number.runs) for number in table_2.PAPER if number.row.startswith("RSPC")} == {
+        ("RSPC (FAN-B-Hybrid)", False)
+    }

@@ -46,6 +46,15 @@ CASES: dict[str, tuple[str, str, str, dict[str, str]]] = {
         "layer4.1.attn.attn.to_q.weight+layer4.1.attn.attn.to_kv.weight": "stages.3.1.attn.qkv.weight",
         "layer4.1.attn.pos_embedding": "stages.3.1.attn.relative_position_bias",
     }),
+    "alternet_18_cifar100": ("AlterNet and pre-activation ResNet", "alternet18_cifar(window_size=7)", "", {
+        "layer4.1.attn.pos_embedding": "stages.3.1.attn.relative_position_bias",
+    }),
+    "resnet_50_cifar100": (
+        "ResNet", "alternet50_cifar(depths=(3, 4, 6, 3), plan=(0, 0, 0, 0), base='resnet')", "", {
+            "layer3.0.shortcut.1.running_mean": "stages.2.0.downsample.1.running_mean",
+            "layer0.1.bias": "stem.norm.bias", "classifier.0.dense.weight": "head.fc.weight",
+        },
+    ),
     "preresnet_18_cifar100": ("AlterNet and pre-activation ResNet", "preact_resnet18_cifar", "", {
         "layer2.0.shortcut.0.weight": "stages.1.0.downsample.conv.weight",
         "layer1.1.bn.weight": "stages.0.1.norm1.weight",
@@ -153,6 +162,7 @@ def test_a_file_in_our_layout_is_not_converted(tmp_path: Path) -> None:
             "vitlab/fan_tiny_hybrid({w})" + TAP,
         ),
         ("rvt_tiny", "rvt_tiny | TokenAwarePooling", "vitlab/rvt_tiny({w})"),  # a part that the file does not have
+        ("alternet_18_cifar100", "alternet18_cifar", "vitlab/alternet18_cifar(window_size=7, {w})"),  # another window
         ("t2t_vit_t_14", "t2t_vit_t_24", "vitlab/t2t_vit_t_24(embed_dim=384, depth=14, num_heads=6, {w})"),
     ],
 )
@@ -166,7 +176,7 @@ def test_what_does_not_fit_is_one_line_with_what_to_write(name: str, given: str,
     line = str(caught.value)
     assert "\n" not in line
     assert line.endswith("; it fits " + fits.format(w=f"weights={str(path)!r}"))
-    assert re.search(r"published layout [\w\-]+\) does not fit vitlab/", line)
+    assert re.search(r"published layout [\w\- ]+\) does not fit vitlab/", line)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         vitlab.load(line.partition("; it fits ")[2])  # what it says to write works

@@ -48,6 +48,11 @@ OURS: dict[str, tuple[str, dict]] = {
     "alternet_34_cifar100_window4": ("alternet34_cifar", PLAN),
     "alternet_50_cifar100_window4": ("alternet50_cifar_released", {}),
     "alternet_101_cifar100_window4": ("alternet101_cifar", PLAN),
+    **{
+        f"alternet_{depth}_cifar100": (f"alternet{depth}_cifar", {"window_size": 7, **({} if depth == 18 else PLAN)})
+        for depth in (18, 34, 50, 101)
+    },
+    "resnet_50_cifar100": ("alternet50_cifar", {"depths": (3, 4, 6, 3), "plan": (0, 0, 0, 0), "base": "resnet"}),
     **{f"preresnet_{depth}_imagenet": (f"preact_resnet{depth}", {}) for depth in (18, 34, 50, 101)},
     **{f"preresnet_{depth}_cifar100": (f"preact_resnet{depth}_cifar", {}) for depth in (18, 34, 50, 101)},
     "pit_ti_cifar100": ("pit_tiny_cifar", {}),
@@ -61,6 +66,15 @@ OURS |= {
 }
 #: In the lists, and no model of ours: other feed-forward networks; the same keys as ours.
 OTHERS = {"localvit_tiny_mlp4_act3_r4", "localvit_tiny_mlp6_act1", "vit_ti_cifar100"}
+#: The classes of HDVW's own code, of which no weights were published: refused, each with its name.
+REFUSED = {
+    "howdo_vit_ti_cifar100": "ViT or Mixer",
+    "howdo_vit_s_cifar100": "ViT or Mixer",
+    "howdo_vit_ti_imagenet": "ViT or Mixer",
+    "howdo_mixer_ti_cifar100": "ViT or Mixer",
+    "howdo_pit_ti_cifar100": "PiT",
+    "howdo_swin_t_cifar100_pools1222_window4": "SwinTransformer",
+}
 
 
 @cache
@@ -81,7 +95,7 @@ def model_of(name: str) -> nn.Module:
 
 
 def test_every_list_is_converted_or_said_not_to_be() -> None:
-    assert set(lists()) == set(OURS) | OTHERS
+    assert set(lists()) == set(OURS) | OTHERS | set(REFUSED)
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -91,13 +105,14 @@ def test_no_key_is_missing_extra_or_misshaped(name: str) -> None:
     assert {key: tuple(tensor.shape) for key, tensor in converted.items()} == state
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", [*OURS, *REFUSED])
 def test_each_list_has_one_mark(name: str) -> None:
     assert sum(layout.mark in lists()[name] for layout in LAYOUTS) == 1
 
 
 @pytest.mark.parametrize(
-    "name", ["tap_fan_tiny_8_p4_hybrid", "alternet_18_cifar100_window4", "rvt_tiny_plus", "pvt_tiny"]
+    "name",
+    ["tap_fan_tiny_8_p4_hybrid", "alternet_18_cifar100_window4", "resnet_50_cifar100", "rvt_tiny_plus", "pvt_tiny"],
 )
 def test_the_numbers_are_the_released_ones(name: str) -> None:
     """Each tensor holds a number of its own: none is lost, none is there twice, and each keeps its count."""
@@ -169,6 +184,49 @@ def test_alternet_attention_by_hand() -> None:
     start = "stages.3.1.attn."
     attention.load_state_dict({key.removeprefix(start): t for key, t in converted.items() if key.startswith(start)})
     torch.testing.assert_close(attention(x), expected)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("model", ["vit_tiny_cifar", "fan_tiny_vit"])
+def test_the_classes_of_other_code_are_refused_by_name(name: str, model: str) -> None:
+    message = rf"weights of the class {REFUSED[name]} of how-do-vits-work's own code, which are not converted \(.*"
+    with pytest.raises(VitlabError, match=message + "expected weights in timm's layout"):
+        from_published(model, released(name))
+
+
+def test_the_released_vit_of_cifar_has_our_keys() -> None:
+    with torch.device("meta"):
+        own = timm.create_model("vit_tiny_cifar").state_dict()
+    assert {key: list(tensor.shape) for key, tensor in own.items()} == lists()["vit_ti_cifar100"]
+
+
+def test_resnet_computes_what_the_released_block_computes() -> None:
+    """A bottleneck of stage 2 by hand: 1×1, 3×3 with stride 2, 1×1, each with its norm; the shortcut has a norm too."""
+    generator = torch.Generator().manual_seed(0)
+    given = {
+        key: torch.rand(shape, generator=generator) if shape else torch.tensor(0)
+        for key, shape in lists()["resnet_50_cifar100"].items()
+    }
+    ours, settings = OURS["resnet_50_cifar100"]
+    model = timm.create_model(ours, **settings).eval()
+    model.load_state_dict(from_published(ours, given))
+
+    def normed(x: Tensor, place: str) -> Tensor:
+        mean, variance, weight, bias = (
+            given[f"{place}.{k}"] for k in ("running_mean", "running_var", "weight", "bias")
+        )
+        return torch.nn.functional.batch_norm(x, mean, variance, weight, bias)
+
+    def layer(x: Tensor, place: str, stride: int = 1) -> Tensor:
+        kernel = given[f"{place}.0.weight"]
+        moved = torch.nn.functional.conv2d(x, kernel, stride=stride, padding=kernel.shape[-1] // 2)
+        return normed(moved, f"{place}.1")
+
+    x = torch.randn((1, 256, 6, 6), generator=generator)
+    block = "layer2.0"
+    inner = layer(layer(x, f"{block}.conv1").relu(), f"{block}.conv2", 2).relu()
+    expected = (layer(inner, f"{block}.conv3") + layer(x, f"{block}.shortcut", 2)).relu()
+    torch.testing.assert_close(model.stages[1][0](x), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_mistakes() -> None:

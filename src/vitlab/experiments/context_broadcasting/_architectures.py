@@ -23,6 +23,7 @@ class Architecture:
         smoke: a small model of the same architecture, for scenes of 32×32.
         small: the same for CIFAR-100; '' for none.
         pretrained: the model with published weights; '' for none.
+        weights: its file below the data root, for `{root}` in `pretrained`; '' if the model's library has them.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Architecture:
     smoke: str
     small: str = ""
     pretrained: str = ""
+    weights: str = ""
 
 
 def arm_of(architecture: str, part: str) -> str:
@@ -54,6 +56,7 @@ def jobs(scale: Scale, rows: Mapping[str, Architecture]) -> list[Job]:
     for key, row in rows.items():
         if scale == "released" and row.pretrained:
             whole = {"data": "imagenet", "images": 50_000, "gpu_minutes": 3.0, **IMAGENET}
+            whole["needs"] = (*IMAGENET["needs"], *([row.weights] if row.weights else []))
             found.append(Job(arm_of(key, ""), "calibration", model=row.pretrained, **whole))
         for part in ("", "cb"):
             arm, calls = arm_of(key, part), _CB if part else ""

@@ -12,6 +12,14 @@ from vitlab.experiments.context_broadcasting._shared import call, runs
 
 TITLE = "CB Table 10: ViLT on VQAv2 with CB_S"
 
+DIFFERENCES: dict[Scale, tuple[str, ...]] = {
+    "full": (
+        "Trained on train2014 and measured on val2014: the answers of the official test sets are not public. The paper "
+        "does not name its split; ViLT's authors report their 71.26 on test-dev, trained on train2014 and most of "
+        "val2014.",
+    )
+}
+
 _PLAIN = 71.28
 _ROWS = {"image": 71.44, "text": 71.46, "both": 71.42}
 

@@ -1,4 +1,7 @@
-"""CB Table 11: PiT-B and Mixer-S/16 with CB. At `small`: PiT-Ti and Mixer-Ti for images of 32×32, on CIFAR-100."""
+"""CB Table 11: PiT-B and Mixer-S/16 with CB. At `small`: PiT-Ti and Mixer-Ti for images of 32×32, on CIFAR-100.
+
+At `released` PiT-B of timm; weights of Mixer-S/16 trained on ImageNet-1K are not published.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ DIFFERENCES = REPEATED
 _KIND = "segmentation_corruptions"
 
 #: Row -> condition of the stress test, ViT-S, CB.
-_ROWS = {
+ROWS = {
     "Shot Noise": ("shot_noise 255", 40.22, 41.09),
     "Gaussian Noise (sigma=5.0)": ("gaussian_noise 5", 42.55, 43.44),
     "Gaussian Noise (sigma=10.0)": ("gaussian_noise 10", 40.22, 41.07),
@@ -28,7 +28,7 @@ _ROWS = {
 _CLEAN = (43.3, 43.9)
 
 PAPER = [
-    *table(("ViT-S", "CB"), {"Nothing": _CLEAN, **{row: values[1:] for row, values in _ROWS.items()}}),
+    *table(("ViT-S", "CB"), {"Nothing": _CLEAN, **{row: values[1:] for row, values in ROWS.items()}}),
     *table(
         ("ViT-S interval", "CB interval"),
         {
@@ -48,7 +48,7 @@ def _gap(results: Results, condition: str) -> dict[int, float]:
 
 
 def _checks_of(row: str) -> list[Check]:
-    condition, plain, cb = _ROWS[row]
+    condition, plain, cb = ROWS[row]
     higher = Claim(f"{row}: mIoU", f"CB raises mIoU under {row}", paper=round(cb - plain, 2), source="Table 9")
     wider = Claim(
         f"{row}: gap",
@@ -70,7 +70,7 @@ _CHECKS = [
         points("clean_miou"),
         _KIND,
     ),
-    *(each for row in _ROWS for each in _checks_of(row)),
+    *(each for row in ROWS for each in _checks_of(row)),
 ]
 
 CLAIMS = claims_of(_CHECKS)

@@ -7,6 +7,7 @@ equal trainings are counted in every job that needs them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -149,7 +150,7 @@ def _minutes(trained: Network, scale: Scale) -> float:
 
 
 def released(models: Mapping[str, str], *measured: str, seeds: int = 0) -> list[Job]:
-    """The jobs of published weights on ImageNet: 10,000 validation images in five disjoint parts, or ImageNet-C.
+    """The jobs of published weights: 10,000 images of ImageNet or CIFAR-100 in five disjoint parts, or a set of files.
 
     Args:
         models: model expressions by arm.
@@ -168,18 +169,21 @@ def released(models: Mapping[str, str], *measured: str, seeds: int = 0) -> list[
 def _released(arm: str, model: str, what: str, seed: int, repeats: int) -> Job:
     how = _MEASURED[what]
     procedure, minutes = how.at("released")[0], how.minutes + 2.0
+    weights = tuple(re.findall(r"\{root\}/([^']+)'", model))
     if how.needs:
+        needs = (*how.needs, *weights)
         size = how.gigabytes
-        return Job(arm, procedure, model=model, seed=seed, needs=how.needs, gpu_minutes=minutes, gigabytes=size)
+        return Job(arm, procedure, model=model, seed=seed, needs=needs, gpu_minutes=minutes, gigabytes=size)
+    on_imagenet = not weights  # HDVW's own weights are of CIFAR-100
     return Job(
         arm,
         procedure,
         model=model,
-        data="imagenet",
+        data="imagenet" if on_imagenet else "cifar100",
         images=10_000,
         repeats=repeats,
         seed=seed,
-        needs=("imagenet",),
+        needs=("imagenet",) if on_imagenet else ("cifar-100-binary", *weights),
         gpu_minutes=minutes,
-        gigabytes=150.0 if what == "fit" else 6.7,  # with or without the training images
+        gigabytes=(150.0 if what == "fit" else 6.7) if on_imagenet else 0.2,  # with or without the training images
     )

@@ -12,7 +12,18 @@ from dataclasses import dataclass, field
 
 from vitlab.core.experiment import Scale
 
-__all__ = ["NETWORKS", "RELEASED", "Network", "alternet", "arms", "imagenet", "network", "smoothed", "vit"]
+__all__ = [
+    "NETWORKS",
+    "RELEASED",
+    "RELEASED_CIFAR100",
+    "Network",
+    "alternet",
+    "arms",
+    "imagenet",
+    "network",
+    "smoothed",
+    "vit",
+]
 
 
 @dataclass(frozen=True)
@@ -117,4 +128,21 @@ RELEASED = {
     "levit_128s": "timm/levit_128s.fb_dist_in1k(pretrained=True)",
     "coat_lite_tiny": "timm/coat_lite_tiny.in1k(pretrained=True)",
     "mixer_b16": "timm/mixer_b16_224.goog_in21k_ft_in1k(pretrained=True)",
+}
+
+#: HDVW's own weights of CIFAR-100, in `weights/` below the data root under the names of the release v0.1 of
+#: xxxnell/how-do-vits-work-storage. It has these four networks: none of AlterNet, pre-activation ResNet, other sizes,
+#: fractions of the data or epochs of training was published.
+RELEASED_CIFAR100 = {
+    arm: f"vitlab/{model}weights='{{root}}/weights/{file}.pth.tar')"
+    for arm, model, file in (
+        (
+            "resnet50",
+            "alternet50_cifar(depths=(3, 4, 6, 3), plan=(0, 0, 0, 0), base='resnet', ",
+            "resnet_50_cifar100_691cc9a9e4",
+        ),
+        ("vit_tiny", "vit_tiny_cifar(", "vit_ti_cifar100_9857b21357"),
+        ("pit_tiny", "pit_tiny_cifar(", "pit_ti_cifar100_0645889efb"),
+        ("swin_tiny", "swin_tiny_cifar(", "swin_ti_cifar100_ec2894492b"),
+    )
 }

@@ -7,7 +7,7 @@ from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import claims, own, tested, verdicts
 from vitlab.experiments.how_vits_work._feature_maps import STAGE_DROP, lesion
 from vitlab.experiments.how_vits_work._jobs import jobs, released
-from vitlab.experiments.how_vits_work._networks import RELEASED, arms
+from vitlab.experiments.how_vits_work._networks import RELEASED_CIFAR100, arms
 from vitlab.experiments.how_vits_work._shared import POINTS
 
 TITLE = "HDVW Fig. 10: multi-stage networks behave like a series of small models"
@@ -66,9 +66,9 @@ CLAIMS = claims(_CHECKS)
 
 
 def plan(scale: Scale) -> list[Job]:
-    """ResNet-50 and Swin-Ti on CIFAR-100; on ImageNet at `released`."""
+    """ResNet-50 and Swin-Ti on CIFAR-100; HDVW's own weights at `released`."""
     if scale == "released":
-        return released({arm: RELEASED[arm] for arm in _ARMS}, "cka", "lesion")
+        return released({arm: RELEASED_CIFAR100[arm] for arm in _ARMS}, "cka", "lesion")
     return jobs(scale, arms(_ARMS), "cka", "lesion")
 
 

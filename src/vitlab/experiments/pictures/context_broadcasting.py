@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from vitlab.core.experiment import Results, Scale
 from vitlab.experiments.catalogue import Experiment
-from vitlab.experiments.context_broadcasting._checks import COLUMNS
+from vitlab.experiments.context_broadcasting import table_9
+from vitlab.experiments.context_broadcasting._checks import COLUMNS, points
 from vitlab.experiments.context_broadcasting._shared import SIZES
 from vitlab.experiments.pictures.entropy import draw_entropy, draw_shallow_and_deep, draw_softmax, draw_with_cb
 from vitlab.experiments.pictures.tables import Ours, draw_table, mean_of
 from vitlab.experiments.pictures.training_curves import draw_training
 
 __all__ = ["PICTURES"]
+
+Draw = Callable[[Experiment, Results, Scale], str]
 
 _TITLES = {"cb": "CB", "cb_gate": "CB_gate", "cb_hybrid": "CB_hybrid"}
 _CIFAR = "Ours of accuracy: trained on CIFAR-100, with patches of 4×4."
@@ -159,6 +162,160 @@ def _table_8(experiment: Experiment, results: Results, scale: Scale) -> str:
     return draw_table(experiment, results, scale, rows, ("Architecture",), columns, notes)
 
 
+def _by_row(
+    arms: Mapping[str, str],
+    columns: Mapping[str, tuple[Ours, str]],
+    label: str,
+    *notes: str,
+    small: str = "",
+) -> Draw:
+    """Returns the function that draws a table with a row for each arm.
+
+    Args:
+        arms: row of the published numbers -> its arm.
+        columns: column of the published numbers -> our number, and its format.
+        label: heading of the rows.
+        notes: lines below the table.
+        small: a line that is added at `small`.
+    """
+
+    def draw(experiment: Experiment, results: Results, scale: Scale) -> str:
+        rows = {row: (arm, (row,)) for row, arm in arms.items()}
+        lines = [*notes, *([small] if small and scale == "small" else [])]
+        return draw_table(experiment, results, scale, rows, (label,), columns, lines)
+
+    return draw
+
+
+def _of(ours: Ours, prefix: str = "", suffix: str = "") -> Ours:
+    """The function that reads a number of the arm whose name has a prefix and a suffix."""
+    return lambda results, arm: ours(results, f"{prefix}{arm}{suffix}")
+
+
+def _first_of(*readers: Ours) -> Ours:
+    """The function that reads the first number that an arm has."""
+
+    def ours(results: Results, arm: str) -> float | None:
+        return next((found for each in readers if (found := each(results, arm)) is not None), None)
+
+    return ours
+
+
+def _read(column: str) -> Ours:
+    """The function that reads a column of the tables of accuracies."""
+    procedure, value = COLUMNS[column]
+    return mean_of(procedure.partition("(")[0], value)
+
+
+_SIZED = {
+    "# Params [M]": (mean_of("sizes", "parameters", 1e6), ".1f"),
+    "FLOPs [G]": (mean_of("sizes", "macs", 1e9), ".1f"),
+}
+#: Accuracy of trained networks, or of published weights.
+_TOP1 = _first_of(mean_of("training", "top1"), mean_of("calibration", points("accuracy")))
+
+
+def _sized_rows(suffix: str = "") -> dict[str, str]:
+    """Rows of a table with three sizes and two modules -> arms."""
+    titles = {"plain": "", "cb": " + CB", "cb_s": " + CB_S"}
+    return {f"{name}{suffix}{title}": f"{size} {arm}" for size, name in SIZES.items() for arm, title in titles.items()}
+
+
+def _size_of(row_arm: str) -> str:
+    """The arm whose parameters are counted: the size, for a network without a module.
+
+    >>> _size_of("tiny plain"), _size_of("tiny cb")
+    ('tiny', '')
+    """
+    size, _, module = row_arm.partition(" ")
+    return size if module == "plain" else ""
+
+
+_table_6 = _by_row(
+    _sized_rows(),
+    {
+        "# Params [M]": (lambda results, arm: mean_of("sizes", "parameters", 1e6)(results, _size_of(arm)), ".1f"),
+        "mIoU 40K": (_of(mean_of("training", "miou"), suffix=" 40K"), ".1f"),
+        "mIoU 160K": (_of(mean_of("training", "miou"), suffix=" 160K"), ".1f"),
+    },
+    "Backbone",
+    "mIoU in per cent, after 40K and 160K iterations.",
+    small="Ours: UperNet with DeiT-Ti on CamVid, modules added at fine-tuning.",
+)
+
+_APS = {"AP^b": "box_ap", "AP50^b": "box_ap50", "AP75^b": "box_ap75"}
+_APS |= {"AP^m": "mask_ap", "AP50^m": "mask_ap50", "AP75^m": "mask_ap75"}
+_table_7 = _by_row(
+    {"ViT-Ti": "plain", "+ CB": "cb"},
+    {column: (mean_of("average_precision", points(value)), ".1f") for column, value in _APS.items()},
+    "Backbone",
+    "Average precision of boxes (b) and masks (m) in per cent.",
+)
+
+
+def _table_9(experiment: Experiment, results: Results, scale: Scale) -> str:
+    """A row for each perturbation, a column for each network. The paper's intervals are over draws of the noise."""
+
+    def miou(results: Results, condition: str, arm: str) -> float | None:
+        value = points("miou", condition=condition) if condition else points("clean_miou")
+        return mean_of("segmentation_corruptions", value)(results, arm)
+
+    conditions = {"Nothing": "", **{row: condition for row, (condition, *_) in table_9.ROWS.items()}}
+    rows = {row: (condition, (row,)) for row, condition in conditions.items()}
+    columns: dict[str, tuple[Ours, str]] = {
+        name: (partial(miou, arm=arm), ".2f") for name, arm in (("ViT-S", "plain"), ("CB", "cb"))
+    }
+    notes = ["mIoU in per cent. The paper's intervals, ±0.06 to ±0.15, are over five draws of the noise."]
+    notes += ["Ours: UperNet with DeiT-Ti on CamVid, CB added at fine-tuning."] if scale == "small" else []
+    return draw_table(experiment, results, scale, rows, ("Perturbation",), columns, notes)
+
+
+_table_10 = _by_row(
+    {"ViLT": "plain", **{f"+ CB_S ({tokens})": tokens for tokens in ("image", "text", "both")}},
+    {"Acc [%]": (mean_of("training", "accuracy"), ".2f")},
+    "Model",
+    "VQA accuracy. ViLT's authors report 71.26.",
+)
+_table_11 = _by_row(
+    {
+        f"{name} + CB" if part else name: f"{key} {part or 'plain'}"
+        for key, name in (("pit_base", "PiT-B"), ("mixer_small", "Mixer-S/16"))
+        for part in ("", "cb")
+    },
+    {**_SIZED, "Acc@1 [%]": (_TOP1, ".1f")},
+    "Architecture",
+    small="Ours of accuracy: PiT-Ti and Mixer-Ti for images of 32×32, trained on CIFAR-100.",
+)
+_table_s12 = _by_row(
+    _sized_rows(" distilled"),
+    {**_SIZED, **{name: (_read(name), ".1f") for name in ("Acc@1", "Acc@5", "IN-V2", "IN-ReaL")}},
+    "Architecture",
+    "Accuracy in per cent.",
+)
+_table_s13 = _by_row(
+    {"ViT-S distilled": "plain", "ViT-S distilled + CB_S": "cb_s", "ViT-S distilled + CB": "cb"},
+    {name: (_read(name), ".1f") for name in ("Occ", "ImageNet-A", "FGSM")},
+    "Architecture",
+    "Accuracy in per cent. ε of FGSM is not published; ours is 1/255.",
+)
+_ARCHITECTURES = {
+    "pvt_small": "PVT-S",
+    "local_vit_tiny": "LocalViT-Ti",
+    "pvt_v2_b1": "PVTv2-B1",
+    "swin_tiny": "Swin-Ti",
+}
+_table_s14 = _by_row(
+    {
+        f"{name} + Ours" if part else name: f"{key} {part or 'plain'}"
+        for key, name in _ARCHITECTURES.items()
+        for part in ("", "cb")
+    },
+    {"ACC@1 [%]": (_TOP1, ".1f")},
+    "Architecture",
+    'Rows "+ Ours" of the paper have CB.',
+    small="Ours: Swin-Ti for images of 32×32, trained on CIFAR-100.",
+)
+
 PICTURES = {
     "cb_fig_4": draw_entropy,
     "cb_fig_5": draw_softmax,
@@ -170,7 +327,15 @@ PICTURES = {
     "cb_table_3": _table_3,
     "cb_table_4": _table_4,
     "cb_table_5": _table_5,
+    "cb_table_6": _table_6,
+    "cb_table_7": _table_7,
     "cb_table_8": _table_8,
+    "cb_table_9": _table_9,
+    "cb_table_10": _table_10,
+    "cb_table_11": _table_11,
+    "cb_table_s12": _table_s12,
+    "cb_table_s13": _table_s13,
+    "cb_table_s14": _table_s14,
     "cb_table_s15": _table_s15,
     "cb_table_s16": _table_s16,
     "cb_table_s17": _table_s17,

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from vitlab.core.experiment import Results, Scale
 from vitlab.core.measurement import Measurement
 from vitlab.experiments.catalogue import Experiment
 from vitlab.experiments.pictures.tables import Ours, draw_table, mean_of
-from vitlab.experiments.robust_token_attention._numbers import MCE, TOP1, Number
+from vitlab.experiments.robust_token_attention import table_2
+from vitlab.experiments.robust_token_attention._numbers import MCE, TOP1, Number, corruption_error
+from vitlab.experiments.robust_token_attention._segmentation import ADVERSE, CORRUPTED, MIOU
+from vitlab.experiments.robust_token_attention._variants import TITLES
 
 __all__ = ["PICTURES"]
 
@@ -75,8 +80,9 @@ _TABLE_2 = {
 
 
 def _table_2(experiment: Experiment, results: Results, scale: Scale) -> str:
-    """A row for each network of the paper; those that it quotes have no number of ours."""
-    rows = {row: (_TABLE_2.get(row, ""), (row,)) for row in dict.fromkeys(each.row for each in experiment.published)}
+    """A row for each network of the paper; those that it quotes have numbers of ours at `released` only."""
+    arms = _TABLE_2 | {row: arm for arm, row in table_2.RIVALS.items()}
+    rows = {row: (arms.get(row, ""), (row,)) for row in dict.fromkeys(each.row for each in experiment.published)}
     columns: dict[str, tuple[Ours, str]] = {
         "#Params (M)": _SIZES["#Params (M)"],
         "#FLOPs (G)": _SIZES["#FLOPs (G)"],
@@ -99,4 +105,64 @@ def _table_6(experiment: Experiment, results: Results, scale: Scale) -> str:
     return draw_table(experiment, results, scale, rows, ("Model",), columns, notes)
 
 
-PICTURES = {"tapadl_table_1": _table_1, "tapadl_table_2": _table_2, "tapadl_table_6": _table_6}
+def _table_3(experiment: Experiment, results: Results, scale: Scale) -> str:
+    """A row for mCE and each corruption, the columns of the paper in their order; a column for each variant."""
+
+    def error(results: Results, corruption: str, arm: str) -> float | None:
+        return _ours(MCE if corruption == "mCE" else corruption_error(corruption))(results, arm)
+
+    names = [each.column for each in experiment.published if each.row == "FAN-B-Hybrid"]
+    rows = {name: (name, (name.replace("_", " "),)) for name in names}
+    columns: dict[str, tuple[Ours, str]] = {
+        f"+ {title}" if title else "FAN-B-Hybrid": (partial(error, arm=arm), ".2f") for arm, title in TITLES.items()
+    }
+    notes = ["Errors in per cent; those of corruptions and mCE are relative to AlexNet's where these are known."]
+    notes += ["Ours: ViT-Ti on CIFAR-100 and its corruptions. It replaces FAN-B-Hybrid."] if scale == "small" else []
+    return draw_table(experiment, results, scale, rows, ("Corruption",), columns, notes, transposed=True)
+
+
+def _table_4(experiment: Experiment, results: Results, scale: Scale) -> str:
+    """A row for each network of the paper; those that it quotes have no number of ours."""
+    arms = {f"+ {title}" if title else "FAN-B-Hybrid": arm for arm, title in TITLES.items()}
+    rows = {row: (arms.get(row, ""), (row,)) for row in dict.fromkeys(each.row for each in experiment.published)}
+    columns: dict[str, tuple[Ours, str]] = {
+        "Cityscapes": (_ours(MIOU), ".1f"),
+        "Cityscapes-C": (_ours(CORRUPTED), ".1f"),
+        "ACDC": (_ours(ADVERSE), ".1f"),
+    }
+    notes = ["mIoU in per cent. The first six rows are quoted by the paper."]
+    notes += ["Ours: UperNet with DeiT-Ti on CamVid and its corruptions."] if scale == "small" else []
+    return draw_table(experiment, results, scale, rows, ("Model",), columns, notes)
+
+
+#: The columns of Tables 5 and 7.
+_TWO: dict[str, tuple[Ours, str]] = {"ImageNet": (_ours(TOP1), ".1f"), "ImageNet-C (mCE)": (_ours(MCE), ".1f")}
+
+
+def _table_5(experiment: Experiment, results: Results, scale: Scale) -> str:
+    bases = {"deit": "DeiT-B", "swin": "Swin-B", "rvt": "RVT-B", "fan": "FAN-B-Hybrid"}
+    parts = {"plain": "", "tap_adl": " + TAP & ADL"}
+    rows = {f"{name}{part}": f"{base}_{arm}" for base, name in bases.items() for arm, part in parts.items()}
+    drawn = {row: (arm, (row,)) for row, arm in rows.items()}
+    notes = ["Ours: ViT-Ti and Swin-Ti on CIFAR-100 and its corruptions."] if scale == "small" else []
+    return draw_table(experiment, results, scale, drawn, ("Model",), _TWO, notes)
+
+
+def _table_7(experiment: Experiment, results: Results, scale: Scale) -> str:
+    """A row for each threshold; τ = 0 without ADL is the paper's baseline, ADL with τ = 0 is added."""
+    arms = {"τ = 0 (Baseline)": "plain", "τ = 0 (ADL, not in the paper)": "tau_0", "τ = 1": "tau_1", "τ = 2": "adl"}
+    arms |= {"τ = 3": "tau_3", "τ = 5": "tau_5"}
+    rows = {row: (arm, (row,)) for row, arm in arms.items()}
+    notes = [f"{_TRAINED} It replaces FAN-B-Hybrid."] if scale == "small" else []
+    return draw_table(experiment, results, scale, rows, ("Threshold",), _TWO, notes)
+
+
+PICTURES = {
+    "tapadl_table_1": _table_1,
+    "tapadl_table_2": _table_2,
+    "tapadl_table_3": _table_3,
+    "tapadl_table_4": _table_4,
+    "tapadl_table_5": _table_5,
+    "tapadl_table_6": _table_6,
+    "tapadl_table_7": _table_7,
+}

@@ -42,6 +42,7 @@ def draw_table(
     labels: Sequence[str],
     columns: Mapping[str, tuple[Ours, str]],
     notes: Sequence[str] = (),
+    transposed: bool = False,
 ) -> str:
     """Returns the picture of a table.
 
@@ -53,8 +54,11 @@ def draw_table(
         labels: headings of the label columns.
         columns: column of the published numbers -> our number, and its format.
         notes: lines below the table.
+        transposed: whether rows of the picture are columns of the published numbers, and columns are rows.
     """
     printed = {(each.row, each.column): each.value for each in experiment.published}
+    if transposed:
+        printed = {(column, row): value for (row, column), value in printed.items()}
     drawn = []
     for row, (arm, words) in rows.items():
         cells = []

@@ -25,6 +25,14 @@ _CLEAN = f"{_PROCEDURE}(suite='clean')"
 #: Variant -> part and weight of ADL.
 _VARIANTS = {"plain": ("", 0.0), "tap": ("tap", 0.0), "adl": ("", 1.0), "tap_adl": ("tap", 1.0)}
 _DEIT = "deit_tiny_patch16_224.safetensors"
+#: What differs from the paper at `full`, where images of ACDC are used.
+ON_ACDC: dict[Scale, tuple[str, ...]] = {
+    "full": (
+        "mIoU on ACDC is that of its 406 validation images; the paper's is that of its test set, "
+        "whose labels are not public.",
+    )
+}
+
 #: The released form of ADL gave the paper's numbers.
 _FORM = ("objective.diversification_form=released",)
 

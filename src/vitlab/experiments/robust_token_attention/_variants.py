@@ -3,9 +3,9 @@
 - `smoke`: a ViT of two layers on scenes.
 - `small`: ViT-Ti on CIFAR-100, 60 epochs; the runs of the condition `tapadl` of the evidence on CIFAR-100.
 - `released`: the published weights, in `weights/` below the data root: `fan_hybrid_base.pth.tar` of FAN,
-  `tapadl_fan_base.pth.tar` and `tapadl_rvt_base.pth.tar` of TAPADL; timm's DeiT-B and Swin-B. TAP and ADL alone, and
-  both in DeiT-B and Swin-B, were not released. The released weights of RVT-B were pretrained on ImageNet-22k and are
-  not those of the tables: RVT-B has no baseline here.
+  `tapadl_fan_base.pth.tar` and `tapadl_rvt_base.pth.tar` of TAPADL, `82.6_T2T_ViTt_24.pth.tar` of T2T-ViT; timm's
+  DeiT-B, Swin-B, ConvNeXt-B and ConViT-B. TAP and ADL alone, and both in DeiT-B and Swin-B, were not released. The
+  released weights of RVT-B were pretrained on ImageNet-22k and are not those of the tables: RVT-B has no baseline here.
 - `full`: the recipe `robust_token_attention`.
 """
 
@@ -99,6 +99,13 @@ _RELEASED: dict[tuple[str, str], tuple[str, str]] = {
         " | TokenAwarePooling(branches=4)",
         "weights/tapadl_rvt_base.pth.tar",
     ),
+    ("quoted", "convnext"): ("timm/convnext_base.fb_in1k(pretrained=True)", ""),
+    ("quoted", "convit"): ("timm/convit_base.fb_in1k(pretrained=True)", ""),
+    ("quoted", "swin_b"): ("timm/swin_base_patch4_window7_224.ms_in1k(pretrained=True)", ""),
+    ("quoted", "t2t"): (
+        f"vitlab/t2t_vit_t_24(weights='{_WEIGHTS}/82.6_T2T_ViTt_24.pth.tar')",
+        "weights/82.6_T2T_ViTt_24.pth.tar",
+    ),
     ("deit", "plain"): ("timm/deit_base_patch16_224(pretrained=True)", ""),
     ("swin", "plain"): ("timm/swin_base_patch4_window7_224.ms_in1k(pretrained=True)", ""),
 }
@@ -139,7 +146,7 @@ def jobs(
         scale: the scale.
         variants: the variants.
         procedures: what to measure, by scale; a procedure without this scale is omitted.
-        base: the base of `released` and `full`: `fan`, `rvt`, `deit` or `swin`.
+        base: the base of `released` and `full`: `fan`, `rvt`, `deit` or `swin`; `quoted` at `released` only.
         prefix: is put before the names of the arms.
         small_model: model of `small` instead of ViT-Ti.
         seeds: largest number of seeds.

@@ -19,6 +19,13 @@ from vitlab.experiments.robust_token_attention._segmentation import (
 
 TITLE = "TAPADL Fig. 6: segmentation in snow and at night"
 
+DIFFERENCES: dict[Scale, tuple[str, ...]] = {
+    "full": (
+        "The paper shows two images. IoU at night is that of all night images of ACDC's validation set, because the "
+        "labels of its test set are not public; snow is that of Cityscapes-C.",
+    )
+}
+
 PAPER = [
     Published(row, column, None)
     for row in ("FAN-B-Hybrid", "FAN-B-Hybrid + TAP & ADL")

@@ -6,6 +6,8 @@
 - The flip probabilities of AlexNet, which mFR is relative to, are computed: the published ones are not available.
 - Accuracy on ImageNet-A and ImageNet-R is among their 200 classes.
 - At `small` ViT-Ti on CIFAR-100 replaces FAN-B-Hybrid, and only top-1 and mCE are measured.
+- At `released` the quoted models are measured too, with the weights of their authors: timm's, and
+  `weights/82.6_T2T_ViTt_24.pth.tar` of T2T-ViT below the data root. RSPC published no weights of FAN-B-Hybrid.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from vitlab.core.experiment import Claim, Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.robust_token_attention._checks import Check, better, counted, evaluated, gain
 from vitlab.experiments.robust_token_attention._numbers import ACCURACY, CORRUPTIONS, MCE, TOP1, Number
-from vitlab.experiments.robust_token_attention._variants import FOUR, TITLES, Measured, jobs
+from vitlab.experiments.robust_token_attention._variants import FOUR, TITLES, Measured, Variant, jobs
 
 TITLE = "TAPADL Table 2: ImageNet and its robustness benchmarks"
 
@@ -28,6 +30,8 @@ _QUOTED: dict[str, tuple[float | None, ...]] = {
     "T2T-ViT_t-24": (64.1, 15.0, 82.6, 48.0, 31.8, 28.9, 47.9),
     "RSPC (FAN-B-Hybrid)": (50.5, 11.7, 84.2, 44.5, 30.0, 41.1, None),
 }
+#: Arm -> quoted row with published weights.
+RIVALS = {"convnext": "ConvNeXt-B", "convit": "ConViT-B", "swin_b": "Swin-B", "t2t": "T2T-ViT_t-24"}
 _ROWS: dict[str, tuple[float, ...]] = {
     "rvt_plain": (91.8, 17.7, 82.6, 46.8, 31.9, 28.5, 48.7),
     "rvt_tap": (92.1, 17.9, 83.0, 45.5, 30.6, 30.0, 49.4),
@@ -85,7 +89,7 @@ def _title(arm: str) -> str:
 
 PAPER = [
     *(
-        Published(row, column, value, runs=False)
+        Published(row, column, value, runs=row in RIVALS.values())
         for row, values in _QUOTED.items()
         for column, value in zip(_COLUMNS, values, strict=True)
         if value is not None  # printed as "-"
@@ -111,11 +115,13 @@ def _improvements() -> Iterator[Check]:
 
 
 def _published_weights() -> Iterator[Check]:
-    for arm in ("fan_plain", "fan_tap_adl", "rvt_tap_adl"):
+    ours = {arm: (_title(arm), _ROWS[arm]) for arm in ("fan_plain", "fan_tap_adl", "rvt_tap_adl")}
+    for arm, (title, values) in (ours | {arm: (row, _QUOTED[row]) for arm, row in RIVALS.items()}).items():
         for name, (column, number, what) in _NUMBERS.items():
-            printed = _ROWS[arm][column]
-            sentence = f"the {what} of the published weights of {_title(arm)} is {printed}"
-            yield evaluated(f"evaluated_{name}_{arm}", sentence, number, arm, printed, "Table 2")
+            printed = values[column]
+            if printed is not None:
+                sentence = f"the {what} of the published weights of {title} is {printed}"
+                yield evaluated(f"evaluated_{name}_{arm}", sentence, number, arm, printed, "Table 2")
 
 
 _CHECKS = [
@@ -133,6 +139,8 @@ def plan(scale: Scale) -> list[Job]:
         for base, model in _MODELS.items()
         for variant in FOUR
     ]
+    if scale == "released":
+        sizes += [job for arm in RIVALS for job in jobs(scale, [Variant(arm)], _PROCEDURES, base="quoted")]
     bases = ("fan",) if scale in ("smoke", "small") else tuple(_BASES)
     return sizes + [job for base in bases for job in jobs(scale, FOUR, _PROCEDURES, base=base, prefix=f"{base}_")]
 

@@ -13,11 +13,14 @@ from vitlab.experiments.robust_token_attention._segmentation import (
     ADVERSE,
     CORRUPTED,
     MIOU,
+    ON_ACDC,
     segmentation_jobs,
 )
 from vitlab.experiments.robust_token_attention._variants import TITLES
 
 TITLE = "TAPADL Table 4: robust semantic segmentation"
+
+DIFFERENCES = ON_ACDC
 
 _COLUMNS = ("Cityscapes", "Cityscapes-C", "ACDC")
 #: Row -> mIoU on Cityscapes, Cityscapes-C and ACDC.

@@ -19,11 +19,13 @@ LAYOUTS: tuple[Layout, ...] = (
     fan.LAYOUT,
     rvt.LAYOUT,
     alternet.LAYOUT,
+    alternet.RESNET,
     pvt.LAYOUT,
     t2t_vit.LAYOUT,
     local_vit.LAYOUT,
     small_images.PIT,
     small_images.SWIN,
+    *small_images.OWN_CODE,
 )
 
 
@@ -60,11 +62,12 @@ def from_published(name: str, tensors: Tensors) -> dict[str, Tensor]:
     layout = layout_of(tensors)
     if layout is None:
         first = ", ".join(list(tensors)[:3]) or "none"
-        known = ", ".join(each.family for each in LAYOUTS)
+        known = ", ".join(each.family for each in LAYOUTS if each.models)
         raise VitlabError(
             f"the keys belong to no released model that can be converted (first keys: {first}); there are: {known}"
         )
+    converted = layout.convert(tensors)  # raises for variants that are not supported
     if not name.startswith(layout.models):
         ours = ", ".join(f"{prefix}…" for prefix in layout.models)
         raise VitlabError(f"these are released weights of {layout.family}, but the model is {name}; expected {ours}")
-    return layout.convert(tensors)
+    return converted

@@ -1,4 +1,4 @@
-"""AlterNet and pre-activation ResNet: 1×1 convolutions of attention are packed into linear layers.
+"""AlterNet and ResNets: 1×1 convolutions of attention are packed into linear layers.
 
 Source: the keys and shapes of xxxnell/how-do-vits-work.
 """
@@ -36,5 +36,24 @@ LAYOUT = Layout(
     ("alternet", "preact_resnet"),
     "classifier.0.bn.weight",
     convert,
-    ({}, {"plan": (0, 1, 3, 2)}),
+    ({}, {"plan": (0, 1, 3, 2)}, {"window_size": 7}, {"plan": (0, 1, 3, 2), "window_size": 7}),
+)
+
+#: Post-activation ResNet, an AlterNet without MSAs.
+RESNET_RULES: tuple[Rule, ...] = (
+    (r"^layer0\.0\.", "stem.conv."),
+    (r"^layer0\.1\.", "stem.norm."),
+    (r"^layer(\d+)\.", numbered("stages.", -1, ".")),
+    (r"^classifier\.0\.dense\.", "head.fc."),
+    (r"\.conv([123])\.0\.", r".conv\1."),
+    (r"\.conv([123])\.1\.", r".bn\1."),
+    (r"\.shortcut\.", ".downsample."),
+)
+
+RESNET = Layout(
+    "ResNet",
+    ("alternet",),
+    "layer1.0.conv1.0.weight",
+    lambda tensors: rename(tensors, RESNET_RULES),
+    ({"depths": (3, 4, 6, 3), "plan": (0, 0, 0, 0), "base": "resnet"},),
 )

@@ -29,7 +29,7 @@ class Layout:
 
     Args:
         family: name of the family, for errors.
-        models: prefixes of the names of vitlab's models of this family.
+        models: prefixes of the names of vitlab's models of this family; none if `convert` refuses these weights.
         mark: a key that only this layout has.
         convert: released weights -> vitlab's weights.
         variants: settings of vitlab's models under which they have the shapes of released ones.

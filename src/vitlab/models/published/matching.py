@@ -8,6 +8,7 @@ from typing import Any
 import timm
 import torch
 
+from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import ModelExpression, PartCall
 from vitlab.models.published.layout import Layout, Tensors
 
@@ -50,7 +51,7 @@ def _shapes(name: str, settings: Mapping[str, Any]) -> dict[str, torch.Size]:
     try:
         with torch.device("meta"):
             model = timm.create_model(name, **settings)
-    except TypeError:
+    except (TypeError, VitlabError):
         return {}
     return _without_head({key: tensor.shape for key, tensor in model.state_dict().items()})
 
