@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.synthetic import effects_of
+from experiments.synthetic import effects_of, entry, layered
 from experiments.test_contract import NAMES, example_of
 from vitlab.core.experiment import Results
 from vitlab.experiments.catalogue import experiment
@@ -95,8 +95,8 @@ def test_tables_have_the_papers_rows_and_our_accuracies(name: str) -> None:
     assert {f"{value:.{2 if name == 'cb_table_s15' else 1}f}" for value in column} <= set(texts(root, "paper"))
     runs = [entry for entry in record(name)["numbers"] if entry["job"]["procedure"] == "training"]
     arms: dict[str, list[float]] = {}
-    for entry in runs:
-        arms.setdefault(entry["job"]["arm"], []).append(np.ravel(entry["values"]["top1"])[-1])
+    for run in runs:
+        arms.setdefault(run["job"]["arm"], []).append(np.ravel(run["values"]["top1"])[-1])
     means = {f"{np.mean(values):.{2 if name == 'cb_table_s15' else 1}f}" for values in arms.values()}
     assert means <= {text for row in ours_by_row(root) for text in row} and means
 
@@ -257,3 +257,39 @@ def test_tables_have_all_published_numbers(name: str) -> None:
             and each.runs
         ):
             assert {f"{each.value:.{digits}f}" for digits in range(3)} & set(shown), each
+
+
+@pytest.mark.parametrize(
+    ("name", "networks"), [("hdvw_fig_9", "resnet50 vit_tiny"), ("hdvw_fig_d1", "pit_tiny swin_tiny")]
+)
+def test_variances_are_drawn_where_the_axis_says(name: str, networks: str) -> None:
+    """Circles, mapped back by the ticks of their panel, are the mean over two runs of a network."""
+    given = {
+        arm: np.array([1.0, 3.0, 2.0, 6.0]) * factor for arm, factor in zip(networks.split(), (1, 10), strict=True)
+    }
+    places = {"place": tuple("abcd"), "step": ("b MSA",)}
+    results = Results(
+        [
+            entry(
+                arm,
+                layered("feature_variance", places, variance=(("place",), values + add), change=(("step",), [0])),
+                i,
+            )
+            for arm, values in given.items()
+            for i, add in enumerate((-0.5, 0.5))
+        ]
+    )
+    root = ElementTree.fromstring(picture(experiment(name), results, "small"))
+    frames = [each for each in root.iter(f"{SVG}rect") if each.get("class") == "frame"]
+    circles = [(float(each.get("cx", "")), float(each.get("cy", ""))) for each in root.iter(f"{SVG}circle")]
+    assert len(frames) == 2 and len(circles) == 8
+    for frame, values in zip(frames, given.values(), strict=True):
+        left, right = float(frame.get("x", "")), float(frame.get("x", "")) + float(frame.get("width", ""))
+        ticks = [
+            (float(text.get("y", "nan")) - 4, float(text.text or ""))
+            for text in root.iter(f"{SVG}text")
+            if text.get("class") == "soft small end" and 0 < left - float(text.get("x", "nan")) < 20
+        ]
+        slope, offset = np.polyfit([y for y, _ in ticks], [number for _, number in ticks], 1)
+        own = [slope * y + offset for x, y in circles if left <= x <= right]
+        np.testing.assert_allclose(own, values, atol=0.01 * values.max())

@@ -1,6 +1,9 @@
-"""Pictures of HDVW's figures: block plans (Figs. 3, 11, D.5) and the amplitude of high frequencies (Fig. 8)."""
+"""Pictures of HDVW's figures: block plans (Figs. 3, 11, D.5), the amplitude of high frequencies (Fig. 8), and the
+variance of feature maps (Figs. 9, D.1)."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -14,6 +17,8 @@ from vitlab.reporting.svg.block_plans import Block, Plan, draw_plan, legend, pla
 from vitlab.reporting.svg.canvas import Canvas, text_width
 
 __all__ = ["PICTURES"]
+
+Draw = Callable[[Experiment, Results, Scale], str]
 
 _ROW, _TOP = 92, 80
 
@@ -119,4 +124,45 @@ _NETWORKS: dict[Scale, str] = {
     "full": "ours: ViT-Ti, ImageNet",
 }
 
-PICTURES = {"hdvw_fig_3": _fig_3, "hdvw_fig_8": _fig_8, "hdvw_fig_11": _fig_11, "hdvw_fig_d5": _fig_d5}
+_WIDE, _HIGH = 380, 250  # of a panel
+
+
+def _variances(networks: Mapping[str, str]) -> Draw:
+    """Returns the function that draws the feature map variance by depth, a panel for each network.
+
+    Args:
+        networks: arm -> title of its panel.
+    """
+
+    def draw(experiment: Experiment, results: Results, scale: Scale) -> str:
+        about = f"Scale {scale}. Ours: mean over runs and parts of the images. The paper has curves only."
+        verdicts = judge(experiment, results, scale)
+        lines = [f"{verdict_line(verdict)}: {verdict.claim}" for verdict in verdicts]
+        width = max(90 + (_WIDE + 90) * len(networks), *(40 + 0.85 * text_width(line) for line in lines))
+        canvas = Canvas(round(width), 170 + _HIGH + 20 * len(lines), experiment.title, about)
+        for number, (arm, title) in enumerate(networks.items()):
+            left = 90 + (_WIDE + 90) * number
+            found = [np.asarray(each.values["variance"]) for _, each in results.select(arm, "feature_variance")]
+            mean = [float(value) for value in np.mean(found, axis=0).reshape(-1)] if found else []
+            x = round_axis([0.0, float(max(1, len(mean) - 1))], left, left + _WIDE, "place, from input to output")
+            panel = Panel(canvas, x, round_axis([0.0, *mean], 100 + _HIGH, 100, "feature map variance"), title)
+            panel.frame()
+            if mean:
+                panel.curve([float(place) for place in range(len(mean))], mean, "ours")
+            else:
+                panel.note("not run at this scale")
+        for number, line in enumerate(lines):
+            canvas.text(20, 170 + _HIGH + 20 * number, line, "soft small")
+        return str(canvas)
+
+    return draw
+
+
+PICTURES = {
+    "hdvw_fig_3": _fig_3,
+    "hdvw_fig_8": _fig_8,
+    "hdvw_fig_9": _variances({"resnet50": "ResNet-50", "vit_tiny": "ViT-Ti"}),
+    "hdvw_fig_11": _fig_11,
+    "hdvw_fig_d1": _variances({"pit_tiny": "PiT-Ti", "swin_tiny": "Swin-Ti"}),
+    "hdvw_fig_d5": _fig_d5,
+}
