@@ -1,4 +1,4 @@
-"""Intervals against scipy's, confusion matrices against sets of pixels."""
+"""Intervals and tests against scipy's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from scipy import stats
 
 from vitlab.core.errors import VitlabError
 from vitlab.core.statistics import (
-    confusion_matrix,
     holm,
     mean_interval,
     none_bound,
@@ -79,26 +78,6 @@ def test_what_cannot_be_counted_is_refused() -> None:
     for correct, count in ((0, 0), (3, 2), (-1, 2)):
         with pytest.raises(VitlabError, match=f"invalid proportion {correct} of {count}"):
             proportion_interval(correct, count)
-
-
-@settings(deadline=None, max_examples=25)
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), min_size=1, max_size=30))
-def test_confusion_matrix_counts_sets_of_pixels(pairs: list[tuple[int, int]]) -> None:
-    """Six classes: 4 is never labelled, 5 neither labelled nor predicted."""
-    labels, predicted = (np.array(each) for each in zip(*pairs, strict=True))
-    confusion = confusion_matrix(labels, predicted, 6)
-    assert confusion.sum() == len(pairs)
-    for k in range(6):
-        truth, guess = ({i for i, pair in enumerate(pairs) if pair[side] == k} for side in (0, 1))
-        assert confusion[k].sum() == len(truth) and confusion[:, k].sum() == len(guess)
-        assert confusion[k, k] == len(truth & guess)
-
-
-def test_labels_without_a_class_are_refused() -> None:
-    cases = (([0, 3], [0, 0], "invalid labels from 0 to 3"), ([0], [-1], "invalid predictions from"))
-    for labels, predicted, message in cases:
-        with pytest.raises(VitlabError, match=message):
-            confusion_matrix(np.array(labels), np.array(predicted), 3)
 
 
 @settings(deadline=None, max_examples=40)

@@ -6,7 +6,6 @@ import copy
 
 import numpy as np
 import pytest
-import scipy.stats
 import timm
 import torch
 from torch import nn
@@ -18,7 +17,6 @@ from cases import redraw
 from vitlab.core.errors import VitlabError
 from vitlab.core.step_cache import step_cache
 from vitlab.instruments import measure
-from vitlab.instruments.hessian_spectrum import power_law
 
 
 def perceptron() -> nn.Module:
@@ -200,15 +198,3 @@ def test_vectors_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.Mon
     ):
         measure("hessian_spectrum", perceptron(), data(8, 2, 4), batch_size=8)
     measure("hessian_spectrum", perceptron(), data(8, 2, 4), batch_size=8, basis=20, count=2, limit=20)
-
-
-def test_power_law_against_scipy() -> None:
-    generator = np.random.default_rng(0)
-    heads = np.array([1, 2, 3, 4, 6, 12])
-    average = 7 * heads**-0.56 * np.exp(0.05 * generator.standard_normal(6))
-    fit = scipy.stats.linregress(np.log(heads), np.log(average))
-    half = scipy.stats.t.ppf(0.975, 4) * fit.stderr
-    assert power_law(heads, average) == pytest.approx((fit.slope, fit.slope - half, fit.slope + half), rel=1e-4)
-    assert power_law([1, 4], [2, 1]) == (-0.5, -np.inf, np.inf)
-    with pytest.raises(VitlabError, match="positive x and y"):
-        power_law([1, 2, 3], [1, -1, 2])

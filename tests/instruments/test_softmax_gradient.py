@@ -11,7 +11,7 @@ from scipy.stats import entropy as scipy_entropy
 
 import vitlab
 from cases.attention import ATTENTION, FAMILY, maps, pictures, sharp
-from vitlab.instruments.softmax_gradient import curve, nuclear_norm, plane, softmax_jacobian
+from vitlab.instruments.softmax_gradient import curve, nuclear_norm, plane
 
 
 def autograd_jacobian(s, scale):
@@ -20,10 +20,9 @@ def autograd_jacobian(s, scale):
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 7), st.floats(0.1, 3.0), st.integers(0, 99))
-def test_jacobian_and_its_singular_values(tokens, scale, seed):
+def test_nuclear_norm_is_the_sum_of_singular_values_of_the_jacobian(tokens, scale, seed):
     s = 2 * torch.randn(tokens, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     jacobian, a = autograd_jacobian(s, scale), torch.softmax(scale * s, -1)
-    torch.testing.assert_close(softmax_jacobian(a, scale), jacobian)
     assert nuclear_norm(a, scale).item() == pytest.approx(torch.linalg.svdvals(jacobian).sum().item(), abs=1e-10)
     assert nuclear_norm(a, scale).item() <= scale * (1 - 1 / tokens) + 1e-12
 

@@ -111,8 +111,6 @@ class Length:
         return ""
 
 
-Bound = Range | Choices | Length
-
 #: Any integer of 64 bits.
 Seed = Annotated[int, Range(-(2**63), 2**63 - 1)]
 #: A number of images; more than the data has are all of them.

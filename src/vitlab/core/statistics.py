@@ -215,23 +215,6 @@ def student_quantile(probability: float, freedom: int) -> float:
     return (low + high) / 2
 
 
-def confusion_matrix(labels: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
-    """The number of times that label i was predicted as j: (classes, classes), int64. Matrices of images can be added.
-
-    Args:
-        labels, predicted: class indices, of the same shape.
-        classes: number of classes.
-
-    >>> confusion_matrix(np.array([0, 0, 1]), np.array([0, 1, 1]), 2).tolist()
-    [[1, 1], [0, 1]]
-    """
-    for name, given in (("labels", labels), ("predictions", predicted)):
-        if given.size and not 0 <= given.min() <= given.max() < classes:
-            raise VitlabError(f"invalid {name} from {given.min()} to {given.max()}; expected 0 to {classes - 1}")
-    pairs = labels.astype(np.int64).ravel() * classes + predicted.ravel()
-    return np.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
-
-
 def student_p(values: Sequence[float]) -> float:
     """Two-sided p value of Student's test that the mean of repeated runs is 0; NaN for fewer than two runs.
 

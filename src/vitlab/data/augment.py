@@ -1,4 +1,4 @@
-"""Augmentation of chunks of small images on their device: crop, flip, RandAugment, normalise, erase.
+"""Augmentation of chunks of small images on their device: crop, flip, RandAugment, normalise, erase, in timm's order.
 
 Each step is a pair of functions: `draw_…` draws all random numbers from a generator; the other applies them and is a
 pure function of tensors of fixed shapes. The chain therefore compiles into one graph without host synchronisation.
@@ -8,21 +8,18 @@ Shape legend: n images, C channels, h w pixels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Augment
 from vitlab.data.cropping import Crops, crop_and_flip, draw_crops, draw_resized_crops, resized_crop
-from vitlab.data.device_copy import per_channel
 from vitlab.data.erasing import Erasing, draw_erasing, erase
 from vitlab.data.randaugment import Layer, apply_layer, draw_layer, parse
 from vitlab.data.rectangles import Rectangles
 
-__all__ = ["Draws", "apply_draws", "augment_images", "draw_augment", "normalise"]
+__all__ = ["Draws", "apply_draws", "draw_augment", "normalise"]
 
 
 class Draws(NamedTuple):
@@ -33,34 +30,6 @@ class Draws(NamedTuple):
     layers: tuple[Layer, ...]
     increasing: bool
     erasing: Erasing | None
-
-
-def augment_images(
-    images: Tensor, settings: Augment, mean: Sequence[float], std: Sequence[float], generator: torch.Generator
-) -> Tensor:
-    """Augment and normalise a chunk image by image; see `mixing`, `order` and `patch_augment` for the other steps.
-
-    In timm's order: crop and flip, RandAugment (filled with the mean), (pixels - mean) / std, random erasing.
-
-    Args:
-        images: (n, C, h, w) uint8.
-        settings: the augmentation.
-        mean, std: of the pixels in [0, 1], per channel.
-        generator: a generator on the images' device.
-
-    Returns:
-        (n, C, h, w) float32, normalised.
-
-    >>> still = Augment(crop="none", flip=0.0)
-    >>> white = torch.full((1, 3, 8, 8), 255, dtype=torch.uint8)
-    >>> augment_images(white, still, (0.5,) * 3, (0.25,) * 3, torch.Generator()).unique()
-    tensor([2.])
-    """
-    if images.dtype != torch.uint8 or images.dim() != 4:
-        raise VitlabError(f"got {images.dtype} images of shape {tuple(images.shape)}; expected uint8 (n, C, h, w)")
-    channels, height, width = images.shape[1:]
-    draws = draw_augment(len(images), (channels, height, width), settings, generator)
-    return apply_draws(images, draws, per_channel(mean, images.device), per_channel(std, images.device))
 
 
 def draw_augment(count: int, shape: tuple[int, int, int], settings: Augment, generator: torch.Generator) -> Draws:

@@ -27,7 +27,6 @@ from vitlab.core.machine_memory import check_memory
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.pooling import derive
 from vitlab.core.provenance import provenance
-from vitlab.core.statistics import student_quantile
 from vitlab.core.step_cache import inside, step
 from vitlab.instruments.shared.curvature import Product, largest_eigenvalues
 from vitlab.instruments.shared.loss_surface import (
@@ -60,37 +59,6 @@ _POOLING = {
     "negative_proportion": ("negative_proportion", "eigenvalues"),
     "positive_average": ("positive_average", "eigenvalues"),
 }
-
-
-def power_law(x: Sequence[float], y: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float]:
-    """Exponent b of y = a xᵇ with a confidence interval: least squares on logarithms, Student's t.
-
-    For APE against the number of heads (Fig. C.5) and the embedding dimension per head (Fig. C.6), HDVW App. C reports
-    −0.562 and −0.796; the theoretical value is −1/2 (Eq. 5).
-
-    Args:
-        x: numbers of heads, or dimensions.
-        y: their APE.
-        confidence: confidence level of the interval.
-
-    Returns:
-        exponent, low, high; the interval is infinite for two points.
-
-    >>> [round(value, 6) for value in power_law([1, 4, 16], [8, 4, 2])]
-    [-0.5, -0.5, -0.5]
-    """
-    points = np.array([x, y], dtype=float)
-    if not (points > 0).all() or len(set(points[0])) < 2:
-        raise VitlabError("invalid x or y; a power law needs positive x and y, and at least two different x")
-    u, v = np.log(points)
-    spread = float(np.square(u - u.mean()).sum())
-    exponent = float(((u - u.mean()) * v).sum() / spread)
-    freedom = len(u) - 2
-    if not freedom:
-        return exponent, -math.inf, math.inf
-    error = v - v.mean() - exponent * (u - u.mean())
-    half = student_quantile(0.5 + confidence / 2, freedom) * math.sqrt(float(error @ error) / freedom / spread)
-    return exponent, exponent - half, exponent + half
 
 
 def hessian_products(loss: Loss, weights: Tensor, images: Tensor, targets: Tensor) -> tuple[Tensor, Product]:

@@ -31,23 +31,6 @@ CARD = Card(
 )
 
 
-def softmax_jacobian(attention: Tensor, scale: float = 1.0) -> Tensor:
-    """Jacobian of softmax(λ s), given its output.
-
-    Args:
-        attention: (..., N), rows that sum to 1.
-        scale: λ.
-
-    Returns:
-        (..., N, N), symmetric and positive semi-definite.
-
-    >>> softmax_jacobian(torch.tensor([0.5, 0.5]))
-    tensor([[ 0.2500, -0.2500],
-            [-0.2500,  0.2500]])
-    """
-    return scale * (torch.diag_embed(attention) - attention[..., :, None] * attention[..., None, :])
-
-
 def nuclear_norm(attention: Tensor, scale: float = 1.0) -> Tensor:
     """Nuclear norm of the softmax Jacobian, which equals its trace: λ (1 − Σ_j a_j²).
 

@@ -99,7 +99,7 @@ def measure(
 
     Args:
         model: returns logits (B, K, h, w) at any size; its state is restored on exit.
-        batches: yields (images, masks). For `by_condition`, a dict of such batches, as opened by `data.acdc`.
+        batches: yields (images, masks). For `by_condition`, a dict of such batches by condition: `{'fog': …}`.
         suite: `context_broadcasting`, CB Table 9; `cityscapes_c`, the 16 corruptions applied to the given images;
             `clean`; or `by_condition`, unmodified images, evaluated separately for each condition.
         severities: severities of `cityscapes_c`; default 1 to 5, for noise 1 to 3.
