@@ -33,13 +33,13 @@ CARD = Card(
 )
 
 
-def top_share(received: Tensor, share: float) -> Tensor:
+def top_share(largest: Tensor, share: float) -> Tensor:
     """Fraction of all attention that the most attended `share` of the tokens receives.
 
     The number of tokens may be fractional (5 % of 197 is 9.85), so that uniform attention gives exactly `share`.
 
     Args:
-        received: (..., M), non-negative.
+        largest: (..., M), the attention that tokens receive, in descending order.
         share: between 0 and 1.
 
     Returns:
@@ -50,24 +50,29 @@ def top_share(received: Tensor, share: float) -> Tensor:
     >>> top_share(torch.full((197,), 1 / 197), 0.05)
     tensor(0.0500)
     """
-    return _top(received.sort(-1, descending=True).values, share)
+    count = share * largest.shape[-1]
+    whole = int(count)
+    part = (count - whole) * largest[..., whole] if whole < largest.shape[-1] else 0.0
+    return (largest[..., :whole].sum(-1) + part) / largest.sum(-1)
 
 
-def gini(received: Tensor) -> Tensor:
+def gini(largest: Tensor) -> Tensor:
     """Gini coefficient of the attention received: 0 if all tokens receive the same, 1 − 1/M if one receives everything.
 
     G = Σ_j (M + 1 − 2j) r_(j) / (M Σ_j r_j), r_(1) the largest.
 
     Args:
-        received: (..., M), non-negative.
+        largest: (..., M), the attention that tokens receive, in descending order.
 
     Returns:
         (...)
 
-    >>> gini(torch.tensor([0.0, 1.0, 0.0, 0.0])), gini(torch.ones(4))
+    >>> gini(torch.tensor([1.0, 0.0, 0.0, 0.0])), gini(torch.ones(4))
     (tensor(0.7500), tensor(0.))
     """
-    return _gini(received.sort(-1, descending=True).values)
+    count = largest.shape[-1]
+    rank = torch.arange(count - 1, -count, -2, dtype=largest.dtype, device=largest.device)  # M + 1 − 2j for j = 1 … M
+    return largest @ rank / (count * largest.sum(-1))
 
 
 class Accumulator(RowSumObserver):
@@ -97,8 +102,8 @@ class Accumulator(RowSumObserver):
         received = flatten_per_image(sums[0], block.mixer.keys.windows)
         received = torch.cat((received, received.mean(1, keepdim=True)), 1)
         largest = (received / received.sum(-1, keepdim=True)).sort(-1, descending=True).values
-        tops = [_top(largest, share) for share in self._shares]
-        return torch.stack([largest[..., 0], _gini(largest), *tops], -1)
+        tops = [top_share(largest, share) for share in self._shares]
+        return torch.stack([largest[..., 0], gini(largest), *tops], -1)
 
     def result(self, anatomy: Anatomy) -> Result:
         """Means over images."""
@@ -140,16 +145,3 @@ def measure(
         `top1_of_mean` and `gini_of_mean` (layer) use the map averaged over heads, which the paper shows.
     """
     return observe(model, batches, [Accumulator(shares)])[0]
-
-
-def _top(largest: Tensor, share: float) -> Tensor:
-    count = share * largest.shape[-1]
-    whole = int(count)
-    part = (count - whole) * largest[..., whole] if whole < largest.shape[-1] else 0.0
-    return (largest[..., :whole].sum(-1) + part) / largest.sum(-1)
-
-
-def _gini(largest: Tensor) -> Tensor:
-    count = largest.shape[-1]
-    rank = torch.arange(count - 1, -count, -2, dtype=largest.dtype, device=largest.device)  # M + 1 − 2j for j = 1 … M
-    return largest @ rank / (count * largest.sum(-1))
