@@ -142,7 +142,7 @@ def measure(
         images in each bin; `distribution` (similarity) and `overall` (), the same over all layers and heads (Figs. 1,
         5).
     """
-    corrupt = corruption_function(corruption, severity, sigma, seed, "attention_stability")
+    corrupt = corruption_function(corruption, severity, sigma, seed)
     channel_mean, channel_std = normalisation(model, batches, mean, std, "attention_stability")
     items = clean_and_corrupted(batches, corrupt, channel_mean, channel_std, device_of(model))
     pairs = Batches(items, channel_mean, channel_std, fingerprint=getattr(batches, "fingerprint", ""))

@@ -103,7 +103,7 @@ def measure(
     """
     inner, device = unwrap(model), device_of(model)
     shift, scale = normalisation(inner, batches, mean, std, _NAME)
-    corrupt = corruption_function(corruption, severity, sigma, seed, _NAME)
+    corrupt = corruption_function(corruption, severity, sigma, seed)
 
     def read(items: Iterable[Any]) -> Iterator[Tensor]:
         return _limited(clean_and_corrupted(items, corrupt, shift, scale, device), images)

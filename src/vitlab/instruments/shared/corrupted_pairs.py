@@ -54,7 +54,7 @@ def clean_and_corrupted(
 
 
 def corruption_function(
-    corruption: Any, severity: int, sigma: float | None, seed: int, instrument: str
+    corruption: Any, severity: int, sigma: float | None, seed: int
 ) -> Callable[[Tensor, Sequence[int]], Tensor]:
     """Returns a function from pixels and image indices to corrupted pixels.
 
@@ -63,7 +63,6 @@ def corruption_function(
         severity: of a named corruption, 1 to 5.
         sigma: if given, Gaussian noise of this standard deviation in pixels instead.
         seed: random seed; the noise of an image depends on it and on the index of the image.
-        instrument: its name, for errors.
     """
     if sigma is not None:
         level = sigma
