@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import pytest
 import timm
@@ -20,7 +19,6 @@ from vitlab.models.alternet import (
     PostActAttentionBlock,
     WindowAttention,
     block_plan,
-    build_up,
 )
 
 TINY = {"depths": (2, 2), "plan": (1, 1), "heads": (2, 3), "head_dim": 4, "width": 16, "num_classes": 5}
@@ -84,16 +82,6 @@ def test_multiply_accumulates_of_attention_are_counted() -> None:
 
 
 # -- plans ------------------------------------------------------------------------------------------------------------
-
-
-def test_the_build_up_of_figure_12a() -> None:
-    plans = [build_up((3, 4, 6, 4), step) for step in range(9)]
-    grown = [[b - a for a, b in zip(before, after, strict=True)] for before, after in pairwise(plans)]
-    assert all(sorted(change) == [0, 0, 0, 1] for change in grown)
-    assert [1 + change.index(1) for change in grown] == [4, 4, 3, 3, 3, 2, 2, 1]
-    assert plans[-1] == (1, 2, 3, 2)
-    with pytest.raises(VitlabError, match="expected 0 to 8"):
-        build_up((3, 4, 6, 4), 9)
 
 
 def test_block_plan_of_figure_11() -> None:

@@ -66,43 +66,6 @@ PAPER = {
 BASES = ("preact", "resnet", "resnext")
 
 
-def build_up(baseline_plan: Sequence[int], step: int, most: Sequence[int] | None = None) -> tuple[int, ...]:
-    """The build-up rule (HDVW Sec. 4.1): MSAs per stage after a number of replacements.
-
-    "Alternately replace Conv blocks with MSA blocks from the end of a baseline CNN model." Every second block is
-    replaced, from the last stage to the first, so a stage of n blocks takes n // 2 MSAs. Steps 0, 1, 2, … of the
-    baseline (3, 4, 6, 4) are the models of Fig. 12a.
-
-    "If the added MSA block does not improve predictive performance, replace a Conv block located at the end of an
-    earlier stage": such limits, found by experiment, are given as `most`.
-
-    Args:
-        baseline_plan: blocks per stage of the convolutional baseline.
-        step: number of MSAs.
-        most: maximum number of MSAs of each stage; by default n // 2.
-
-    Returns:
-        The number of MSAs of each stage, the `plan` of `AlterNet`.
-
-    >>> [build_up((3, 4, 6, 4), step) for step in range(4)]
-    [(0, 0, 0, 0), (0, 0, 0, 1), (0, 0, 0, 2), (0, 0, 1, 2)]
-    >>> build_up((3, 4, 6, 4), 6)  # ImageNet, Fig. D.5
-    (0, 1, 3, 2)
-    >>> build_up((3, 4, 6, 4), 4, most=(0, 1, 1, 2))  # CIFAR-100, Fig. 11: a second MSA in stage 3 harmed
-    (0, 1, 1, 2)
-    """
-    room = [depth // 2 for depth in baseline_plan]
-    if most is not None:
-        room = [min(pair) for pair in zip(room, most, strict=True)]
-    if not 0 <= step <= sum(room):
-        raise VitlabError(f"invalid step={step} of the build-up of {tuple(baseline_plan)}; expected 0 to {sum(room)}")
-    plan = []
-    for places in reversed(room):
-        plan.append(min(places, step))
-        step -= plan[-1]
-    return tuple(reversed(plan))
-
-
 def block_kinds(depth: int, attentions: int) -> tuple[str, ...]:
     """The kinds of the blocks of a stage: convolutions, then alternating convolution and MSA.
 

@@ -98,7 +98,7 @@ def vit(rate: float = 4340, changes: tuple[str, ...] = (), **settings: int | str
     return Network(f"how_vits_work_vit({text})", "vit", rate, changes)
 
 
-def alternet(plan: tuple[int, int, int, int], base: str = "preact") -> Network:
+def alternet(plan: tuple[int, ...], base: str = "preact") -> Network:
     """AlterNet-50 with these numbers of MSAs in its stages."""
     text = f"plan={plan}" if base == "preact" else f"plan={plan}, base={base!r}"
     return Network(f"how_vits_work_alternet({text})", "alternet" if any(plan) else "cnn", 3100)

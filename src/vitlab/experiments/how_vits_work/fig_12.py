@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
+from vitlab.experiments.how_vits_work._block_plans import build_up
 from vitlab.experiments.how_vits_work._effects import claims, more, tested, verdicts
 from vitlab.experiments.how_vits_work._jobs import jobs, released
 from vitlab.experiments.how_vits_work._networks import RELEASED_CIFAR100, alternet, arms
@@ -18,7 +19,7 @@ from vitlab.experiments.how_vits_work._shared import EARLY, LOGARITHM, NEGATIVE,
 TITLE = "HDVW Fig. 12: AlterNet outperforms CNNs and ViTs"
 
 #: MSAs per stage, in the order of the build-up rule.
-_PLANS = ((0, 0, 0, 0), (0, 0, 0, 1), (0, 0, 0, 2), (0, 0, 1, 2), (0, 0, 2, 2), (0, 0, 3, 2), (0, 1, 1, 2))
+_PLANS = (*(build_up((3, 4, 6, 4), step) for step in range(6)), build_up((3, 4, 6, 4), 4, most=(0, 1, 1, 2)))
 _COMPARED = ("resnet50", "resnext50", "vit_tiny", "pit_tiny", "swin_tiny")
 
 PAPER = [
@@ -28,7 +29,7 @@ PAPER = [
 ]
 
 
-def _arm(plan: tuple[int, int, int, int]) -> str:
+def _arm(plan: tuple[int, ...]) -> str:
     return f"MSAs {plan}"
 
 

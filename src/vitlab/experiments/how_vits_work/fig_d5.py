@@ -8,7 +8,7 @@ from __future__ import annotations
 from vitlab.core.experiment import Job, Published, Results, Scale
 from vitlab.core.measurement import Measurement
 from vitlab.core.verdicts import Verdict
-from vitlab.experiments.how_vits_work._block_plans import alternates, property_of, stages_of
+from vitlab.experiments.how_vits_work._block_plans import alternates, build_up, depths_of, property_of, stages_of
 from vitlab.experiments.how_vits_work._effects import Reading, claims, fact, own, verdicts
 
 TITLE = "HDVW Fig. D.5: block plan of Alter-ResNet-50 for ImageNet"
@@ -21,13 +21,9 @@ _COUNT = Reading("MSAs", ("blocks",), lambda found: float(sum(stage.count("MSA")
 
 
 def _follows_the_build_up_rule(found: Measurement) -> bool:
-    """Every second block from the end: a stage has room for MSAs only if no earlier stage has one."""
     stages = stages_of(found)
-    full = [stage.count("MSA") == len(stage) // 2 for stage in stages]
-    earlier = [any("MSA" in other for other in stages[:i]) for i in range(len(stages))]
-    return all(alternates(stage) for stage in stages) and all(
-        filled or not before for filled, before in zip(full, earlier, strict=True)
-    )
+    counts = tuple(stage.count("MSA") for stage in stages)
+    return all(alternates(stage) for stage in stages) and counts == build_up(depths_of(found), sum(counts))
 
 
 def _alternates_everywhere(found: Measurement) -> bool:
