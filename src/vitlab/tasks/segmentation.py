@@ -34,6 +34,7 @@ from vitlab.losses.attention_diversification import attention_diversification
 from vitlab.preprocessing import Preprocessing, preprocessing_of
 from vitlab.progress import waiting
 from vitlab.recording.tape import Tape, record
+from vitlab.stress_tests.shared.segmentation_evaluation import confusion_matrix
 from vitlab.tasks.unused_settings import check_unused_settings
 from vitlab.training.distributed import World, process_group, sum_over_ranks
 from vitlab.training.loop import train
@@ -203,27 +204,6 @@ def logits_of(output: Any) -> Tensor:
 # -- metric ---------------------------------------------------------------------------------------------------------
 
 
-def add_to_confusion(confusion: Tensor, logits: Tensor, labels: Tensor, ignore: int) -> Tensor:
-    """Adds the pixels of a batch to a confusion matrix (K, K), whose rows are labels, in place.
-
-    Args:
-        confusion: (K, K) int64.
-        logits: (B, K, H, W).
-        labels: (B, H, W) integers.
-        ignore: the label of pixels that are not counted.
-
-    >>> logits = torch.tensor([[[[3.0, 0.0]], [[0.0, 3.0]]]])
-    >>> add_to_confusion(torch.zeros(2, 2, dtype=torch.int64), logits, torch.tensor([[[0, 0]]]), 255).tolist()
-    [[1, 1], [0, 0]]
-    """
-    classes = len(confusion)
-    predicted, labels = logits.argmax(1).flatten(), labels.flatten().long()
-    counted = labels != ignore
-    pairs = torch.where(counted, labels * classes + predicted, classes * classes)
-    confusion += torch.bincount(pairs, minlength=classes * classes + 1)[:-1].view(classes, classes)
-    return confusion
-
-
 @dataclass(frozen=True)
 class MeanIoU:
     """Loss, mean IoU and pixel accuracy of a model on the test images, from one confusion matrix over all ranks."""
@@ -248,7 +228,7 @@ class MeanIoU:
                 logits = logits_of(model(images)).float()
             if self.tape is not None:
                 self.tape.clear()  # the maps of the whole test set would not fit in memory
-            add_to_confusion(confusion, logits[:, :classes], labels, ignore)
+            confusion += confusion_matrix(logits[:, :classes].argmax(1), labels, classes, ignore)
             total = F.cross_entropy(logits, labels.long(), ignore_index=ignore, reduction="sum")
             sums += torch.stack([total.double(), torch.full_like(total, len(images)).double()])
         model.train(training)

@@ -93,7 +93,7 @@ def counter(
                     confusion = torch.zeros(classes, classes, dtype=torch.int64, device=device)
                 for image, each, mask in zip(pixels, logits, masks.to(device), strict=True):
                     predicted = segment(each, (mask.shape[0], mask.shape[1]))
-                    confusion += _confusion(predicted, mask, classes, ignore)
+                    confusion += confusion_matrix(predicted, mask, classes, ignore)
                     if examples.wants(seen):
                         examples.add(image, mask, predicted)
                     seen += 1
@@ -146,9 +146,19 @@ def _check_labels(masks: Tensor, classes: int, ignore: int | None, test_name: st
         )
 
 
-def _confusion(predicted: Tensor, mask: Tensor, classes: int, ignore: int | None) -> Tensor:
-    """Returns the confusion matrix (K, K) of one image, from its predicted label map and its mask (H, W)."""
-    labels = mask.long()
+def confusion_matrix(predicted: Tensor, labels: Tensor, classes: int, ignore: int | None) -> Tensor:
+    """Returns the number of pixels of each label (row) and prediction (column): (K, K) int64.
+
+    Args:
+        predicted: (...), class indices.
+        labels: (...), class indices, or the ignored label.
+        classes: K.
+        ignore: the label of pixels that are not counted; None counts all pixels.
+
+    >>> confusion_matrix(torch.tensor([[0, 1, 1]]), torch.tensor([[0, 0, 255]]), 2, ignore=255).tolist()
+    [[1, 1], [0, 0]]
+    """
+    labels = labels.long()
     pairs = labels * classes + predicted
     if ignore is not None:
         pairs = torch.where(labels == ignore, classes * classes, pairs)
