@@ -22,17 +22,15 @@ from torch import nn
 
 from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Recipe
-from vitlab.core.store import Run, write_tensors
+from vitlab.core.store import Run
 from vitlab.data.seeding import step_seed
-from vitlab.fitted import by_kind, parts
-from vitlab.identity import weights_digest
 from vitlab.training.bar import training_bar
-from vitlab.training.distributed import World, any_rank, full_tensor, main_first, sum_over_ranks, wrap
+from vitlab.training.distributed import World, any_rank, main_first, sum_over_ranks, wrap
 from vitlab.training.feed import Feed, FixedEpoch
 from vitlab.training.optimizer import learning_rate, set_learning_rate
+from vitlab.training.outputs import Outputs
 from vitlab.training.state import Position, make_state
 from vitlab.training.step import Batch, Loss, Step, capture, make_step
-from vitlab.zoo import builder_of
 
 _CHECKPOINT_PERIOD = 60.0  # minimum number of seconds between checkpoints at the ends of epochs
 
@@ -94,68 +92,31 @@ def train(
         resumed_from = main_first(run.newest_checkpoint, world)  # rank 0 renames damaged ones
         if resumed_from is not None:
             progress = state.load(*resumed_from)
-        saved_step = progress.step  # the step of the newest checkpoint
         if world.is_main:
             run.remove_rows_after(progress.step)
+        outputs = Outputs(run, recipe, state, progress, world, log, about)
         captures = _can_be_captured(recipe, world)
         row: dict[str, Any] = (run.epochs() or [{}])[-1]
 
-        def save(ended: Mapping[str, Any] | None = None) -> None:
-            """Save a checkpoint; at the end of an epoch with its row of metrics, which has no evaluation yet."""
-            nonlocal saved_step
-            saved_step = progress.step
-            tensors = state.tensors()
-            if world.is_main:
-                about = state.settings(progress) | ({} if ended is None else {"row": dict(ended)})
-                run.save_checkpoint(progress.step, tensors, about)
+        if recipe.snapshots and resumed_from is None:
+            outputs.weights("snapshots/epoch-0000", model)  # the initial weights, which `trajectory` needs
 
-        @contextmanager
-        def saved_on_failure(ended: Mapping[str, Any] | None = None) -> Iterator[None]:
-            """Save a checkpoint before an error of the data is raised; sharded ranks cannot save without the others."""
-            try:
-                yield
-            except Exception:
-                alone = world.size == 1 or not recipe.sharded
-                if alone and progress.step > saved_step and math.isfinite(float(progress.total)):
-                    save(ended)
-                raise
-
-        def batches_of_epoch() -> Iterator[Batch]:
-            with saved_on_failure():
+        def batches() -> Iterator[Batch]:
+            with outputs.checkpoint_on_error():
                 yield from feed.epoch(progress.epoch, progress.batch)
 
-        def save_weights(name: str, saved_model: nn.Module) -> None:
-            """Save weights as a model that can be loaded as `file/PATH`."""
-            tensors = {key: full_tensor(tensor) for key, tensor in saved_model.state_dict().items()}
-            if world.is_main:
-                digest = weights_digest(saved_model, tensors)
-                metadata: dict[str, Any] = {"model": builder_of(recipe.model), "compiled": recipe.compile}
-                metadata |= {"weights": digest, "parts": by_kind(parts(saved_model)), **(about or {})}
-                write_tensors(run.folder / f"{name}.safetensors", tensors, metadata)
-
-        if recipe.snapshots and resumed_from is None:
-            save_weights("snapshots/epoch-0000", model)  # the initial weights, which `trajectory` needs
-
         def scores() -> dict[str, float]:
+            """The metrics of the raw weights, and of the averaged weights if there are any."""
             raw = evaluate(model)
             averaged = evaluate(ema.module) if ema is not None else {}
             return raw | {f"ema_{name}": value for name, value in averaged.items()}
 
-        def due(step: int) -> bool:
-            return bool(recipe.checkpoint_every) and step % recipe.checkpoint_every == 0
-
-        def log_row(row: dict[str, Any]) -> None:
-            if world.is_main:
-                run.log(row)
-                if log is not None:
-                    log(row)
-
         def evaluated(row: dict[str, Any]) -> dict[str, Any]:
             """Add the metrics of the test set to the row of an epoch, if it is evaluated, and log it."""
             if row["epoch"] == recipe.epochs or row["epoch"] % recipe.evaluate_every == 0:
-                with saved_on_failure(row):
+                with outputs.checkpoint_on_error(row):
                     row = row | scores()
-            log_row(row)
+            outputs.row(row)
             return row
 
         progress_bar = training_bar(show and world.is_main, steps * recipe.epochs, recipe.epochs, progress.step)
@@ -167,7 +128,7 @@ def train(
             while progress.epoch < recipe.epochs:
                 model.train()
                 began, done = time.monotonic(), 0
-                for batch in batches_of_epoch():
+                for batch in batches():
                     rate = learning_rate(recipe.optimizer, progress.step, steps, recipe.epochs)
                     set_learning_rate(state.optimizer, rate)
                     if world.device.type == "cpu" or progress.batch == 0:
@@ -179,48 +140,47 @@ def train(
                     done += 1
                     if recipe.log_every and progress.step % recipe.log_every == 0:
                         at = {"step": progress.step, "epoch": progress.epoch + 1}
-                        log_row({**at, "train_loss": float(value), "lr": rate})
+                        outputs.row({**at, "train_loss": float(value), "lr": rate})
                     bar.step(progress, done * recipe.batch_size / (time.monotonic() - began))
-                    if due(progress.step) and progress.batch < steps:
+                    if outputs.due() and progress.batch < steps:
                         _check_finite(progress, run)
-                        save()
+                        outputs.checkpoint()
                     if (world.size == 1 or progress.step % 10 == 0) and any_rank(stop.is_set(), world):
                         _check_finite(progress, run)
-                        save()
+                        outputs.checkpoint()
                         raise Interrupted(f"stopped at step {progress.step}; run the same command to resume")
 
                 if world.device.type == "cuda":
                     torch.cuda.synchronize()
                 seconds = time.monotonic() - began
                 _check_finite(progress, run)
-                progress.epoch, progress.batch = progress.epoch + 1, 0
+                train_loss = _mean_loss(progress, world)
+                progress.end_epoch()
                 last = progress.epoch == recipe.epochs
                 row = {
                     "step": progress.step,
                     "epoch": progress.epoch,
-                    "train_loss": _mean_loss(progress, world),
+                    "train_loss": train_loss,
                     "lr": learning_rate(recipe.optimizer, progress.step - 1, steps, recipe.epochs),
                     "images_per_second": done * recipe.batch_size / seconds,
                 }
-                progress.total.zero_()
-                progress.count = 0
                 if progress.epoch in recipe.snapshots:
-                    save_weights(f"snapshots/epoch-{progress.epoch:04d}", model)
-                now = last or due(progress.step) or any_rank(time.monotonic() - saved > _CHECKPOINT_PERIOD, world)
+                    outputs.weights(f"snapshots/epoch-{progress.epoch:04d}", model)
+                now = last or outputs.due() or any_rank(time.monotonic() - saved > _CHECKPOINT_PERIOD, world)
                 if now:  # before the evaluation, which can fail
-                    save(row)
+                    outputs.checkpoint(row)
                     saved = time.monotonic()
                 row = evaluated(row)
                 bar.epoch(row)
                 if not now and any_rank(time.monotonic() - saved > _CHECKPOINT_PERIOD, world):  # a long evaluation
-                    save()
+                    outputs.checkpoint()
                     saved = time.monotonic()
 
         if any_rank(row.get("epoch") != recipe.epochs, world):  # the last row, of an earlier version, is damaged
             row = {"step": progress.step, "epoch": progress.epoch, **scores()}
-        save_weights("model", model)
+        outputs.weights("model", model)
         if ema is not None:
-            save_weights("model_ema", ema.module)
+            outputs.weights("model_ema", ema.module)
         return row
 
 

@@ -30,6 +30,11 @@ class Position:
         self.total += value.double()
         self.step, self.batch, self.count = self.step + 1, self.batch + 1, self.count + 1
 
+    def end_epoch(self) -> None:
+        """Move to the first batch of the next epoch."""
+        self.epoch, self.batch, self.count = self.epoch + 1, 0, 0
+        self.total.zero_()
+
 
 @dataclass(frozen=True)
 class TrainingState:
