@@ -1,4 +1,4 @@
-"""What every family promises: it can be described, recorded, retrofitted at each of its seams, and restored."""
+"""Contract of every family: describe, record, retrofit at each of its seams, and restore."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_retrofit_at_every_seam_and_restore(case: Case) -> None:
     assert anatomy.seams, "a family without seams has nothing to offer"
     for name in anatomy.seams:
         if name == "attn":
-            continue  # replaced, not hooked: see tests/test_surgery.py
+            continue  # replaced, not hooked: see tests/surgery/test_surgery.py
         having = [block for block in anatomy.blocks if block.seam(name)]
         vitlab.retrofit(model, Counting(), at=name, blocks=[block.name for block in having], input_size=case.size)
         parts = [module for module in model.modules() if isinstance(module, Counting)]

@@ -60,8 +60,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def rehome(text: str, file: str, page: str) -> str:
     """Rewrite the links of a file of the repository for its page in the site.
 
-    >>> rehome("[a](docs/architecture.md#rows) [b](src/vitlab/zoo.py) [c](docs/results)", "README.md", "index.md")
-    '[a](architecture.md#rows) [b](source/src/vitlab/zoo.py.md) [c](results/index.md)'
+    >>> rehome("[a](docs/architecture.md#rows) [b](src/vitlab/runner.py) [c](docs/results)", "README.md", "index.md")
+    '[a](architecture.md#rows) [b](source/src/vitlab/runner.py.md) [c](results/index.md)'
     """
 
     def rewrite(match: re.Match[str]) -> str:

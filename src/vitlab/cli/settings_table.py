@@ -22,7 +22,7 @@ COLUMNS = ("setting", "type", "default", "range", "help")
 
 
 def _parts() -> Schema:
-    from vitlab.surgery import INJECTED
+    from vitlab.surgery.building import INJECTED
 
     return _each("parts", plugins.parts(), lambda name: settings_of(plugins.part(name), INJECTED))
 

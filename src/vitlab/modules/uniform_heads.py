@@ -123,7 +123,7 @@ class UniformHead(PackedAttention):
         return torch.cat((q[: -self.head_dim], k[: -self.head_dim], v))
 
     @torch.no_grad()
-    def give_back(self, attention: nn.Module) -> None:
+    def write_back(self, attention: nn.Module) -> None:
         """Copy the packed weights, which may have changed since, to the attention module that this one replaced."""
         if self.form == "C":
             return  # shared, not copied

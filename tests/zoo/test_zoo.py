@@ -48,19 +48,19 @@ def fails(expression: str, message: str) -> None:
         ("torchvision/resnet18(num_classes=7)", 32, 7),
     ],
 )
-def test_each_library_builds_what_it_is_asked_for(expression: str, side: int, classes: int) -> None:
+def test_each_source_builds_its_models(expression: str, side: int, classes: int) -> None:
     model = vitlab.load(expression)
     assert model.training and logits(model, side).shape == (2, classes)
 
 
-def test_settings_and_seed_give_what_the_library_gives() -> None:
+def test_settings_and_seed_equal_those_of_the_library() -> None:
     torch.manual_seed(3)
     settings = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 2, "num_heads": 3, "num_classes": 7}
     reference = timm.create_model("vit_tiny_patch16_224", **settings)
     assert torch.equal(logits(vitlab.load(VIT, seed=3)), logits(reference))
 
 
-def test_a_seed_repeats_and_leaves_the_random_state() -> None:
+def test_a_seed_is_reproducible_and_keeps_the_random_state() -> None:
     torch.manual_seed(0)
     before = torch.get_rng_state()
     first, again, other = (vitlab.load(VIT, seed=seed) for seed in (1, 1, 2))
@@ -88,7 +88,7 @@ def test_hugging_face_from_a_local_folder(tmp_path: Path, monkeypatch: pytest.Mo
     fails(f"hf/{tmp_path}/nothing", "could not be built")
 
 
-def test_every_vitlab_name_is_ours_and_no_timm_name_is() -> None:
+def test_names_of_vitlab_and_timm_are_disjoint() -> None:
     ours, theirs = zoo.model_names("vitlab"), zoo.model_names("timm")
     assert "rvt_tiny" in ours and "deit_tiny_patch16_224" in theirs and not set(ours) & set(theirs)
     assert "vit_b_16" in zoo.model_names("torchvision") and zoo.model_names("hf") == zoo.model_names("file") == []
@@ -140,7 +140,7 @@ def _go_off(path: str) -> None:
     Path(path).write_text("unpickled")
 
 
-def test_a_pickled_checkpoint_is_refused_and_never_opened(tmp_path: Path) -> None:
+def test_a_pickled_checkpoint_raises_and_is_never_unpickled(tmp_path: Path) -> None:
     path, mark = tmp_path / "model.pth", tmp_path / "mark"
     torch.save({"bomb": _Bomb(mark)}, path)
     fails(f"{VIT[:-1]}, weights={str(path)!r})", "other pickled objects are not read")
@@ -159,7 +159,7 @@ def test_a_file_takes_settings_that_fit_its_weights_and_names_no_file(tmp_path: 
     fails(f"file/{tmp_path}/second.safetensors", "names another file")
 
 
-def test_nothing_is_saved_under_a_wrong_expression(tmp_path: Path) -> None:
+def test_a_wrong_expression_saves_no_file(tmp_path: Path) -> None:
     with pytest.raises(VitlabError, match="model source"):
         zoo.save(vitlab.load(VIT), "tim/vit", str(tmp_path / "model.safetensors"))
     assert not list(tmp_path.iterdir())
@@ -243,7 +243,7 @@ def test_weights_of_hubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         ("file/nowhere.safetensors", "there is no file nowhere.safetensors"),
     ],
 )
-def test_mistakes_are_named_in_one_line(expression: str, message: str) -> None:
+def test_mistakes_are_one_line_errors(expression: str, message: str) -> None:
     fails(expression, message)
 
 

@@ -76,13 +76,13 @@ def test_copies_are_independent(images: Tensor) -> None:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_compile_sees_the_part_in_one_graph(part: str, images: Tensor) -> None:
+def test_compiles_with_the_part_as_one_graph(part: str, images: Tensor) -> None:
     fitted = fitted_model(part)
     compiled = torch.compile(fitted, fullgraph=True, backend="eager")
     assert (compiled(images) - fitted(images)).abs().max() < 1e-6
 
 
-def test_a_retrofit_after_compilation_is_seen(images: Tensor) -> None:
+def test_a_retrofit_after_compilation_takes_effect(images: Tensor) -> None:
     model = plain_model()
     compiled = torch.compile(model, fullgraph=True, backend="eager")
     plain = compiled(images)
@@ -92,7 +92,7 @@ def test_a_retrofit_after_compilation_is_seen(images: Tensor) -> None:
     assert torch.equal(compiled(images), plain)
 
 
-def test_compiled_code_of_a_plain_model_is_not_taken_for_a_fitted_one(images: Tensor) -> None:
+def test_compiled_code_of_a_plain_model_is_not_reused_with_a_part(images: Tensor) -> None:
     """Both models have the same class and shapes; only their hooks differ."""
     plain, fitted = plain_model(), fitted_model("TokenAwarePooling")
 
@@ -131,7 +131,7 @@ def test_onnx(part: str, images: Tensor, tmp_path: Path) -> None:
 
 DDP = """
 import os, sys, torch, torch.distributed as dist, vitlab
-sys.path.insert(0, "tests")
+sys.path[:0] = ["tests", "tests/surgery"]
 from test_surgery import fitted_model
 from torch.nn.parallel import DistributedDataParallel
 rank = int(os.environ["RANK"])
@@ -154,7 +154,7 @@ os._exit(0)  # on a loaded machine gloo's threads sometimes abort the interprete
 
 
 def test_two_processes_average_the_parts_gradients(tmp_path: Path) -> None:
-    root = Path(__file__).resolve().parent.parent
+    root = Path(__file__).resolve().parents[2]
     processes = []
     for rank in (0, 1):
         environment = {
@@ -182,7 +182,7 @@ def test_restore_gives_back_the_model_bit_for_bit(images: Tensor) -> None:
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
-def test_foreign_hooks_stay(images: Tensor) -> None:
+def test_foreign_hooks_are_kept(images: Tensor) -> None:
     model, seen = plain_model(), []
     model.blocks[0].mlp.register_forward_hook(lambda *_: seen.append(1))
     vitlab.restore(vitlab.retrofit(model, "ContextBroadcast"))
@@ -295,7 +295,7 @@ def test_a_model_expression_does_the_same() -> None:
 
 
 @pytest.mark.parametrize("form", ["A", "B", "C"])
-def test_uniform_heads_replace_attention_and_leave_again(form: str, images: Tensor) -> None:
+def test_uniform_heads_replace_attention_and_are_removed(form: str, images: Tensor) -> None:
     model = plain_model()
     logits, keys = model(images), list(model.state_dict())
     plain_state = copy.deepcopy(model.state_dict())
@@ -350,7 +350,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("call", "message"), MISTAKES, ids=[str(call) for call, _ in MISTAKES])
-def test_a_mistake_is_one_line_and_the_model_is_untouched(call: dict[str, object], message: str) -> None:
+def test_mistakes_are_one_line_and_leave_the_model_unchanged(call: dict[str, object], message: str) -> None:
     model = plain_model()
     keys, tree = list(model.state_dict()), [name for name, _ in model.named_modules()]
     with pytest.raises(vitlab.VitlabError, match=".") as error:
@@ -360,13 +360,13 @@ def test_a_mistake_is_one_line_and_the_model_is_untouched(call: dict[str, object
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
-def test_a_part_on_a_family_without_its_seam_names_those_that_exist() -> None:
+def test_a_missing_seam_names_the_existing_ones() -> None:
     model = timm.create_model("resnet10t", num_classes=3)
     with pytest.raises(vitlab.VitlabError, match=r"no seam 'attn.in' in family 'resnet'.*it has: .*block.out"):
         vitlab.retrofit(model, "TokenAwarePooling", input_size=32)
 
 
-def test_a_wrong_grid_is_refused_with_what_to_do() -> None:
+def test_a_wrong_grid_raises_with_the_remedy() -> None:
     model = timm.create_model("vit_tiny_patch16_224", num_classes=7, dynamic_img_size=True, **VIT).eval()
     vitlab.retrofit(model, "TokenAwarePooling")
     with pytest.raises(vitlab.VitlabError, match=r"4x4 grid.*17 tokens.*got 33.*input_size="):
@@ -376,14 +376,14 @@ def test_a_wrong_grid_is_refused_with_what_to_do() -> None:
     assert model(torch.zeros(1, 3, 32, 64)).shape == (1, 7)
 
 
-def test_a_wrong_grid_with_the_same_number_of_tokens_is_refused_where_the_map_shows_it() -> None:
+def test_a_wrong_grid_of_equal_token_count_raises_for_2d_maps() -> None:
     model = timm.create_model("resnet10t", num_classes=3).eval()
     vitlab.retrofit(model, "SpatialSmoothing", input_size=(64, 64))
     with pytest.raises(vitlab.VitlabError, match=r"fitted for a .* grid, but got"):
         model(torch.zeros(1, 3, 32, 128))
 
 
-def test_what_uniform_heads_loaded_stays_when_they_leave(images: Tensor) -> None:
+def test_weights_loaded_into_uniform_heads_are_kept_on_restore(images: Tensor) -> None:
     model, other = plain_model(), redraw(plain_model(), seed=9).eval()
     vitlab.retrofit(model, "UniformHead(form='A')")
     model.load_state_dict(other.state_dict())
@@ -406,7 +406,7 @@ def test_local_attention_has_no_token_token_map() -> None:
         tape["blocks.0"]
 
 
-def test_a_part_in_trained_weights_says_what_it_does(tmp_path: Path) -> None:
+def test_a_part_in_trained_weights_warns_about_changed_outputs(tmp_path: Path) -> None:
     """A measured warning for trained weights; nothing, and no further forward, for random and unknown ones."""
     expression = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3)"
     random = vitlab.load(expression, seed=0)
