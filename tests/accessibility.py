@@ -64,7 +64,7 @@ def violations(page: Any, axe: str) -> list[str]:
     return found
 
 
-def walk(page: Any, most: int = 1000) -> list[str]:
+def tab_through(page: Any, most: int = 1000) -> list[str]:
     """Press Tab from the start of the page to its end and open closed folds with Enter; returns what is wrong.
 
     Wrong is a control that is not reached, that is outside the window while it has the focus, or whose focus is not

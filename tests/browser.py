@@ -1,4 +1,4 @@
-"""A page in real Chromium that must stay silent and at home: shared by all browser tests.
+"""A page in real Chromium without console messages and external requests: shared by all browser tests.
 
 Import the fixtures by name: `from browser import browser_page, chromium`.
 """

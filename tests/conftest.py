@@ -1,4 +1,4 @@
-"""One thread for each test process, the same examples in every run, and the real data, where there is any.
+"""One thread for each test process, the same examples in every run, and the real data if present.
 
 Models are tiny, and `make test` runs one process a core: more threads would only get in each other's way. Property
 tests draw the same examples each time, so that a run says something of the change; `HYPOTHESIS_PROFILE=search` draws

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from accessibility import axe, violations, walk  # noqa: F401 (fixtures)
+from accessibility import axe, tab_through, violations  # noqa: F401 (fixtures)
 from browser import browser_page, chromium  # noqa: F401 (fixtures)
 
 pytestmark = pytest.mark.slow
@@ -31,9 +31,9 @@ def test_violations_name_rule_and_element(browser_page: Any, axe: str) -> None: 
     ]
 
 
-def test_the_walk_reaches_every_control_and_opens_folds(browser_page: Any) -> None:  # noqa: F811
+def test_tab_reaches_every_control_and_opens_folds(browser_page: Any) -> None:  # noqa: F811
     good = "<a href='#x'>x</a><details><summary>more</summary><button>in</button></details><select></select>"
-    assert walk(opened(browser_page, good)) == []
+    assert tab_through(opened(browser_page, good)) == []
     assert browser_page.locator("button").is_visible()
 
 
@@ -45,6 +45,6 @@ def test_the_walk_reaches_every_control_and_opens_folds(browser_page: Any) -> No
         ("<button style='position:fixed;left:-999px'>x</button>", "outside the window: <button"),
     ],
 )
-def test_the_walk_finds_what_is_wrong(browser_page: Any, body: str, wrong: str) -> None:  # noqa: F811
-    (found,) = walk(opened(browser_page, body))
+def test_the_keyboard_check_finds_defects(browser_page: Any, body: str, wrong: str) -> None:  # noqa: F811
+    (found,) = tab_through(opened(browser_page, body))
     assert found.startswith(wrong)

@@ -66,7 +66,7 @@ def test_averaged_weights_are_taken_when_asked_for(tmp_path: Path) -> None:
         vitlab.load(text(weights=str(path), weights_entry="modle"))
 
 
-def test_files_that_hold_no_weights(tmp_path: Path) -> None:
+def test_files_without_weights_raise(tmp_path: Path) -> None:
     path = tmp_path / "model.pth"
     for content in ([1, 2], {"epoch": 3}, {}):
         torch.save(content, path)
@@ -125,7 +125,7 @@ def test_another_number_of_labels_of_hugging_face(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "other", [{"embed_dim": 12}, {"depth": 3}, {"depth": 1}, {"mlp_ratio": 2.0}, {"patch_size": 16}]
 )
-def test_whatever_else_does_not_fit_is_an_error(other: dict[str, object], tmp_path: Path) -> None:
+def test_other_mismatches_raise(other: dict[str, object], tmp_path: Path) -> None:
     path = tmp_path / "other.safetensors"
     save_file(reference(**other, num_classes=4).state_dict(), path)
     with pytest.raises(VitlabError, match="does not fit VisionTransformer") as caught:
@@ -153,7 +153,7 @@ def test_weights_with_a_part_need_the_part(part: str, tmp_path: Path) -> None:
         assert equal(vitlab.load(f"{text(weights=str(path))} | {part}"), state)
 
 
-def test_weights_without_a_part_say_so(tmp_path: Path) -> None:
+def test_weights_without_a_part_name_it(tmp_path: Path) -> None:
     plain, scaled = tmp_path / "plain.safetensors", tmp_path / "scaled.safetensors"
     saved(text(), plain)
     changed = r"ContextBroadcast changed the outputs of trained weights \(file: .*plain.safetensors\) by \d+% on noise"
@@ -166,7 +166,7 @@ def test_weights_without_a_part_say_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["ContextBroadcast", "LocalAttention(kernel=3)"])
-def test_a_file_from_before_there_were_markers_loads_with_a_warning(part: str, tmp_path: Path) -> None:
+def test_a_file_without_markers_loads_with_a_warning(part: str, tmp_path: Path) -> None:
     expression, new, old = f"{text()} | {part}", tmp_path / "new.safetensors", tmp_path / "old.safetensors"
     zoo.save(vitlab.load(expression, seed=1), expression, str(new))
     state, about = read_weights(new)
@@ -179,7 +179,7 @@ def test_a_file_from_before_there_were_markers_loads_with_a_warning(part: str, t
     assert identify(loaded).weights == identify(vitlab.load(f"file/{new}")).weights
 
 
-def test_a_run_folder_stands_for_its_last_weights(tmp_path: Path) -> None:
+def test_a_run_folder_loads_its_last_weights(tmp_path: Path) -> None:
     model = vitlab.load(text(), seed=1)
     zoo.save(model, text(), str(tmp_path / "run" / "model.safetensors"))
     assert equal(vitlab.load(f"file/{tmp_path}/run"), model.state_dict())

@@ -32,7 +32,7 @@ SMALL = ("epochs=1", "batch_size=32", "precision=float32")
 DATA = "scenes(train=64, test=32)"
 
 
-def test_runs_have_names_of_their_own() -> None:
+def test_runs_have_unique_names() -> None:
     names = [job.name for job in all_jobs()]
     assert len(set(names)) == len(names) and names[0] == "centre-plain-100"
     assert sum(job.condition.name == "centre" for job in all_jobs()) == 16
@@ -54,7 +54,7 @@ def test_arms_of_a_condition_share_weights_order_and_augmentation(condition: Any
         assert bool(added) == any(part in recipe.model for part in ("Scaled", "Pooling"))
 
 
-def test_factors_change_what_they_say() -> None:
+def test_factors_change_their_settings_only() -> None:
     recipes = {name: recipe_of(all_jobs([name])[0]) for name in ("centre", "mix_all", "one_head", "epochs50")}
     assert recipes["mix_all"].augment.mix_probability == 1 and recipes["centre"].augment.mix_probability == 0.5
     assert "num_heads=1" in recipes["one_head"].model and "num_heads=3" in recipes["centre"].model
@@ -82,7 +82,7 @@ def test_two_workers_share_the_arms_and_keep_what_they_compiled() -> None:
     assert done == [[f"centre-{arm}-{seed}" for seed in range(100, 108)] for arm in ("plain", "cb")]
 
 
-def test_one_worker_completes_pairs_as_it_goes() -> None:
+def test_one_worker_completes_pairs_in_order() -> None:
     pending, compiled, counts = all_jobs(["centre"]), set(), {"plain": 0, "cb": 0}
     while pending:
         job = next_job(pending, compiled)
@@ -94,7 +94,7 @@ def test_one_worker_completes_pairs_as_it_goes() -> None:
     assert next_job([], compiled) is None
 
 
-def test_estimates_follow_what_runs_took() -> None:
+def test_estimates_use_measured_durations() -> None:
     job = all_jobs(["centre"])[0]
     durations = Durations(per_epoch=1.0)
     unknown = durations.estimate(job, 100, compiled=False)
@@ -141,7 +141,7 @@ def test_two_workers_skip_what_is_done_and_pack_the_results(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_run_that_fails_is_noted_and_the_queue_goes_on(tmp_path: Path) -> None:
+def test_a_failed_run_is_recorded_and_the_queue_continues(tmp_path: Path) -> None:
     line, environment = command(tmp_path, "--jobs", "centre-plain,tapadl-tap", "--bare", "--set", "batch_size=65")
     ended = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=400)
     assert ended.returncode == 0 and "0 runs finished" in ended.stdout
@@ -150,7 +150,7 @@ def test_a_run_that_fails_is_noted_and_the_queue_goes_on(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_stop_signal_keeps_what_is_finished(tmp_path: Path) -> None:
+def test_a_stop_signal_keeps_finished_runs(tmp_path: Path) -> None:
     tar = tmp_path / "results.tar.gz"
     line, environment = command(tmp_path / "out", "--jobs", "centre", "--bare", "--tar", str(tar))
     line += ["--seeds", "100,101,102,103,104,105"]

@@ -144,7 +144,7 @@ def test_added_files_work(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_extensions_of_the_page_work(tmp_path: Path) -> None:
-    """In a process of their own, because extensions cannot be removed."""
+    """In a separate process, because extensions cannot be removed."""
     blocks = dict(fences("docs/adding.md", "python"))
     (tmp_path / "mine.py").write_text(blocks["mine.py"], encoding="utf-8")
     (tmp_path / "use.py").write_text(blocks["use_mine.py"] + blocks["register.py"], encoding="utf-8")
@@ -158,7 +158,7 @@ def test_extensions_of_the_page_work(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_files_of_the_repository_work_as_a_package(tmp_path: Path) -> None:
+def test_extensions_of_the_page_work_as_a_package(tmp_path: Path) -> None:
     """The instrument, its figure, the stress test and the adapter of the page, with names from `vitlab.extend` only."""
     blocks = dict(fences("docs/adding.md", "python"))
     paths = {
@@ -235,7 +235,7 @@ def test_training_on_your_own_images_finds_training_images(tmp_path: Path, monke
         assert len(open_data(plugins.recipe(recipe).data).to_train_on()) == 9
 
 
-def test_paper_numbers_stand_in_the_results() -> None:
+def test_numbers_of_the_papers_page_are_in_the_results() -> None:
     """Each number in a row of measured_claims.md that cites a page of results occurs on that page."""
     rows = re.findall(
         r"^\|.*\| (.*?) \|.*\|$", (ROOT / "docs/measured_claims.md").read_text(encoding="utf-8"), re.MULTILINE
@@ -244,11 +244,11 @@ def test_paper_numbers_stand_in_the_results() -> None:
     assert sum(bool(pages) for _, pages in cited) >= 10
     for row, pages in cited:
         known = "".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in pages)
-        said = re.sub(r"\[page\]\([^)]*\)", "", row)
-        assert not pages or [number for number in re.findall(r"\d+\.\d+|\d{2,}", said) if number not in known] == []
+        text = re.sub(r"\[page\]\([^)]*\)", "", row)
+        assert not pages or [number for number in re.findall(r"\d+\.\d+|\d{2,}", text) if number not in known] == []
 
 
-def test_paper_numbers_stand_in_the_records() -> None:
+def test_numbers_of_the_papers_page_are_in_the_records() -> None:
     """Each decimal in a row of measured_claims.md that cites an experiment is a rounded number of its verdicts."""
     rows = re.findall(
         r"^\|.*\| (.*?) \|.*\|$", (ROOT / "docs/measured_claims.md").read_text(encoding="utf-8"), re.MULTILINE
@@ -320,7 +320,7 @@ def test_pages_show_the_valid_values_of_settings(generator: Any) -> None:
 
 
 def test_pages_of_experiments_show_every_claim_and_verdict(generator: Any) -> None:
-    """The numbers and outcome of a record stand in the row of their claim; claims without a record were not run."""
+    """The numbers and outcome of a record are in the row of their claim; claims without a record were not run."""
     from vitlab.experiments.catalogue import experiment
 
     found = experiment("cb_table_s16")
@@ -371,7 +371,7 @@ def test_pages_give_the_command_of_their_results(generator: Any) -> None:
     assert "repeated augmentation" in (ROOT / "docs/papers/cb_table_1.md").read_text(encoding="utf-8")
 
 
-def test_rows_that_share_runs_say_so(generator: Any) -> None:
+def test_rows_that_share_runs_state_it(generator: Any) -> None:
     """The effect of CB on ViT-Ti is one result, shown in several rows with the network that was used."""
     text = (ROOT / "docs/papers.md").read_text(encoding="utf-8")
     (sentence,) = [line for line in text.splitlines() if line.startswith("The rows CB ")]
@@ -491,7 +491,7 @@ def test_no_broken_link(site: Path) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_comes_from_outside(site: Path) -> None:
+def test_the_site_fetches_nothing(site: Path) -> None:
     """No page loads a script, font, style or picture from elsewhere, and no style does."""
     for page in site.rglob("*.html"):
         assert [load for load in read(page).loads if urlsplit(load).scheme not in ("", "data")] == [], page
@@ -500,7 +500,7 @@ def test_nothing_comes_from_outside(site: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_thing_has_a_page(site: Path) -> None:
+def test_every_listed_name_has_a_page(site: Path) -> None:
     expected = [
         *(f"parts/{name}.html" for name in plugins.parts()),
         *(f"instruments/{name}.html" for name in plugins.instruments()),
@@ -521,8 +521,8 @@ def _classes(path: str) -> Iterator[ast.ClassDef]:
 
 
 @pytest.mark.slow
-def test_search_from_the_disk(site: Path, browser_page: Any) -> None:
-    """A page opened as a file finds things, is silent, and asks for nothing outside."""
+def test_search_works_from_local_files(site: Path, browser_page: Any) -> None:
+    """Search works on a page opened as a file, without console errors and external requests."""
     browser_page.goto((site / "index.html").as_uri())
     browser_page.keyboard.press("/")
     browser_page.keyboard.type("overfocus")

@@ -1,4 +1,4 @@
-"""`--dry-run`: says what a command would do, and does nothing else."""
+"""`--dry-run` prints what a command would do and changes nothing."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_command_prints_the_plan(tmp_path: Path) -> None:
     assert "one forward" in table and "4" in table and "total time: about" in table
 
 
-def test_the_time_is_that_of_the_forwards(tmp_path: Path) -> None:
+def test_the_time_estimate_is_that_of_the_forwards(tmp_path: Path) -> None:
     """Corruptions: 1 + 2 · 3 forwards over 4 of 6 images. Attention of one pass is shared by two instruments."""
     stressed = "corruptions(names=('fog', 'snow'), severities=(1, 2, 3), images=4)"
     (one,) = planned_measurements(runner.STRESS_TESTS, [MODEL], [stressed], tmp_path, **OPTIONS)

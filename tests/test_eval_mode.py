@@ -10,7 +10,7 @@ from vitlab.eval_mode import eval_mode
 
 
 @pytest.mark.parametrize("gradients", [True, False])
-def test_modes_and_gradients_come_back_also_after_an_error(gradients: bool) -> None:
+def test_modes_and_gradients_are_restored_also_after_an_error(gradients: bool) -> None:
     model = nn.Sequential(nn.Dropout(), nn.Sequential(nn.BatchNorm1d(2).eval(), nn.Linear(2, 2)), nn.Dropout().eval())
     before = [module.training for module in model.modules()]
     assert True in before and False in before

@@ -140,14 +140,14 @@ def test_numbers_of_the_page_against_scipy(tmp_path: Path) -> None:
         assert float(cells[3]) - float(cells[2]) == pytest.approx(np.mean(each), abs=0.011)
 
 
-def test_a_verdict_that_the_correction_does_not_keep_is_marked(tmp_path: Path) -> None:
+def test_a_verdict_changed_by_the_correction_is_marked(tmp_path: Path) -> None:
     weak = [0.3, 0.9, 0.1, 0.6, 0.2]
     assert 0.05 / 6 < stats.ttest_1samp(weak, 0.0).pvalue < 0.05  # below 0.05 by itself, not as one of six planned
     text = page(collect(store(tmp_path, *gains({"epochs50-cb": weak}))))
     assert next(line for line in text.splitlines() if line.startswith("| epochs50 | cb | ")).endswith("| holds † |")
 
 
-def test_verdicts_need_five_pairs_and_are_interim_until_all_are_there(tmp_path: Path) -> None:
+def test_verdicts_need_five_pairs_and_are_interim_until_complete(tmp_path: Path) -> None:
     runs = gains({"epochs50-cb": [0.9, 1.0, 1.1, 0.95], "centre-cb": [0.9, 1.0, 1.1, 0.95, 1.05]})
     text = page(collect(store(tmp_path, *runs)))
     ends = {row.split(" | ")[0]: row for row in text.splitlines() if " | 0.6 | " in row}
@@ -168,7 +168,7 @@ def test_metrics_of_a_run() -> None:
     assert set(found) == {metric.name for metric in METRICS}
 
 
-def test_what_was_not_measured_is_left_out() -> None:
+def test_missing_measurements_are_omitted() -> None:
     run = run_of(all_jobs(["one_head"])[0], 61.0)
     run["measured"]["attention_diversity"]["head_similarity"] = [None, None]
     del run["measured"]["adversarial"]
@@ -252,7 +252,7 @@ def test_another_recipe_is_refused(tmp_path: Path) -> None:
         collect(store(tmp_path, one, other))
 
 
-def test_runs_from_before_a_setting_existed_are_comparable(tmp_path: Path) -> None:
+def test_runs_without_a_newer_setting_are_comparable(tmp_path: Path) -> None:
     """The text of a stored recipe lacks settings that recipes gained later; their defaults apply."""
     one, other = (run_of(job, 60.0) for job in all_jobs(["centre-plain"])[:2])
     assert "task='classification'" in one["recipe"]

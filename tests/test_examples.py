@@ -1,4 +1,4 @@
-"""Every example runs at smoke size, without data, network or anything but the package; and says what it misses."""
+"""Every example runs at smoke size with the package only, without data and network, and names what is missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCRIPTS = {path.stem: path for folder in ("examples", "studies") for path in sor
 
 
 def run(example: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The script in a process of its own, in an empty folder, without VITLAB_DATA."""
+    """The script in a separate process, in an empty folder, without VITLAB_DATA."""
     environment = {name: value for name, value in os.environ.items() if name != "VITLAB_DATA"}
     environment |= {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, str(example), *arguments]
@@ -89,7 +89,7 @@ def test_a_missing_library_is_one_line(name: str, missing: str, tmp_path: Path) 
         "stress_deit_tiny",
     ],
 )
-def test_says_what_data_it_misses(name: str, tmp_path: Path) -> None:
+def test_missing_data_is_named(name: str, tmp_path: Path) -> None:
     ended = run(SCRIPTS[name], tmp_path)
     assert ended.returncode != 0
     assert "VITLAB_DATA" in ended.stderr and "KeyError" not in ended.stderr

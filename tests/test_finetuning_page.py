@@ -1,4 +1,4 @@
-"""The page on fine-tuning: it follows from the committed runs, its numbers are scipy's, other runs are refused."""
+"""The page on fine-tuning: it follows from the committed runs, its numbers equal scipy's, other runs raise."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_the_picture_has_an_interval_for_every_variant() -> None:
     assert float(adl.get("x1", "")) < float(adl.get("x2", "")) < zero
 
 
-def test_runs_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:
+def test_runs_that_cannot_be_compared_raise(tmp_path: Path) -> None:
     shutil.copytree(RUNS, tmp_path / "runs")
     path = tmp_path / "runs/camvid_upernet/tap-1.json"
     run = json.loads(path.read_text(encoding="utf-8"))

@@ -28,7 +28,7 @@ def test_every_kind_has_an_entry_in_the_order_of_a_report() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_entry_has_a_picture_and_says_what_it_tells(kind: str) -> None:
+def test_an_entry_has_a_picture_and_an_explanation(kind: str) -> None:
     found = entries()[kind]
     shared = re.search(r"Drawn like \[(\w+)\]\(#\1\)\.", found)
     picture = DOCS / "pictures" / "gallery" / f"{shared[1] if shared else kind}.png"

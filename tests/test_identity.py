@@ -51,7 +51,7 @@ def test_parts_are_in_the_name_and_listed(name: str) -> None:
     assert about["parts"] == [part]
 
 
-def test_a_stress_test_says_the_same_and_a_name_can_be_given(tmp_path: Path) -> None:
+def test_a_stress_test_has_the_same_identity_and_a_given_name(tmp_path: Path) -> None:
     model = built()
     about = vitlab.measure("attention_entropy", model, BATCHES).provenance["model"]
     hidden = vitlab.stress("occlusion", model, BATCHES, ratios=(0.5,), grid=4)

@@ -1,4 +1,4 @@
-"""Images of a data set in a model's input format, with labels that mean what the model's outputs mean."""
+"""Images of a data set in a model's input format, with labels that are the model's output indices."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tiny(outputs: int = 25, classes: tuple[str, ...] = ()) -> torch.nn.Module:
 
 
 def folder(root: Path, names: str, count: int = 4, size: int = 40) -> str:
-    """Images of classes, each of its own grey."""
+    """Images of classes, each with a different grey."""
     for number, name in enumerate(names):
         place = root / name
         place.mkdir(parents=True)
@@ -42,7 +42,7 @@ def labels_of(batches: vitlab.core.batches.Batches) -> list[int]:
     return torch.cat([labels for _, labels in batches]).tolist()
 
 
-def test_few_images_are_of_all_classes_and_broken_ones_do_no_harm(tmp_path: Path) -> None:
+def test_few_images_cover_all_classes_and_broken_ones_are_skipped(tmp_path: Path) -> None:
     """Folders list class after class: the first images would be all of one."""
     folder(tmp_path / "train", "abcd")
     folder(tmp_path / "test", "abcd")
@@ -93,7 +93,7 @@ def test_synsets_are_outputs_of_an_imagenet_model(tmp_path: Path) -> None:
     assert sorted(labels_of(inputs.batches_for(model, f"folder(path={str(tmp_path)!r})"))) == [0, 999]
 
 
-def test_classes_that_the_model_does_not_have_serve_only_what_needs_no_labels(tmp_path: Path) -> None:
+def test_unknown_classes_work_only_without_labels(tmp_path: Path) -> None:
     model, data = vitlab.load(TINY.format(1000), seed=0), folder(tmp_path, "ab")
     batches = inputs.batches_for(model, data)
     assert set(labels_of(batches)) == {-1} and "are not among the names" in batches.no_labels
@@ -105,7 +105,7 @@ def test_classes_that_the_model_does_not_have_serve_only_what_needs_no_labels(tm
     assert sorted(set(labels_of(given))) == [1, 3] and not given.no_labels
 
 
-def test_images_without_labels_serve_what_needs_none(tmp_path: Path) -> None:
+def test_images_without_labels_work_without_labels(tmp_path: Path) -> None:
     for i in range(3):
         Image.new("RGB", (40, 40), (50 * i, 0, 0)).save(tmp_path / f"{i}.png")
     batches = inputs.batches_for(tiny(), f"folder(path={str(tmp_path)!r})")
@@ -114,7 +114,7 @@ def test_images_without_labels_serve_what_needs_none(tmp_path: Path) -> None:
         vitlab.measure("calibration", tiny(), batches)
 
 
-def test_a_model_of_scenes_knows_scenes_in_folders(tmp_path: Path) -> None:
+def test_a_model_of_scenes_matches_folders_of_scenes(tmp_path: Path) -> None:
     """Folders are in natural order, scenes are not: by position not one label would be right."""
     scenes = draw_scenes(60, 32, seed=3)
     for i, (pixels, label) in enumerate(zip(scenes.images, scenes.labels.tolist(), strict=True)):
@@ -150,7 +150,7 @@ def test_preprocessing_can_be_given_and_is_recorded(tmp_path: Path) -> None:
     assert found.provenance["labels"] == "by position: the model does not name its outputs"
 
 
-def test_a_module_without_preprocessing_is_assumed_and_says_so() -> None:
+def test_assumed_preprocessing_gives_a_warning() -> None:
     class Bare(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -193,7 +193,7 @@ def test_invalid_settings(asked, message) -> None:
         inputs.batches_for(tiny(), "scenes(train=1, test=20)", **asked)
 
 
-def test_where_no_number_is_asked_for_all_of_a_small_set_are_used() -> None:
+def test_small_sets_are_used_completely_by_default() -> None:
     assert len(labels_of(inputs.batches_for(tiny(), "scenes(train=1, test=20)"))) == 20
     assert len(labels_of(inputs.batches_for(tiny(), "scenes(train=1, test=90)"))) == 64
 

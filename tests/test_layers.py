@@ -1,4 +1,4 @@
-"""The architecture holds: who may import whom, who may name other libraries' models, what imports no torch."""
+"""The architecture: which rows import which, which may name other libraries' models, and which do not import torch."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _siblings(own: str, other: str) -> bool:
 
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_who_may_name_other_libraries_models(path: Path) -> None:
+def test_only_some_rows_import_other_libraries_models(path: Path) -> None:
     own = unit(path)
     for name, _ in imports(path):
         library = name.split(".")[0]

@@ -55,7 +55,7 @@ def test_a_plain_checkpoint_loads_into_a_fitted_model_with_a_warning(part: str) 
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
-def test_copies_load_each_others_weights_in_silence(copied: object, tmp_path: Path) -> None:
+def test_copies_load_each_others_weights_without_warnings(copied: object, tmp_path: Path) -> None:
     model = vitlab.retrofit(plain_model(), "ContextBroadcast")
     other = copied(model)
     save_file(model.state_dict(), tmp_path / "model.safetensors")
@@ -66,7 +66,7 @@ def test_copies_load_each_others_weights_in_silence(copied: object, tmp_path: Pa
         other.load_state_dict(plain_model().state_dict())
 
 
-def test_every_part_can_be_seen_in_the_state_dict() -> None:
+def test_every_part_is_in_the_state_dict() -> None:
     """Every part adds a key."""
     for name in plugins.parts():
         plain = plain_model()
@@ -90,13 +90,13 @@ class Marked(nn.Module):
         return self.marker * x
 
 
-def test_an_attribute_of_the_same_name_stays() -> None:
+def test_an_attribute_of_the_same_name_is_kept() -> None:
     model = vitlab.retrofit(plain_model(), Marked(), at="mlp.out", blocks=[0])
     assert model.blocks[0].mlp.vitlab_marked.marker == 3.0
     assert "blocks.0.mlp.vitlab_marked.marker_" in model.state_dict()
 
 
-def test_hugging_face_warns_of_a_part_that_the_model_does_not_have(
+def test_hugging_face_warns_about_a_missing_part(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     transformers = pytest.importorskip("transformers")

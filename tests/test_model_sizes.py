@@ -54,7 +54,7 @@ def test_a_vit_in_closed_form() -> None:
     assert size.added_macs == 0
 
 
-def test_nothing_is_drawn_and_the_random_state_stays() -> None:
+def test_counting_draws_no_random_numbers() -> None:
     before = torch.get_rng_state()
     model_sizes.size_of("vitlab/rvt_base_plus")
     assert torch.equal(torch.get_rng_state(), before)
@@ -62,7 +62,7 @@ def test_nothing_is_drawn_and_the_random_state_stays() -> None:
 
 @settings(deadline=None, max_examples=50)
 @given(st.floats(0.5, 200), st.integers(0, 2))
-def test_marks(ours: float, digits: int) -> None:
+def test_counts_are_marked_against_the_papers(ours: float, digits: int) -> None:
     printed = round(ours, digits or None)
     if printed > 0:
         assert model_sizes.agreement(ours, printed, within=0.0) == "="
@@ -123,7 +123,7 @@ def test_on_a_terminal_the_marks_are_explained(
 
 
 class _Terminal(SimpleNamespace):
-    """Standard output that says it is a terminal."""
+    """Standard output that reports to be a terminal."""
 
     def __init__(self, inner: object) -> None:
         super().__init__(inner=inner)

@@ -1,4 +1,4 @@
-"""Measurements during training in loops of others equal those made by hand at the same step."""
+"""Measurements during training in other loops equal those made by hand at the same step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def entropy(model: nn.Module) -> float:
     return float(layers[len(layers) // 2 :].mean())  # the deep half
 
 
-def test_a_loop_of_ones_own(tmp_path: Path) -> None:
+def test_a_custom_loop(tmp_path: Path) -> None:
     model, rows = tiny(), []
     monitor = Monitor(model, [IMAGES], every=2, folder=tmp_path, log=rows.append)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
@@ -59,7 +59,7 @@ def test_a_step_is_measured_once() -> None:
     assert measured == [False] * 4 + [True, False] + [False] * 2 + [True, False]
 
 
-def test_procedures_are_given_as_for_the_command_line(tmp_path: Path) -> None:
+def test_procedures_are_given_as_on_the_command_line(tmp_path: Path) -> None:
     """A single text is not a list of letters, settings are used, and two calls of one name stay apart."""
     model = tiny().eval()
     assert list(Monitor(model, [IMAGES], "attention_entropy").measure(1)) == list(Monitor(model, [IMAGES]).measure(1))
@@ -154,12 +154,12 @@ def test_mistakes() -> None:
 
 
 @pytest.mark.parametrize("every", [0, "x", 2.5, True, None])
-def test_steps_that_cannot_be_meant(every: Any) -> None:
+def test_invalid_steps_raise(every: Any) -> None:
     with pytest.raises(VitlabError, match=r"^Monitor\(every=.*\): expected an integer from 1 to 1,000,000,000,000$"):
         Monitor(tiny(), [IMAGES], every=every)
 
 
-def test_a_folder_that_cannot_be_written_is_noticed_before_training(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_raises_before_training(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "run"):
         with pytest.raises(

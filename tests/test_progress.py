@@ -1,4 +1,4 @@
-"""The bar tells the time left from the steps that were really done, however long one takes."""
+"""The progress bar estimates the remaining time from the steps that were computed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SOURCE = Path(__file__).resolve().parent.parent / "src"
 
 
 class Clock:
-    """Seconds that pass when told to."""
+    """A clock that is advanced by hand."""
 
     now = 0.0
 

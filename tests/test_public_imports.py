@@ -50,7 +50,7 @@ def test_code_of_a_page_imports_public_names(page: Path) -> None:
     assert [name for code in blocks(page) for name in internal(code)] == []
 
 
-def test_the_pages_of_the_issue_are_checked() -> None:
+def test_the_documented_pages_are_checked() -> None:
     assert {"README", "tour", "api", "adding", "your_own"} <= {page.stem for page in PAGES if blocks(page)}
     assert len(SCRIPTS) >= 8
 
@@ -68,7 +68,7 @@ def test_the_pages_of_the_issue_are_checked() -> None:
         ("import vitlab\nvitlab.inputs.batches_for(m)", ["vitlab.inputs"]),
     ],
 )
-def test_the_checker_sees_internal_names(code: str, expected: list[str]) -> None:
+def test_the_checker_finds_internal_names(code: str, expected: list[str]) -> None:
     assert internal(code) == expected
 
 

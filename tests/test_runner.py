@@ -1,4 +1,4 @@
-"""Measuring by name: stored measurements are used again only where nothing has changed; passes are shared."""
+"""Measuring by name: stored measurements are reused only if nothing has changed; passes are shared."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def measured(model: str, name: str, out: Path, images: int = 4) -> tuple[Path, M
     return path, Measurement.load(path)
 
 
-def test_the_same_is_not_measured_again_and_another_is(tmp_path: Path) -> None:
+def test_stored_measurements_are_reused_and_others_measured(tmp_path: Path) -> None:
     path, first = measured(TINY, "attention_diversity", tmp_path)
     assert measured(TINY, "attention_diversity", tmp_path)[1].provenance["time"] == first.provenance["time"]
     other, second = measured(TINY, "attention_diversity(tau=0.5)", tmp_path)
@@ -91,7 +91,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def killed_after(steps: int, out: Path) -> int:
-    """Start `vitlab stress` in a process of its own, kill -9 it after some steps; how many were finished."""
+    """Start `vitlab stress` in a separate process and kill -9 it after some steps; returns how many were finished."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "vitlab", "stress", TINY, "--data", FEW, "--images", "4", "--out", str(out)]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -104,7 +104,7 @@ def killed_after(steps: int, out: Path) -> int:
     return len(list(out.rglob("*.steps/*.npz")))
 
 
-def test_kill_9_loses_no_finished_corruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_corruptions_survive_kill_9(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finished = killed_after(20, tmp_path / "killed")
     assert 20 <= finished < 76
     done: list[tuple[str, int]] = []
@@ -125,7 +125,7 @@ def test_kill_9_loses_no_finished_corruption(tmp_path: Path, monkeypatch: pytest
     assert sorted(file.suffix for file in path.parent.iterdir()) == [".json", ".npz"], "steps are gone"
 
 
-def test_train_fit_is_given_both_sets(tmp_path: Path) -> None:
+def test_train_fit_receives_both_sets(tmp_path: Path) -> None:
     data = "scenes(train=48, test=16)"
     (path,) = runner.measure([TINY], ["train_fit"], tmp_path, data=data, images=16, augment="none", show=False)
     found = Measurement.load(path)
@@ -146,7 +146,7 @@ def test_train_fit_is_given_both_sets(tmp_path: Path) -> None:
         list(runner.measure([TINY], ["train_fit(test=1)"], tmp_path, data=data, images=16, show=False))
 
 
-def test_training_sets_are_augmented_as_the_user_says(tmp_path: Path) -> None:
+def test_training_images_have_the_requested_augmentation(tmp_path: Path) -> None:
     """HDVW's training images are augmented; by default as the recipe of the run, else as DeiT's."""
     data, found = "scenes(train=48, test=16)", {}
     for augment in (None, "weak", "none"):
@@ -203,7 +203,7 @@ def test_a_run_is_measured_on_its_own_data_with_its_own_augmentation(tmp_path: P
     assert "seed=7" not in Measurement.load(elsewhere).provenance["data"]
 
 
-def test_other_code_preprocessing_or_labels_are_measured_again(tmp_path: Path, monkeypatch) -> None:
+def test_changed_code_preprocessing_or_labels_are_measured_again(tmp_path: Path, monkeypatch) -> None:
     _, first = measured(TINY, "calibration", tmp_path)
 
     def again(**how) -> Measurement:
@@ -220,7 +220,7 @@ def test_other_code_preprocessing_or_labels_are_measured_again(tmp_path: Path, m
     assert again().provenance["identity"] != known
 
 
-def test_resolved_settings_are_kept(tmp_path: Path) -> None:
+def test_resolved_settings_are_stored(tmp_path: Path) -> None:
     """A setting that a test resolves is stored as resolved, not as given."""
     (path,) = runner.stress([TINY], ["occlusion(grid=None)"], tmp_path, data=FEW, images=4, show=False)
     assert Measurement.load(path).settings["grid"] == [4, 4]
@@ -252,7 +252,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, taken: str) -> tuple[runner.Kind, list
     return runner.Kind("probe", lambda: {"probe": "probe_of_the_laboratory"}, run), fed
 
 
-def test_a_test_of_files_is_given_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_based_test_receives_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VITLAB_DATA", raising=False)
     kind, fed = fake(monkeypatch, "files")
     for folder in ("here", "there"):
@@ -294,8 +294,10 @@ def test_other_files_in_the_same_folder_are_measured_again(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("setting", ["images", "videos"])
-def test_a_test_of_files_is_told_how_many(setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[dict[str, object]] = []
+def test_a_file_based_test_receives_the_number_of_images(
+    setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    received: list[dict[str, object]] = []
     kind, _ = fake(monkeypatch, "files")
     look = sys.modules["probe_of_the_laboratory"].measure
     more = inspect.Parameter(setting, inspect.Parameter.KEYWORD_ONLY, default=None)
@@ -303,15 +305,15 @@ def test_a_test_of_files_is_told_how_many(setting: str, tmp_path: Path, monkeypa
     look.__signature__ = signature.replace(parameters=[*signature.parameters.values(), more])
 
     def run(test, model, batches, *, name, **settings):
-        told.append(settings)
+        received.append(settings)
         return Measurement("probe", name, {}, {})
 
     kind = replace(kind, run=run)
     for images, text in ((None, "probe"), (7, "probe"), (7, "probe"), (8, "probe"), (8, f"probe({setting}=3)")):
         asked = {"root": tmp_path, "images": images, "show": False}
         (path,) = runner.run_all(kind, [TINY], [text], tmp_path / "out", **asked)
-        assert Measurement.load(path).settings == told[-1]
-    assert told == [{}, {setting: 7}, {setting: 8}, {setting: 3}]
+        assert Measurement.load(path).settings == received[-1]
+    assert received == [{}, {setting: 7}, {setting: 8}, {setting: 3}]
 
 
 def test_a_mistake_in_the_data_is_reported_before_a_model_is_loaded(tmp_path: Path) -> None:
@@ -320,12 +322,12 @@ def test_a_mistake_in_the_data_is_reported_before_a_model_is_loaded(tmp_path: Pa
 
 
 @pytest.mark.parametrize("verb", [runner.measure, runner.stress])
-def test_nothing_to_measure_with_is_a_mistake(verb, tmp_path: Path) -> None:
+def test_no_instruments_raise_an_error(verb, tmp_path: Path) -> None:
     with pytest.raises(vitlab.VitlabError, match="was named; give --with, of: "):
         list(verb([TINY], [], tmp_path, show=False))
 
 
-def test_what_looks_at_no_images_opens_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_instruments_without_images_open_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, fed = fake(monkeypatch, "nothing")
     monkeypatch.setattr(inputs, "open_data", None)
     (path,) = runner.run_all(kind, [TINY], ["probe"], tmp_path, repeats=2, show=False)
@@ -335,7 +337,7 @@ def test_what_looks_at_no_images_opens_no_data(tmp_path: Path, monkeypatch: pyte
     assert Measurement.load(path).values["ratio"].shape == (2,)
 
 
-def test_steps_of_other_weights_settings_or_images_are_not_taken(
+def test_steps_of_other_weights_settings_or_images_are_not_reused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind, fed = fake(monkeypatch, "images")
@@ -368,7 +370,7 @@ def test_steps_of_other_weights_settings_or_images_are_not_taken(
 
 
 @pytest.mark.parametrize(("images", "repeats"), [(7, 3), (4, 4), (6, 1)])
-def test_repeats_share_no_image_and_miss_none(
+def test_repeats_are_disjoint_and_cover_all_images(
     images: int, repeats: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind, fed = fake(monkeypatch, "images")
@@ -397,12 +399,12 @@ def test_repeats_share_no_image_and_miss_none(
 
 
 @pytest.mark.parametrize("repeats", [0, 5])
-def test_there_are_no_more_repeats_than_images(repeats: int, tmp_path: Path) -> None:
+def test_repeats_are_at_most_the_number_of_images(repeats: int, tmp_path: Path) -> None:
     with pytest.raises(vitlab.VitlabError, match=f"repeats={repeats}"):
         list(runner.measure([TINY], ["calibration"], tmp_path, images=4, repeats=repeats, show=False))
 
 
-def test_a_device_that_is_not_there(tmp_path: Path) -> None:
+def test_an_unavailable_device_raises(tmp_path: Path) -> None:
     with pytest.raises(vitlab.VitlabError, match="no device 'tpu' .*there are: cpu, cuda, mps"):
         list(runner.measure([], ["attention_entropy"], tmp_path, device="tpu"))
 
@@ -470,7 +472,7 @@ def test_a_test_with_images_of_its_own_is_not_repeated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [*plugins.instruments(), *plugins.stress_tests()])
-def test_cards_say_what_their_files_take(name: str) -> None:
+def test_cards_list_the_arguments_of_their_files(name: str) -> None:
     module = importlib.import_module({**plugins.instruments(), **plugins.stress_tests()}[name])
     card, parameters = module.CARD, list(inspect.signature(module.measure).parameters.items())
     assert card.inputs in get_args(Inputs) and card.passes in get_args(Passes)

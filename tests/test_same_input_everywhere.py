@@ -1,4 +1,4 @@
-"""One model on the same photographs through every entrance: the input of timm's own transform, and its predictions."""
+"""One model on the same photographs in every entry point: the input of timm's transform, and its predictions."""
 
 from __future__ import annotations
 

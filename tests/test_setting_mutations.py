@@ -52,11 +52,11 @@ def test_the_first_examples_are_mutations_and_are_refused(tmp_path: Path) -> Non
     for name, setting, value in EXAMPLES:
         assert any(type(each) is type(value) and each == value for each in VALUES)
         outcome = attempt(found[name, setting], value)
-        assert outcome.result == "refused" and "\n" not in outcome.said and "expected" in outcome.said, outcome
+        assert outcome.result == "refused" and "\n" not in outcome.message and "expected" in outcome.message, outcome
 
 
 def test_a_failure_of_each_kind_is_found() -> None:
-    """The checks themselves: runs that raise, that accept what cannot be meant, and that use another value."""
+    """The checks themselves: runs that raise, that accept invalid values, and that use another value."""
 
     def refuses(value: object) -> None:
         raise VitlabError("x(y=1): expected text")

@@ -70,7 +70,7 @@ def run(command: list[str], site: Path, folder: Path, **variables: str) -> str:
     return ended.stdout
 
 
-def test_the_wheel_is_what_runs(site: Path, tmp_path: Path) -> None:
+def test_the_wheel_is_imported(site: Path, tmp_path: Path) -> None:
     where = run(["-c", "import vitlab; print(vitlab.__file__)"], site, tmp_path).strip()
     assert Path(where) == site / "vitlab/__init__.py"
     assert (site / "vitlab/py.typed").is_file() and (site / "bin/vitlab").is_file()
@@ -78,8 +78,8 @@ def test_the_wheel_is_what_runs(site: Path, tmp_path: Path) -> None:
 
 def test_demo_list_and_report(site: Path, tmp_path: Path) -> None:
     smallest = ["demo", "--epochs", "1", "--images", "64", "--out", "demo", "--json", "--quiet"]
-    told = json.loads(run(["-m", "vitlab", *smallest], site, tmp_path))
-    assert "plotly" in (tmp_path / told["report"]).read_text(encoding="utf-8") and told["sentences"]
+    result = json.loads(run(["-m", "vitlab", *smallest], site, tmp_path))
+    assert "plotly" in (tmp_path / result["report"]).read_text(encoding="utf-8") and result["sentences"]
     counts = json.loads(run(["-m", "vitlab", "list", "--json"], site, tmp_path))
     assert int(counts["parts"]) >= 12 and int(counts["experiments"]) >= 60
     run(["-m", "vitlab", "report", "demo", "-o", "again.html"], site, tmp_path)

@@ -113,7 +113,7 @@ def run_all(
                 failures += failed
                 yield from paths
     if failures:
-        lines = dict.fromkeys(map(str, failures))  # the same line for several models is said once
+        lines = dict.fromkeys(map(str, failures))  # the same line for several models is printed once
         raise ExtensionError("; ".join(lines), failures)
 
 

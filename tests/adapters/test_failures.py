@@ -1,4 +1,4 @@
-"""What an adapter or a model raises becomes one line with the model, the module and what to do."""
+"""Errors of adapters and models become one line with the model, the module and the remedy."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def _registered():
 def test_an_error_of_an_adapter_names_the_model_and_the_block() -> None:
     with pytest.raises(VitlabError, match="Unusual cannot be described, at layers.1 .AttributeError: ") as caught:
         describe(Unusual(), 8)
-    said = str(caught.value)
-    assert "\n" not in said and "write an adapter" in said and "VITLAB_DEBUG=1" in said
+    message = str(caught.value)
+    assert "\n" not in message and "write an adapter" in message and "VITLAB_DEBUG=1" in message
     assert isinstance(caught.value.__cause__, AttributeError)
 
 
@@ -124,7 +124,7 @@ BATCHES = Batches([(torch.zeros(2, 3, 8, 8), torch.tensor([0, 1]))], (0.5,) * 3,
 
 @pytest.mark.parametrize("error", [KeyError, AssertionError, ZeroDivisionError, RuntimeError])
 @pytest.mark.parametrize(("use", "name"), [(vitlab.measure, "calibration"), (vitlab.stress, "patch_shuffle")])
-def test_what_a_foreign_model_raises_while_it_is_measured_is_one_line(use, name, error) -> None:
+def test_errors_of_foreign_models_are_one_line(use, name, error) -> None:
     with pytest.raises(
         VitlabError, match=rf"^Fragile failed in layers.1 \({error.__name__}: .*check its settings"
     ) as caught:
@@ -157,7 +157,7 @@ class Dividing(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("error", "said", "advises_size"),
+    ("error", "message", "advises_size"),
     [
         (ZeroDivisionError("division by zero"), "in blocks.1.mlp: ZeroDivisionError: division by zero.; check", False),
         (RuntimeError("the weights were not loaded"), "in blocks.1.mlp: the weights were not loaded.; check", False),
@@ -167,7 +167,7 @@ class Dividing(nn.Module):
     ],
 )
 def test_an_error_in_a_block_names_it_and_advises_a_size_only_for_sizes(
-    error: Exception, said: str, advises_size: bool
+    error: Exception, message: str, advises_size: bool
 ) -> None:
     class Foreign(nn.Module):
         def __init__(self) -> None:
@@ -177,18 +177,18 @@ def test_an_error_in_a_block_names_it_and_advises_a_size_only_for_sizes(
         def forward(self, x: Tensor) -> Tensor:
             return self.blocks(x)
 
-    with pytest.raises(VitlabError, match=f"Foreign does not run on 224x224 images .{said}") as caught:
+    with pytest.raises(VitlabError, match=f"Foreign does not run on 224x224 images .{message}") as caught:
         describe(Foreign())
     assert ("input_size=" in str(caught.value)) == advises_size and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("size", [100_000, 0, -1, (32, 9000)])
-def test_image_sizes_that_cannot_be_meant(size: int | tuple[int, int]) -> None:
+def test_invalid_image_sizes_raise(size: int | tuple[int, int]) -> None:
     with pytest.raises(VitlabError, match=r"^image size \S+: expected a height and a width from 1 to 8,192$"):
         vitlab.describe(timm.create_model("test_vit"), size)
 
 
-def test_a_failed_allocation_is_said_in_words() -> None:
+def test_a_failed_allocation_has_a_plain_message() -> None:
     class Large(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             raise RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory")

@@ -125,7 +125,7 @@ def read(model: nn.Module, size: tuple[int, int]) -> Anatomy:
     return Anatomy("generic", generic.blocks(model, flow), size)
 
 
-def test_a_plain_block_offers_everything() -> None:
+def test_a_plain_block_has_all_seams() -> None:
     anatomy = vitlab.describe(net(PreNorm), SIZE)
     layout = TokenLayout((4, 6), prefix=2)
     assert (anatomy.family, anatomy.seams) == ("generic", ALL)
@@ -153,13 +153,13 @@ def test_a_plain_block_offers_everything() -> None:
         (Parallel, ALL, {"block.in", "block.out"}),
     ],
 )
-def test_only_what_holds_is_offered(block: type[nn.Module], seams: tuple[str, ...], taps: set[str]) -> None:
+def test_only_confirmed_seams_are_offered(block: type[nn.Module], seams: tuple[str, ...], taps: set[str]) -> None:
     anatomy = vitlab.describe(net(block), SIZE)
     assert anatomy.seams == seams
     assert {tap.name for tap in anatomy.blocks[0].taps} == taps
 
 
-def test_describing_leaves_no_trace() -> None:
+def test_describing_does_not_change_the_model() -> None:
     model = net(PreNorm).train()
     state = torch.get_rng_state()
     vitlab.describe(model, SIZE)
@@ -203,7 +203,7 @@ def test_a_timm_family_without_an_adapter() -> None:
     assert {seam.name for seam in last.seams} == set(ALL)
 
 
-def test_windows_are_not_taken_for_tokens() -> None:
+def test_windows_are_not_mistaken_for_tokens() -> None:
     import timm
 
     model = timm.create_model("mobilevit_xxs", num_classes=5)  # splits its map into 2x2 patches, folded into the batch

@@ -104,7 +104,7 @@ def _first(output: Any) -> Tensor:
 
 
 @pytest.mark.parametrize("settings", [{"image_size": 32}, {"image_size": 8}], ids=["larger", "smaller than a window"])
-def test_maps_of_a_swin_backbone_are_what_transformers_says(settings: dict[str, object]) -> None:
+def test_maps_of_a_swin_backbone_equal_those_of_transformers(settings: dict[str, object]) -> None:
     """A backbone splits every map into windows, also one that is smaller than a window."""
     model = hugging_face(
         "SwinBackbone", "SwinConfig", **{**SWIN, **settings}, out_features=["stage2"], attn_implementation="eager"
@@ -155,7 +155,7 @@ def test_the_shuffled_patches_of_vitmae_have_no_known_order() -> None:
     assert vitlab.measure("attention_entropy", model, [_images()]).values["mean"].shape == (3, 3)
 
 
-def test_layers_that_shuffle_nothing_keep_their_order() -> None:
+def test_layers_without_shuffling_keep_their_order() -> None:
     """ViTMAE's decoder restores the order of the patches."""
     decoder = {"decoder_hidden_size": 24, "decoder_num_attention_heads": 3, "decoder_num_hidden_layers": 2}
     model = hugging_face("ViTMAEForPreTraining", "ViTMAEConfig", **SMALL, **decoder, mask_ratio=0.0)()
@@ -170,7 +170,7 @@ def test_layers_that_shuffle_nothing_keep_their_order() -> None:
         ("ImageGPTModel", "ImageGPTConfig", {"n_embd": 24, "n_layer": 1, "n_head": 3}, "takes input_ids, not images"),
     ],
 )
-def test_models_that_do_not_take_images_are_refused_for_that_reason(
+def test_models_that_do_not_take_images_raise_with_that_reason(
     model: str, config: str, settings: dict[str, object], message: str
 ) -> None:
     with pytest.raises(vitlab.VitlabError, match=message) as refused:

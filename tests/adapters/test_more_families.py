@@ -1,4 +1,4 @@
-"""Families that were added from the scan: windows hold the tokens that the layout says, and wrappers are described."""
+"""Families that were added from the scan: windows hold the tokens of their layout, and wrappers are described."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from vitlab.surgery import retrofit
 
 
 @pytest.mark.parametrize("case", CASES[::4], ids=lambda case: case.family)
-def test_every_model_has_outputs_and_is_left_alone(case: Case) -> None:
+def test_every_model_has_outputs_and_is_unchanged(case: Case) -> None:
     model = case.model().train()
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     random = torch.get_rng_state()

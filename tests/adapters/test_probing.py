@@ -87,7 +87,7 @@ class Training(Mixing):
         return self.dropout(super().forward(self.norm(x)))
 
 
-def test_a_module_in_training_is_left_as_it_was() -> None:
+def test_a_module_in_training_mode_is_unchanged() -> None:
     attention, x = Training().train(), torch.randn(2, TOKENS, TOKENS)
     before, state = {name: value.clone() for name, value in attention.state_dict().items()}, torch.get_rng_state()
     assert between_tokens(attention, (x,), {}, LAYOUT)

@@ -121,7 +121,7 @@ def timm_names(sample: int | None) -> list[str]:
 
 
 def hugging_face_classes() -> dict[str, Any]:
-    """Image models of Hugging Face by class name; classes whose libraries are not installed are left out."""
+    """Image models of Hugging Face by class name; classes whose libraries are not installed are omitted."""
     import transformers
     from transformers.models.auto import modeling_auto
 
@@ -223,7 +223,7 @@ def test_all_of_hugging_face() -> None:
         ("ResNetModel", "ResNetConfig", "no softmax between tokens was recorded"),
     ],
 )
-def test_the_reason_of_a_refusal_is_true(name: str, config: str, reason: str) -> None:
+def test_the_reason_of_an_error_is_true(name: str, config: str, reason: str) -> None:
     import transformers
 
     with torch.device("meta"):

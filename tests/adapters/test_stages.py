@@ -22,7 +22,7 @@ class Half(nn.Module):
 
 
 @pytest.mark.parametrize("channels", [38, 40, 55, 57, 64, 83])
-def test_channels_that_are_nearly_a_side_of_the_grid_are_no_side(channels: int) -> None:
+def test_channels_close_to_a_grid_side_are_not_taken_as_a_side(channels: int) -> None:
     first, last = (map_layout((224, 224), shape) for shape in ((2, channels, 56, 56), (2, 56, 56, channels)))
     assert first is not None and (first.order, first.grid) == ("BCHW", (56, 56))
     assert last is not None and (last.order, last.grid) == ("BHWD", (56, 56))
@@ -72,7 +72,7 @@ def test_a_part_changes_the_first_map_of_a_list() -> None:
     assert all(tape[block.name].shape == (2, 256, 16) for block in vitlab.describe(model, 64).blocks)
 
 
-def test_the_reason_of_a_refusal_names_the_stages_that_were_found() -> None:
+def test_the_error_names_the_stages_that_were_found() -> None:
     class Declared(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -125,7 +125,7 @@ def test_tokens_of_an_earlier_map_have_a_seam_and_queries_have_none() -> None:
         assert torch.equal(model(images), plain)
 
 
-def test_a_model_without_any_seam_is_refused_with_the_reason() -> None:
+def test_a_model_without_any_seam_raises_with_the_reason() -> None:
     class Queries(Detector):
         def forward(self, x: Tensor) -> Tensor:
             queries: Tensor = self.decoder[0](self.queries.expand(len(x), -1, -1), self.stem(x).flatten(2).mT)
@@ -135,7 +135,7 @@ def test_a_model_without_any_seam_is_refused_with_the_reason() -> None:
         vitlab.describe(Queries(), 32)
 
 
-def test_tokens_that_are_no_map_are_one_sequence_of_unknown_order() -> None:
+def test_tokens_without_a_grid_are_a_sequence_of_unknown_order() -> None:
     """As of ViTMAE, which drops tokens, and Deformable DETR, which joins the cells of several maps."""
 
     class Joined(Detector):

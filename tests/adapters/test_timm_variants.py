@@ -28,7 +28,7 @@ def test_vitamin() -> None:
     assert {block.mixer.queries.grid for block in anatomy.blocks} == {(14, 14)}
 
 
-def test_the_maps_of_vitamin_are_timms_own() -> None:
+def test_maps_of_vitamin_equal_those_of_timm() -> None:
     model = redraw(timm_model("vitamin_small_224", depth=2, img_size=32)()).eval()
     images = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     own: list[torch.Tensor] = []

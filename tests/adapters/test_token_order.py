@@ -50,7 +50,7 @@ class Behind(nn.Module):
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_a_block_that_nothing_reaches_without_a_branch_is_as_the_one_before(ordered: bool) -> None:
+def test_a_block_without_input_from_the_branch_has_the_order_of_the_previous_one(ordered: bool) -> None:
     model = redraw(Behind(list(range(16)) if ordered else list(range(15, -1, -1))))
     layouts = dict.fromkeys(("first.block", "second"), TokenLayout((4, 4)))
     found = row_major(model, torch.zeros(1, 3, 16, 16), layouts, ["branch"])

@@ -128,7 +128,7 @@ def test_position_embeddings_are_interpolated() -> None:
     torch.testing.assert_close(other.backbone.pos_embed[:, :1], position[:, :1])
 
 
-def test_a_backbone_of_one_size_says_how_to_build_it() -> None:
+def test_a_backbone_of_fixed_size_names_the_setting_for_another() -> None:
     backbone = TorchvisionViT(image_size=32, patch_size=8, num_layers=4, num_heads=3, hidden_dim=24, mlp_dim=48)
     with pytest.raises(VitlabError, match=r"build the backbone with img_size=\(64, 64\)") as caught:
         upernet(backbone, size=(64, 64))

@@ -44,7 +44,7 @@ class Case:
 
 
 def run(model: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
-    """The logits, whatever a library wraps them in."""
+    """The logits in the output of any library."""
     positional = [value for name, value in inputs.items() if not name]
     output = model(*positional, **{name: value for name, value in inputs.items() if name})
     for field in ("logits", "pooler_output", "last_hidden_state"):

@@ -1,4 +1,4 @@
-"""Tiny models with sharp attention, their whole maps, and what a measurement must leave as it was."""
+"""Tiny models with sharp attention, their full maps, and the state that a measurement must not change."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pictures(case: Case, count: int = 2, seed: int = 1) -> Tensor:
 
 
 def maps(model: nn.Module, images: Tensor) -> dict[str, tuple[Tensor, TokenLayout, TokenLayout]]:
-    """The whole maps (B·T, H, N, M) in float64, and how their rows and columns lie."""
+    """The full maps (B·T, H, N, M) in float64, and the layouts of their rows and columns."""
     size = (int(images.shape[-2]), int(images.shape[-1]))
     with vitlab.record(model, "attention", input_size=size) as tape, torch.no_grad():
         model(images)
@@ -65,7 +65,7 @@ def order(layout: TokenLayout) -> list[int]:
 
 
 def state(model: nn.Module) -> list[Any]:
-    """Everything that an instrument could leave changed, as comparable data."""
+    """All state that an instrument could change, as comparable data."""
     hooks = [(len(m._forward_hooks), len(m._forward_pre_hooks), m.training) for m in model.modules()]
     tensors = [(name, value.sum().item(), value.requires_grad) for name, value in model.named_parameters()]
     grads = [None if p.grad is None else p.grad.sum().item() for p in model.parameters()]

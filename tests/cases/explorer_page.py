@@ -43,7 +43,7 @@ def open_page(page: Any, address: str, width: int = 1400, scheme: str = "light")
 
 
 def settle(page: Any) -> None:
-    """Until everything that was asked for is drawn; the page itself waits 120 ms for the last of several wishes."""
+    """Wait until all requests are drawn; the page waits 120 ms for the last of several changes."""
     page.wait_for_timeout(250)
     until(page, IDLE)
 

@@ -1,4 +1,4 @@
-"""Tiny models on show: what the tests of the explorer share."""
+"""Tiny models for the tests of the explorer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCENES = "scenes(train=25, test=25)"
 
 
 def sharpen(model: nn.Module) -> nn.Module:
-    """Draw the parameters again, queries and keys large: a fresh model looks everywhere alike, which shows nothing."""
+    """Redraw the parameters with large queries and keys: attention of a fresh model is uniform, which tests little."""
     redraw(model)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -31,7 +31,7 @@ def sharpen(model: nn.Module) -> nn.Module:
 
 @contextmanager
 def on_show(models: Sequence[str] = MODELS, data: str = SCENES) -> Iterator[tuple[ExplorerState, ThreadPoolExecutor]]:
-    """Models and pictures, opened in a thread of their own as the server does."""
+    """Models and images, opened in a separate thread as the server does."""
     with ThreadPoolExecutor(1) as thread:
         shown = thread.submit(open_explorer, models, data, None, 6, "cpu").result()
         for model in shown.models:

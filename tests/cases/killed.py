@@ -1,4 +1,4 @@
-"""Run a kind of work again and again, killed with SIGKILL at seeded points, and then to its end.
+"""Run a kind of work repeatedly, killed with SIGKILL at seeded points, and then to its end.
 
 The work runs in forks of one process, which imports torch once. A point is an access to a file in the folder of the
 work: the number of accesses is counted in an uninterrupted run.
@@ -87,11 +87,11 @@ def killed_at(kind: str, folder: Path, last: int) -> int:
         _work(kind, folder, last, writing)
     os.close(writing)
     with os.fdopen(reading) as pipe:
-        said = pipe.read()
+        output = pipe.read()
     status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     if status not in (0, -signal.SIGKILL) or (status == 0) != (last == 0):
         raise SystemExit(f"{kind} in {folder} ended with {status}")
-    return int(said or 0)
+    return int(output or 0)
 
 
 def _work(kind: str, folder: Path, last: int, pipe: int) -> None:

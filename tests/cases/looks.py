@@ -1,4 +1,4 @@
-"""Measurements of the instruments that look inside a model, made up as data: any depth, any number of heads."""
+"""Synthetic measurements of attention and feature instruments for any depth and number of heads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every architecture of ours promises, as functions that a test file calls on its tiny models."""
+"""Contract of vitlab's architectures, as functions that a test file calls on its tiny models."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ VIT = {
 
 
 class ShuffledCase(Case):
-    """ViLT draws a new order of its patches in every forward: here always the same, so that logits can be compared."""
+    """ViLT shuffles its patches in every forward; here always in the same order, so that logits can be compared."""
 
     def logits(self, model: nn.Module, seed: int = 1) -> Tensor:
         torch.manual_seed(0)

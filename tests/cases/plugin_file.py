@@ -81,7 +81,7 @@ class Stacked(nn.Module):
 
 
 class stacked_adapter:  # noqa: N801
-    """Describes `Stacked` as a family of its own without blocks."""
+    """Describes `Stacked` as a separate family without blocks."""
 
     FAMILIES = {"stacked": "Stacked()"}  # noqa: RUF012
     CLASSES = (f"{__name__}.Stacked",)

@@ -1,4 +1,4 @@
-"""Tiny folders in the layouts of the published sets, and a model that reads its answer from the colour of an image."""
+"""Tiny folders in the layouts of the published sets, and a model whose prediction is the colour of an image."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from torch import Tensor, nn
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.25)
 
 
-def paint(path: Path, says: int, size: tuple[int, int] = (8, 8)) -> Path:
-    """An image for which `Colours` answers `says`: a decimal digit in each channel, far enough apart for JPEG."""
+def paint(path: Path, answer: int, size: tuple[int, int] = (8, 8)) -> Path:
+    """An image for which `Colours` predicts `answer`: a decimal digit in each channel, far enough apart for JPEG."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    digits = says // 100, says // 10 % 10, says % 10
+    digits = answer // 100, answer // 10 % 10, answer % 10
     Image.new("RGB", size, tuple(10 + 25 * digit for digit in digits)).save(path, format="JPEG", quality=95)
     return path
 
 
-def fill(folder: Path, says: dict[str, list[int]]) -> None:
-    """A folder for each class, with an image for each answer."""
-    for name, answers in says.items():
+def fill(folder: Path, predictions: dict[str, list[int]]) -> None:
+    """A folder for each class, with an image for each prediction."""
+    for name, answers in predictions.items():
         for i, answer in enumerate(answers):
             paint(folder / name / f"{i}.JPEG", answer)
 
 
 class Colours(nn.Module):
-    """Answers what the colour says; the nearer another class is to that number, the larger its logit."""
+    """Predicts the class that the colour encodes; the closer another class is to it, the larger its logit."""
 
     def __init__(self, classes: int = 1000, size: int = 8, **config) -> None:
         super().__init__()
@@ -40,5 +40,5 @@ class Colours(nn.Module):
         mean, std = torch.tensor(self.pretrained_cfg["mean"]), torch.tensor(self.pretrained_cfg["std"])
         pixels = images.mean((2, 3)) * std + mean
         digits = ((255 * pixels - 10) / 25).round()
-        says = digits @ torch.tensor([100.0, 10.0, 1.0])
-        return -(says[:, None] - torch.arange(self.classes)).abs()
+        answers = digits @ torch.tensor([100.0, 10.0, 1.0])
+        return -(answers[:, None] - torch.arange(self.classes)).abs()

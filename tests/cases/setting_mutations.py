@@ -55,24 +55,24 @@ class Target:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a mutation.
+    """The outcome of a mutation.
 
     Args:
         target, value: the mutation.
         result: `refused`, `accepted`, `raised`, `slow` or `silent`.
         seconds: the CPU time.
-        said: the error, or why an accepted value cannot be meant.
+        message: the error, or why an accepted value cannot be meant.
     """
 
     target: Target
     value: Any
     result: str
     seconds: float
-    said: str = ""
+    message: str = ""
 
     def __str__(self) -> str:
         place = f"{self.target.kind} {self.target.name}({self.target.setting}={short(self.value)})"
-        return f"{self.result}: {place}, {self.seconds:.1f} s: {self.said}"
+        return f"{self.result}: {place}, {self.seconds:.1f} s: {self.message}"
 
 
 def attempt(target: Target, value: Any) -> Outcome:
@@ -82,17 +82,17 @@ def attempt(target: Target, value: Any) -> Outcome:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = target.run(value)
-        said = _silent(target, value, found)
-        result = "silent" if said else "accepted"
+        message = _silent(target, value, found)
+        result = "silent" if message else "accepted"
     except VitlabError as error:
-        said = str(error)
+        message = str(error)
         # An error of a model is one line, too, but this model fails only if a setting was not checked.
-        lines = 1 if "expected:\n" in said else len(said.splitlines())  # the tree of a folder is shown in several
-        result = "raised" if "VITLAB_DEBUG" in said or lines != 1 else "refused"
+        lines = 1 if "expected:\n" in message else len(message.splitlines())  # the tree of a folder is shown in several
+        result = "raised" if "VITLAB_DEBUG" in message or lines != 1 else "refused"
     except Exception as error:
-        result, said = "raised", f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        result, message = "raised", f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     seconds = time.process_time() - began
-    return Outcome(target, value, "slow" if seconds > SECONDS else result, seconds, said)
+    return Outcome(target, value, "slow" if seconds > SECONDS else result, seconds, message)
 
 
 def attempt_all(mutations: Iterable[tuple[Target, Any]]) -> tuple[Counter[tuple[str, str]], list[Outcome]]:
@@ -117,7 +117,7 @@ def short(value: Any) -> str:
 
 
 def _silent(target: Target, value: Any, found: Any) -> str:
-    """Why a value that was accepted cannot be meant; empty if it can. Types are compared with that of the default."""
+    """Why an accepted value is invalid; empty if it is valid. Types are compared with that of the default."""
     default = target.default
     if not _finite(value):
         return "not finite"

@@ -133,9 +133,9 @@ def _tiny(inputs: str) -> tuple[Any, Any]:
 
 def _write_sets(folder: Path) -> None:
     """A few images in the layout of the published sets."""
-    said = {"n01498041": [6, 7], "n01531178": [11, 12]}
+    predictions = {"n01498041": [6, 7], "n01531178": [11, 12]}
     for name in ("imagenet-a", "imagenet-r", "sketch", "ImageNet-C/fog/1", "val"):
-        fill(folder / name, said)
+        fill(folder / name, predictions)
     cifar = folder / "CIFAR-10-C"
     cifar.mkdir(parents=True)
     np.save(cifar / "labels.npy", np.tile(np.array([3, 0]), 5))

@@ -11,7 +11,7 @@ from vitlab.data.scenes import MEAN, STD, draw_scenes
 
 
 def scenes_model(classes: int = 25) -> nn.Module:
-    """A ViT of 32 × 32 images; so sharp that scenes fall into many classes, and what is done to one shows."""
+    """A ViT of 32 × 32 images with large weights, so that predictions vary and perturbations change them."""
     import timm
 
     model = redraw(timm.create_model("vit_tiny_patch16_224", num_classes=classes, **VIT))
@@ -32,7 +32,7 @@ def normalised(images: Tensor) -> Tensor:
 
 
 def answers(model: nn.Module, images: Tensor) -> Tensor:
-    """What the model says of pixels: taken as labels, its clean accuracy is 1 and every flip is an error."""
+    """The predictions for pixels: as labels they give a clean accuracy of 1, and every flip is an error."""
     with torch.no_grad():
         return model(normalised(images)).argmax(1)
 

@@ -77,7 +77,7 @@ def test_help_names_the_verbs() -> None:
 
 
 @pytest.mark.parametrize("verb", ["list", "describe", "measure", "stress", "train", "report"])
-def test_every_verb_can_be_quiet_and_speak_json(verb: str) -> None:
+def test_every_command_has_quiet_and_json(verb: str) -> None:
     text = vitlab(verb, "--help").stdout
     assert "--json" in text and "--quiet" in text
 
@@ -124,9 +124,9 @@ def test_a_terminal_shows_cards(tmp_path: Path) -> None:
         text += block
     assert process.wait() == 0
     (row,) = (line for line in text.decode().splitlines() if line.strip().startswith("occlusion"))
-    said = " ".join(row.split())
-    assert "Accuracy under a centre mask" in said and "CB Table 8" in said and "7 by default" in said
-    assert said.endswith("labelled images several")
+    printed = " ".join(row.split())
+    assert "Accuracy under a centre mask" in printed and "CB Table 8" in printed and "7 by default" in printed
+    assert printed.endswith("labelled images several")
 
 
 def test_the_families_are_counted() -> None:
@@ -135,7 +135,7 @@ def test_the_families_are_counted() -> None:
 
 
 @pytest.mark.slow
-def test_describe_says_family_weights_and_seams() -> None:
+def test_describe_prints_family_weights_and_seams() -> None:
     text = vitlab("describe", TINY).stdout
     assert "family vit" in text and "weights: random" in text and "mlp.out" in text and "4x4" in text
     plain = json.loads(vitlab("describe", TINY, "--json").stdout)
@@ -150,7 +150,7 @@ def test_describe_says_family_weights_and_seams() -> None:
 
 
 @pytest.mark.slow
-def test_describe_says_which_kernels_run() -> None:
+def test_describe_prints_the_kernels_that_run() -> None:
     paths = json.loads(vitlab("describe", f"{TINY} | TokenAwarePooling", "--kernels", "--json").stdout)
     assert {path["operator"] for path in paths} == {"token_pooling", "attention_diversity", "attention_statistics"}
     assert all((path["form"] == "triton") == (path["reason"] == "") for path in paths)
@@ -170,12 +170,12 @@ def test_measure_and_report(tmp_path: Path) -> None:
     assert made.returncode == 0, made.stderr
     text = (tmp_path / "page.html").read_text()
     assert "Attention entropy" in text and "<h1>Mine &amp; yours</h1>" in text
-    said = json.loads(vitlab("report", "runs/measure", "-o", "page.html", "--json", folder=tmp_path).stdout)
-    assert said == {"path": "page.html", "measurements": 2}
+    printed = json.loads(vitlab("report", "runs/measure", "-o", "page.html", "--json", folder=tmp_path).stdout)
+    assert printed == {"path": "page.html", "measurements": 2}
 
 
 @pytest.mark.slow
-def test_models_are_named_and_said_to_be_random(tmp_path: Path) -> None:
+def test_random_models_are_named(tmp_path: Path) -> None:
     models = (TINY, f"{TINY} | ContextBroadcast")
     asked = ("measure", *models, "--with", "calibration", *FEW, "--json")
     rows = [
@@ -211,7 +211,7 @@ def test_json_and_repeats(tmp_path: Path) -> None:
     assert "nll" in rows[0]["values"] and rows[0]["values"] != rows[1]["values"]
 
 
-def test_numbers_that_json_cannot_say_are_null(tmp_path: Path) -> None:
+def test_numbers_that_are_not_finite_are_null_in_json(tmp_path: Path) -> None:
     asked = ("stress", TINY, "--with", "corruptions(names='fog', severities=1)", *FEW, "--json")
     found = vitlab(*asked, folder=tmp_path)
     (row,) = json.loads(found.stdout, parse_constant=pytest.fail)

@@ -52,7 +52,7 @@ def shell(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         ("vitlab measure timm/x --data cifar10(fr", {"cifar10(fraction="}),
     ],
 )
-def test_a_shell_is_answered_without_torch(line: str, offered: set[str]) -> None:
+def test_completion_does_not_import_torch(line: str, offered: set[str]) -> None:
     words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
     found = shell(_VITLAB_COMPLETE="complete_bash", **words)
     assert set(found.stdout.split()) == offered, found.stderr

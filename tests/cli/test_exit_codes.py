@@ -27,7 +27,7 @@ RAISES: dict[str, BaseException] = {
 
 @app.command()
 def fail(how: str = "", count: int = 0, out: str = "runs") -> None:
-    """End in one way or another."""
+    """Exit in the given way."""
     if how:
         raise RAISES[how]
 
@@ -38,7 +38,7 @@ def other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["fail"], 0, ""),
         (["fail", "--how", "mistake"], 2, "vitlab: no part 'x'; there are none\n"),
@@ -55,13 +55,13 @@ def other() -> None:
         (["fial"], 2, "'fail'"),
     ],
 )
-def test_codes(arguments: list[str], code: int, said: str, capsys, monkeypatch) -> None:
+def test_codes(arguments: list[str], code: int, message: str, capsys, monkeypatch) -> None:
     monkeypatch.setattr("sys.argv", ["vitlab", *arguments])
     with pytest.raises(SystemExit) as caught:
         exit_codes.run(app)
     assert (caught.value.code or 0) == code
     error = capsys.readouterr().err
-    assert said in error and error.count("\n") == (code != 0)
+    assert message in error and error.count("\n") == (code != 0)
 
 
 class Attention(nn.Module):
@@ -88,9 +88,11 @@ def test_an_error_of_a_model_is_one_line_with_the_module(capsys, monkeypatch) ->
     monkeypatch.delenv("VITLAB_DEBUG", raising=False)
     with pytest.raises(SystemExit) as caught:
         exit_codes.run(app)
-    said = capsys.readouterr().err
-    assert caught.value.code == 2 and said.count("\n") == 1
-    assert said.startswith("vitlab: Foreign failed in 1.0 (RuntimeError: odd size); check its settings, the image size")
+    message = capsys.readouterr().err
+    assert caught.value.code == 2 and message.count("\n") == 1
+    assert message.startswith(
+        "vitlab: Foreign failed in 1.0 (RuntimeError: odd size); check its settings, the image size"
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,9 +104,9 @@ def test_the_debug_variable_shows_the_traceback(arguments: list[str], raised: st
         monkeypatch.setenv("VITLAB_DEBUG", value)
         with pytest.raises(SystemExit):
             exit_codes.run(app)
-        said = capsys.readouterr().err
-        assert ("Traceback" in said and raised in said) == shown
-        assert said.splitlines()[-1].startswith("vitlab: ")
+        message = capsys.readouterr().err
+        assert ("Traceback" in message and raised in message) == shown
+        assert message.splitlines()[-1].startswith("vitlab: ")
 
 
 @pytest.mark.parametrize("how", ["broken", "pipe"])

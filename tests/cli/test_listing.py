@@ -1,4 +1,4 @@
-"""What a stored measurement says in short: numbers, small tables with their axes, and how much of a whole it is."""
+"""Summaries of stored measurements: numbers, small tables with their axes, and the share of the images."""
 
 from __future__ import annotations
 

@@ -31,11 +31,11 @@ def test_windows_are_torch_roll_and_reshape(
 
 
 @pytest.mark.parametrize(("grid", "window"), [((7, 8), (2, 2)), ((8, 7), (2, 2)), ((2, 2), (4, 4))])
-def test_windows_that_do_not_tile_have_no_order(grid: tuple[int, int], window: tuple[int, int]) -> None:
+def test_windows_that_do_not_divide_the_grid_have_no_order(grid: tuple[int, int], window: tuple[int, int]) -> None:
     assert window_permutation(grid, window) == ()
 
 
-def test_a_sequence_of_another_length_is_refused() -> None:
+def test_a_sequence_of_another_length_raises() -> None:
     layout = TokenLayout((3, 5), prefix=2)
     layout.check(17, "TAP")
     with pytest.raises(
@@ -69,7 +69,7 @@ def test_blocks_and_seams_are_found_by_name() -> None:
         model.block("c")
 
 
-def test_a_description_shows_itself_as_html_with_a_row_for_each_block() -> None:
+def test_a_description_is_an_html_table_with_a_row_per_block() -> None:
     seam = Seam("attn.in", "blocks.0", "in", TokenLayout((3, 5), prefix=2), 24)
     blocks = (Block("<b>0</b>", 0, 1, Mixer("attention", "blocks.0.attn"), (seam,)),)
     shown = Anatomy("a & b", blocks, (30, 50), {"mlp.mid": "no <hidden> layer"})._repr_html_()

@@ -9,7 +9,7 @@ from vitlab.core.batches import Batches, reiterable
 from vitlab.core.errors import VitlabError
 
 
-def test_they_are_walked_as_often_as_one_likes() -> None:
+def test_batches_can_be_iterated_repeatedly() -> None:
     items = [(torch.zeros(2, 3, 4, 4), torch.tensor([0, 1])), (torch.ones(1, 3, 4, 4), torch.tensor([1]))]
     batches = Batches(items, (0.5,) * 3, (0.25,) * 3, ("cat", "dog"), "abc")
     assert len(batches) == 2
@@ -34,13 +34,13 @@ def labels(iterate: object) -> list[int]:
 
 
 @pytest.mark.parametrize("make", [iter, lambda items: Batches(iter(items), (0.5,), (0.5,)), lambda items: items])
-def test_what_can_be_walked_once_is_walked_again(make) -> None:
+def test_one_shot_iterables_can_be_iterated_again(make) -> None:
     iterate = reiterable(make(pairs()), iter)
     assert labels(iterate) == labels(iterate) == [0, 1, 2]
 
 
-def test_no_more_is_gathered_than_is_read() -> None:
-    """A stream without end is fine where only its beginning is wanted."""
+def test_only_batches_that_are_read_are_collected() -> None:
+    """An infinite stream is accepted if only its start is read."""
 
     def endless():
         while True:
@@ -61,7 +61,7 @@ class Loader:
         return iter(self.make(self.iterations))
 
 
-def test_a_loader_is_walked_each_time_and_not_kept() -> None:
+def test_a_loader_is_iterated_each_time_and_not_cached() -> None:
     loader = Loader(lambda iterate: pairs())
     iterate = reiterable(loader, iter)
     assert labels(iterate) == labels(iterate) == [0, 1, 2] and loader.iterations == 2
@@ -73,7 +73,7 @@ def test_a_loader_is_walked_each_time_and_not_kept() -> None:
     [lambda number: pairs()[:: (-1) ** number], lambda number: pairs(seed=number)],
     ids=["shuffled", "augmented"],
 )
-def test_a_loader_that_changes_is_refused(make) -> None:
+def test_a_loader_that_changes_raises(make) -> None:
     iterate = reiterable(Loader(make), iter)
     labels(iterate)
     with pytest.raises(VitlabError, match="differ between two iterations .*give list"):

@@ -1,4 +1,4 @@
-"""A flipped bit or a missing end of a file is noticed when it is loaded, or it has no effect."""
+"""A flipped bit or a truncated file raises an error when it is loaded, or has no effect."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ KINDS = {
 
 
 def silent_changes(kind: Kind, path: Path, contents: list[bytes]) -> tuple[int, int]:
-    """How many damaged contents are noticed and how many load equal; all others fail the test."""
+    """The numbers of damaged contents that raise and that load equal; all others fail the test."""
     expected, noticed, equal = kind.read(path), 0, 0
     for content in contents:
         path.write_bytes(content)
@@ -110,7 +110,7 @@ def flipped(data: bytes, position: int, bit: int) -> bytes:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_no_flipped_bit_changes_what_is_loaded(name: str, tmp_path: Path) -> None:
+def test_flipped_bits_are_detected(name: str, tmp_path: Path) -> None:
     path = KINDS[name].write(tmp_path)
     data, choose = path.read_bytes(), random.Random(0)
     contents = [flipped(data, choose.randrange(len(data)), choose.randrange(8)) for _ in range(FLIPS)]
@@ -124,7 +124,7 @@ def test_no_flipped_bit_changes_what_is_loaded(name: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_no_missing_end_changes_what_is_loaded(name: str, tmp_path: Path) -> None:
+def test_truncated_files_are_not_loaded(name: str, tmp_path: Path) -> None:
     path = KINDS[name].write(tmp_path)
     data, choose = path.read_bytes(), random.Random(1)
     contents = [data[: choose.randrange(len(data))] for _ in range(50)]
@@ -158,7 +158,7 @@ def test_metadata_with_the_text_of_an_unset_checksum_is_written_and_read(tmp_pat
     assert read_tensors(tmp_path / "a")[1] == read_about(tmp_path / "a") == about
 
 
-def test_damage_is_one_line_with_the_file_and_what_to_do(tmp_path: Path) -> None:
+def test_damage_is_a_one_line_error_with_the_file_and_the_remedy(tmp_path: Path) -> None:
     path = write_tensor_file(tmp_path)
     path.write_bytes(flipped(path.read_bytes(), -3, 0))
     with pytest.raises(VitlabError, match=r"model.safetensors is damaged .*checksum.*; restore it from a copy"):
@@ -180,7 +180,7 @@ def test_files_without_a_checksum_are_loaded(tmp_path: Path) -> None:
     assert Measurement.load(about) == measurement()
 
 
-def test_arrays_of_another_measurement_are_noticed(tmp_path: Path) -> None:
+def test_arrays_of_another_measurement_raise(tmp_path: Path) -> None:
     """A process that is killed between its two files leaves new arrays beside the old JSON."""
     about = measurement().save(tmp_path / "m")
     other = {name: value + 1 for name, value in measurement().values.items()}

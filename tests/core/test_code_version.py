@@ -40,7 +40,7 @@ def changed(file: str, name: str, tmp_path: Path) -> bool:
         ("corruptions/jpeg.py", "vitlab.stress_tests.corruptions"),
     ],
 )
-def test_a_byte_in_what_it_imports_changes_the_version(file: str, name: str, tmp_path: Path) -> None:
+def test_a_byte_in_an_imported_file_changes_the_version(file: str, name: str, tmp_path: Path) -> None:
     assert changed(file, name, tmp_path)
 
 
@@ -54,12 +54,12 @@ def test_a_byte_in_what_it_imports_changes_the_version(file: str, name: str, tmp
         ("__init__.py", "vitlab.stress_tests.corruptions"),
     ],
 )
-def test_other_files_do_not(file: str, name: str, tmp_path: Path) -> None:
+def test_other_files_do_not_change_the_version(file: str, name: str, tmp_path: Path) -> None:
     assert not changed(file, name, tmp_path)
 
 
 @pytest.mark.slow
-def test_the_place_of_the_package_does_not(tmp_path: Path) -> None:
+def test_the_location_of_the_package_does_not_change_the_version(tmp_path: Path) -> None:
     copy = tmp_path / "elsewhere" / "vitlab"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     every = [*plugins.instruments().values(), *plugins.stress_tests().values()]
@@ -67,12 +67,12 @@ def test_the_place_of_the_package_does_not(tmp_path: Path) -> None:
     assert versions == [code_version(name) for name in every] and len(set(versions)) == len(versions)
 
 
-def test_modules_of_others_have_none() -> None:
+def test_modules_of_other_packages_have_no_version() -> None:
     assert code_version("json") == code_version("vitlab") == code_version("vitlab.nothing") == ""
 
 
 @pytest.mark.parametrize("name", ["vitlab.instruments.attention_entropy", "vitlab.stress_tests.occlusion"])
-def test_nothing_that_is_loaded_with_it_is_missed(name: str, tmp_path: Path) -> None:
+def test_all_loaded_modules_are_included(name: str, tmp_path: Path) -> None:
     """What Python itself loads for the module is among the files of its version."""
     code = f"import sys, json, {name}; print(json.dumps([m for m in sys.modules if m.startswith('vitlab.')]))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -35,7 +35,7 @@ def closed() -> str:
         return f"http://127.0.0.1:{free.getsockname()[1]}"
 
 
-def test_an_attempt_that_was_begun_is_used_once_and_its_time_is_not_added(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_started_attempt_is_used_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that does not answer: half of the time limit has passed when the result is needed."""
     servers, never = [], threading.Event()
 
@@ -105,12 +105,12 @@ def test_a_proxy_is_tried_in_place_of_the_server(closed: str, monkeypatch: pytes
             raise missing
 
 
-def test_other_mistakes_keep_their_own_words(closed: str) -> None:
+def test_other_errors_keep_their_message(closed: str) -> None:
     with pytest.raises(TypeError, match="a wrong setting"), downloading_from(closed):
         raise TypeError("a wrong setting")
 
 
-def test_nothing_changes_where_nothing_is_downloaded_or_the_server_answers() -> None:
+def test_without_downloads_or_with_a_reachable_server_nothing_changes() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         for address in ("", f"http://127.0.0.1:{server.getsockname()[1]}"):
             with pytest.raises(FileNotFoundError, match="x"), downloading_from(address):

@@ -16,14 +16,14 @@ def test_it_is_a_value_error() -> None:
     ("given", "near"),
     [("contextbroadcast", "ContextBroadcast"), ("ContextBroadcst", "ContextBroadcast"), ("zzz", None)],
 )
-def test_the_nearest_name_is_offered_whatever_its_case(given: str, near: str | None) -> None:
+def test_the_closest_name_is_suggested_in_any_case(given: str, near: str | None) -> None:
     text = str(unknown("part", given, ["TokenAwarePooling", "ContextBroadcast"]))
     assert text.endswith("there are: TokenAwarePooling, ContextBroadcast")
     assert (f"did you mean {near!r}?" in text) if near else ("did you mean" not in text)
 
 
 @pytest.mark.parametrize("given", ["two\nlines", None, 3, ("a", "b"), "\x00"])
-def test_anything_can_be_given_and_it_stays_one_line(given: object) -> None:
+def test_any_value_gives_a_one_line_error(given: object) -> None:
     error = unknown("part", given, iter(["A", "B"]))
     assert isinstance(error, VitlabError)
     assert str(error) == f"no part {given!r}; there are: A, B"

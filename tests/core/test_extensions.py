@@ -1,4 +1,4 @@
-"""Extensions from an installed package, from a file and from Python, seen by Python and by the command line."""
+"""Extensions from an installed package, from a file and from Python, from Python and from the command line."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_registration_in_python() -> None:
 
 @pytest.mark.usefixtures("_nothing_registered", "as_file")
 def test_a_registered_name_that_is_taken_names_both_origins() -> None:
-    """The name is refused at once, and everything that was there still works."""
+    """The name raises immediately, and existing extensions still work."""
     with pytest.raises(VitlabError, match=r"'ContextBroadcast' of class .*Halve, registered .* taken by vitlab;"):
         register("parts", "ContextBroadcast", plugin_file.Halve)
     with pytest.raises(VitlabError, match=r"'Halve' of class .*, registered in Python, is taken by file .*plugin_file"):
@@ -460,7 +460,7 @@ def test_every_list_shows_the_origin(capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.usefixtures("as_file")
 @pytest.mark.parametrize(("kind", "name"), [("parts", "Halve"), ("instruments", "weight_norm")])
 def test_the_origin_is_whole_on_a_narrow_terminal(kind: str, name: str) -> None:
-    """A path without spaces is folded into several lines of its column, and no letter is left out."""
+    """A path without spaces is wrapped in its column without losing letters."""
     from vitlab.cli import listing
 
     row = {name: listing.KINDS[kind]()[name]}

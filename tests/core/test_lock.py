@@ -37,14 +37,14 @@ def holder(tmp_path: Path):
     process.communicate()
 
 
-def test_a_second_process_is_refused_in_one_line(holder: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_a_second_process_raises_a_one_line_error(holder: subprocess.Popen[str], tmp_path: Path) -> None:
     message = rf"in use by process {holder.pid} on \S+; wait until it ends, or give another --out"
     with pytest.raises(VitlabError, match=message) as caught, locked(tmp_path / "run"):
         pass
     assert "\n" not in str(caught.value)
 
 
-def test_the_lock_of_a_killed_process_holds_nothing(holder: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_the_lock_of_a_killed_process_is_free(holder: subprocess.Popen[str], tmp_path: Path) -> None:
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     assert json.loads((tmp_path / "run" / NAME).read_text())["pid"] == holder.pid
@@ -53,7 +53,7 @@ def test_the_lock_of_a_killed_process_holds_nothing(holder: subprocess.Popen[str
 
 
 @pytest.mark.parametrize("left", ['{"pid": 1, "host": "another-machine"}', "", "no json", "[]"])
-def test_a_file_from_elsewhere_holds_nothing(left: str, tmp_path: Path) -> None:
+def test_a_foreign_lock_file_is_free(left: str, tmp_path: Path) -> None:
     (tmp_path / NAME).write_text(left)
     for _ in range(2):
         with locked(tmp_path):
@@ -84,6 +84,6 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
         pytest.fail("the block ran")
 
 
-def test_an_error_of_the_block_is_not_one_of_the_lock(tmp_path: Path) -> None:
+def test_an_error_inside_the_block_is_raised_unchanged(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="mine"), locked(tmp_path):
         raise OSError("mine")

@@ -45,7 +45,7 @@ def same(first: Measurement, second: Measurement) -> bool:
 
 
 @pytest.mark.parametrize("stem", ["m", "a.b", "deep/er/m", "with space (1)"])
-def test_a_measurement_comes_back_as_it_was(stem: str, tmp_path: Path) -> None:
+def test_a_measurement_round_trips(stem: str, tmp_path: Path) -> None:
     about = example().save(tmp_path / stem)
     assert about == tmp_path / f"{stem}.json" and about.exists()
     assert same(example(), Measurement.load(about)) and same(example(), Measurement.load(tmp_path / stem))
@@ -57,7 +57,7 @@ kinds = stn.floating_dtypes(sizes=(32, 64), endianness="=") | stn.integer_dtypes
 
 @settings(deadline=None, max_examples=25)
 @given(stn.arrays(kinds, stn.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3)))
-def test_arrays_of_any_shape_and_kind_survive(tmp_path_factory: pytest.TempPathFactory, array: np.ndarray) -> None:
+def test_arrays_of_any_shape_and_dtype_round_trip(tmp_path_factory: pytest.TempPathFactory, array: np.ndarray) -> None:
     dims = tuple(f"axis{i}" for i in range(array.ndim))
     found = Measurement("k", "s", {"x": array}, {"x": dims})
     stem = tmp_path_factory.mktemp("m") / "m"
@@ -75,7 +75,7 @@ def test_arrays_of_any_shape_and_kind_survive(tmp_path_factory: pytest.TempPathF
         (np.array([{}], dtype=object), ("layer",), {}, "'x' of k holds Python objects"),
     ],
 )
-def test_what_does_not_fit_its_axes_is_refused(
+def test_values_that_do_not_fit_their_axes_raise(
     value: np.ndarray, dims: tuple[str, ...], axes: dict[str, tuple[str, ...]], error: str
 ) -> None:
     with pytest.raises(VitlabError, match=error):
@@ -126,7 +126,7 @@ def test_missing_cut_and_damaged_files_are_one_line(damage: object, suffix: str,
     "text",
     ["[]", "3", "{}", '{"kind": "k"}', '{"kind":"k","subject":"s","dims":[],"axes":{},"settings":{},"provenance":{}}'],
 )
-def test_json_of_somebody_else_is_one_line(text: str, tmp_path: Path) -> None:
+def test_foreign_json_is_a_one_line_error(text: str, tmp_path: Path) -> None:
     example().save(tmp_path / "m")
     (tmp_path / "m.json").write_text(text)
     with pytest.raises(VitlabError, match="not a measurement of vitlab"):
@@ -143,13 +143,13 @@ def test_files_whose_axes_do_not_fit_are_refused(tmp_path: Path) -> None:
         Measurement.load(about)
 
 
-def test_settings_that_are_no_json_leave_no_file(tmp_path: Path) -> None:
+def test_settings_that_are_not_json_leave_no_file(tmp_path: Path) -> None:
     with pytest.raises(VitlabError, match="settings of k: <object .* is a object; expected numbers"):
         Measurement("k", "s", {}, {}, settings={"x": object()}).save(tmp_path / "m")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_loaded_measurement_equals_the_one_in_memory(tmp_path: Path) -> None:
+def test_a_loaded_measurement_equals_the_original(tmp_path: Path) -> None:
     settings = {"sizes": (1, np.int64(2)), "root": tmp_path, "rate": np.float32(0.5), "deep": {"a": [(True, None)]}}
     values = {"x": np.array([1.0, np.nan]), "x_error": [0.1, 0.2], "n": 3}
     dims = {"x": ["layer"], "x_error": ("layer",), "n": ()}
@@ -176,16 +176,18 @@ def test_which_value_is_an_error_is_stored_and_not_guessed(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("errors", "pooling", "said"),
+    ("errors", "pooling", "message"),
     [
         ({"x": "y_error"}, {}, "errors of k maps 'x' to 'y_error'; both must be values"),
         ({"x": "wide"}, {}, "must have the shape of 'x'"),
         ({}, {"y": ("sum",)}, "k has a pooling rule for 'y', but no value"),
     ],
 )
-def test_errors_and_rules_name_values(errors: dict[str, str], pooling: dict[str, tuple[str, ...]], said: str) -> None:
+def test_errors_and_rules_name_values(
+    errors: dict[str, str], pooling: dict[str, tuple[str, ...]], message: str
+) -> None:
     values, dims = {"x": np.zeros(2), "wide": np.zeros(3)}, {"x": ("layer",), "wide": ("edge",)}
-    with pytest.raises(VitlabError, match=said):
+    with pytest.raises(VitlabError, match=message):
         Measurement("k", "s", values, dims, errors=errors, pooling=pooling)
 
 
@@ -196,9 +198,7 @@ def test_the_stored_results_still_load() -> None:
     assert Measurement.load(folder / "deit_tiny" / "calibration").errors == {}
 
 
-def test_two_writers_of_one_measurement_leave_files_of_one_of_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_concurrent_writers_leave_a_consistent_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first writer has written its arrays and waits while the second starts."""
     started, begun = threading.Event(), []
 

@@ -1,4 +1,4 @@
-"""A folder that cannot be written is noticed; unfinished files of ended processes are removed."""
+"""A folder that cannot be written raises; unfinished files of ended processes are removed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vitlab.core.out_folder import check_writable
 from vitlab.core.store import write_atomically
 
 
-def test_nothing_is_left_in_a_folder_that_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checking_a_writable_folder_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for folder in (tmp_path, tmp_path / "a/b/c", "x/y", Path()):
         check_writable(folder)

@@ -40,7 +40,7 @@ def images(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 @settings(deadline=None, max_examples=25)
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=4), st.integers(0, 999))
-def test_unequal_parts_give_what_all_images_together_give(sizes: list[int], seed: int) -> None:
+def test_unequal_parts_give_the_result_of_all_images(sizes: list[int], seed: int) -> None:
     right, clean = images(sum(sizes), seed)
     ends = np.cumsum(sizes)[:-1]
     pieces = zip(np.split(right, ends, axis=1), np.split(clean, ends), strict=True)
@@ -85,7 +85,7 @@ def test_sums_add_up_and_ratios_are_of_sums() -> None:
     assert set(made.errors) == {"cka"}, "sums have no error of their own"
 
 
-def test_eigenvalues_of_all_mini_batches_count_alike() -> None:
+def test_eigenvalues_of_all_mini_batches_have_equal_weight() -> None:
     rules = {"eigenvalues": ("concatenate", "mini_batch")}
     rules |= {name: (name, "eigenvalues") for name in ("negative_proportion", "positive_average")}
     tables = [np.array([[-1.0, 2.0], [4.0, -3.0]]), np.array([[9.0, 6.0]])]
@@ -103,7 +103,7 @@ def test_eigenvalues_of_all_mini_batches_count_alike() -> None:
 
 @settings(deadline=None, max_examples=25)
 @given(st.integers(1, 200), st.floats(0.01, 0.99), st.integers(0, 99))
-def test_quantiles_of_histograms_are_off_by_a_bin_at_most(count: int, share: float, seed: int) -> None:
+def test_quantiles_of_histograms_are_exact_to_one_bin(count: int, share: float, seed: int) -> None:
     numbers = 5 * np.random.default_rng(seed).beta(2, 5, count)
     histogram = np.histogram(numbers, 100, (0, 5))[0]
     found = histogram_quantile(histogram[None], np.array([5.0]), share)[0]
@@ -127,7 +127,7 @@ def test_groups_of_images_are_a_jackknife_over_images() -> None:
         np.testing.assert_allclose(ours.values["drop"], expected.values["drop"])
 
 
-def test_what_cannot_be_computed_from_images_is_not_split() -> None:
+def test_measurements_not_made_from_images_are_not_split() -> None:
     whole = measured(*images(8))
     more = Measurement(
         "k", "a", {**whole.values, "x": np.array(1.0)}, {**whole.dims, "x": ()}, errors=whole.errors, pooling=RULES
@@ -136,7 +136,7 @@ def test_what_cannot_be_computed_from_images_is_not_split() -> None:
     assert average([more]) is more
 
 
-def test_corruption_errors_leave_out_what_has_no_weight() -> None:
+def test_corruption_errors_omit_values_without_weight() -> None:
     right = np.random.default_rng(0).random((3, 5, 8)) < 0.5
     baseline, weights = np.array([0.8, 0.5, np.nan]), np.array([0.5, 0.5, 0.0])
     expected = np.mean([(1 - right[c].mean()) / baseline[c] for c in (0, 1)])

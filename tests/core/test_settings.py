@@ -1,4 +1,4 @@
-"""Settings against annotations: what fits, what is said where it does not, and where settings are checked."""
+"""Settings against annotations: valid values, error messages, and where settings are checked."""
 
 from __future__ import annotations
 
@@ -95,18 +95,18 @@ WRONG = [
 
 
 @pytest.mark.parametrize("settings", FITTING, ids=str)
-def test_what_fits(settings) -> None:
+def test_valid_settings_are_accepted(settings) -> None:
     check_settings("it", takes, {"name": "x", **settings}, 1, {"more": int})
 
 
 @pytest.mark.parametrize(("settings", "message"), WRONG)
-def test_what_does_not(settings, message) -> None:
+def test_invalid_settings_raise(settings, message) -> None:
     with pytest.raises(VitlabError, match=message) as caught:
         check_settings("it", takes, {"name": "x", **settings}, 1, {"more": int})
     assert "\n" not in str(caught.value)
 
 
-def test_what_has_no_default_must_be_given() -> None:
+def test_settings_without_a_default_are_required() -> None:
     with pytest.raises(VitlabError, match="it requires name; write it"):
         check_settings("it", takes, {"count": 2}, 1)
 
@@ -182,13 +182,13 @@ def test_instruments_and_stress_tests(use: Any, name: str, settings: dict[str, A
         use(name, CASES[0].model(), BATCHES, **settings)
 
 
-def test_scenes_that_do_not_fit_are_refused_with_the_estimate() -> None:
+def test_scenes_that_exceed_memory_raise_with_the_estimate() -> None:
     with pytest.raises(
         VitlabError, match="2,147,483,647 scenes of 224x224 take about 323 TB of memory and 1,995 hours"
     ):
         catalogue.check_data("scenes(test=0x7fffffff)")
 
 
-def test_questions_about_scenes_that_do_not_fit_are_refused_before_they_are_drawn() -> None:
+def test_questions_that_exceed_memory_raise_before_drawing() -> None:
     with pytest.raises(VitlabError, match=r"scene_questions needs about 12.6 TB of memory;"):
         question_catalogue.open_questions("scene_questions(train=250000, size=4096)")

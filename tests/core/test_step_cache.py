@@ -30,7 +30,7 @@ class Work:
 STEPS = ("a", "bb/..", "ccc")
 
 
-def test_an_interrupted_measurement_goes_on_at_the_next_step(tmp_path: Path) -> None:
+def test_an_interrupted_measurement_resumes_at_the_next_step(tmp_path: Path) -> None:
     first = Work(fails_at="ccc")
     with pytest.raises(KeyboardInterrupt), step_cache(tmp_path / "kept"):
         for name in STEPS:
@@ -42,7 +42,7 @@ def test_an_interrupted_measurement_goes_on_at_the_next_step(tmp_path: Path) -> 
     assert {path.parent for path in tmp_path.rglob("*.npz")} == {tmp_path / "kept"}
 
 
-def test_a_damaged_step_is_done_again(tmp_path: Path) -> None:
+def test_a_damaged_step_is_repeated(tmp_path: Path) -> None:
     with step_cache(tmp_path):
         Work()("a")
     (file,) = tmp_path.glob("*.npz")
@@ -53,7 +53,7 @@ def test_a_damaged_step_is_done_again(tmp_path: Path) -> None:
     assert again.done == ["a"]
 
 
-def test_who_watches_learns_of_every_step_and_of_nothing_outside(tmp_path: Path) -> None:
+def test_progress_reports_every_step_and_nothing_else(tmp_path: Path) -> None:
     seen: list[tuple[object, ...]] = []
     for _ in range(2):
         with step_cache(tmp_path, lambda *report: seen.append(report)):
@@ -65,14 +65,14 @@ def test_who_watches_learns_of_every_step_and_of_nothing_outside(tmp_path: Path)
     assert seen == [*first, ("a", 3, "kept"), ("16 images", None, "done")]
 
 
-def test_a_step_that_fails_is_begun_and_neither_done_nor_kept(tmp_path: Path) -> None:
+def test_a_failed_step_is_started_but_not_stored(tmp_path: Path) -> None:
     seen: list[tuple[object, ...]] = []
     with pytest.raises(KeyboardInterrupt), step_cache(tmp_path, lambda *report: seen.append(report)):
         Work(fails_at="a")("a")
     assert seen == [("a", 3, "begun")] and not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_another_process_removed_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removed_folder_is_created_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other process finished the same measurement between the creation of the folder and of the file."""
     original, removed = Path.open, []
 

@@ -28,7 +28,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(raised: BaseExc
     assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["a.bin"]
 
 
-def test_nobody_sees_a_file_before_it_is_complete(tmp_path: Path) -> None:
+def test_a_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     with write_atomically(path) as file:
         file.write(b"new")
@@ -37,12 +37,12 @@ def test_nobody_sees_a_file_before_it_is_complete(tmp_path: Path) -> None:
     assert path.read_bytes() == b"new"
 
 
-def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_folder_is_a_one_line_error(tmp_path: Path) -> None:
     with pytest.raises(VitlabError, match="could not be written .No such file"), write_atomically(tmp_path / "no/a"):
         pass
 
 
-def test_tensors_come_back_bit_for_bit_and_other_readers_agree(tmp_path: Path) -> None:
+def test_tensors_are_read_bit_for_bit_also_by_safetensors(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "t.safetensors"
     tensors = {
         "float": torch.randn(3, 4),
@@ -64,7 +64,7 @@ def test_tensors_come_back_bit_for_bit_and_other_readers_agree(tmp_path: Path) -
             assert torch.equal(other[name].nan_to_num(9.0), tensor.detach().nan_to_num(9.0)), name
 
 
-def test_tensors_that_share_memory_are_written_each_on_its_own(tmp_path: Path) -> None:
+def test_tensors_that_share_memory_are_written_separately(tmp_path: Path) -> None:
     base = torch.arange(10.0)
     tensors = {"a": base, "tied": base, "overlap": base[2:7], "later": base[5:]}
     write_tensors(tmp_path / "t", tensors, {})
@@ -73,7 +73,7 @@ def test_tensors_that_share_memory_are_written_each_on_its_own(tmp_path: Path) -
     assert torch.equal(base, torch.arange(10.0))
 
 
-def test_files_of_others_are_read_or_refused_in_one_line(tmp_path: Path) -> None:
+def test_foreign_files_are_read_or_raise_a_one_line_error(tmp_path: Path) -> None:
     save_file({"x": torch.ones(2)}, tmp_path / "plain")
     tensors, about = read_tensors(tmp_path / "plain")
     assert about == {} and tensors["x"].sum() == 2
@@ -142,7 +142,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
-def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(damage: object, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_renamed_and_the_previous_one_used(damage: object, tmp_path: Path) -> None:
     run = Run(tmp_path)
     save(run, 1, 2)
     path = tmp_path / "checkpoints/step-000000002.safetensors"
@@ -171,7 +171,7 @@ def test_a_checkpoint_of_an_earlier_version_is_compared_with_the_checksum_beside
     assert newest(run) == 2
 
 
-def test_all_damaged_is_none(tmp_path: Path) -> None:
+def test_without_a_valid_checkpoint_the_result_is_none(tmp_path: Path) -> None:
     run = Run(tmp_path)
     save(run, 1, 2)
     for path in (tmp_path / "checkpoints").glob("*.safetensors"):
@@ -180,9 +180,7 @@ def test_all_damaged_is_none(tmp_path: Path) -> None:
         assert run.newest_checkpoint() is None
 
 
-def test_another_process_may_set_a_damaged_checkpoint_aside_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_process_may_rename_a_damaged_checkpoint_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, replace = Run(tmp_path), Path.replace
     save(run, 1, 2)
     flip(tmp_path / "checkpoints/step-000000002.safetensors")
@@ -228,7 +226,7 @@ def test_a_damaged_recipe_is_one_line(text: str, tmp_path: Path) -> None:
         Run(tmp_path).claim({"epochs": 1})
 
 
-def test_metrics_survive_a_line_that_was_cut_short(tmp_path: Path) -> None:
+def test_metrics_with_a_truncated_line_are_read(tmp_path: Path) -> None:
     run = Run(tmp_path)
     assert run.metrics() == []
     rows = [{"step": step, "loss": 1 / step} for step in (1, 2, 3)]
@@ -241,7 +239,7 @@ def test_metrics_survive_a_line_that_was_cut_short(tmp_path: Path) -> None:
     assert run.metrics() == rows
 
 
-def test_a_resumed_run_forgets_what_it_will_do_again(tmp_path: Path) -> None:
+def test_a_resumed_run_removes_rows_that_it_will_repeat(tmp_path: Path) -> None:
     run = Run(tmp_path)
     for step in (1, 2, 3, 4):
         run.log({"step": step})
@@ -252,7 +250,7 @@ def test_a_resumed_run_forgets_what_it_will_do_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", [b"\xff", b"\x00", b"\x85", b'"', b"\n"])
-def test_one_bad_byte_costs_one_line_of_the_metrics(bad: bytes, tmp_path: Path) -> None:
+def test_one_bad_byte_loses_one_line_of_the_metrics(bad: bytes, tmp_path: Path) -> None:
     run = Run(tmp_path)
     rows = [{"step": step, "note": "x" * 20} for step in (1, 2, 3)]
     for row in rows:
@@ -267,7 +265,7 @@ def test_one_bad_byte_costs_one_line_of_the_metrics(bad: bytes, tmp_path: Path) 
     assert run.metrics() == [rows[0], rows[2]] and path.read_bytes().count(b"\n") == 2
 
 
-def test_a_row_whose_step_is_no_number_is_damaged(tmp_path: Path) -> None:
+def test_a_row_without_a_numeric_step_is_damaged(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"step": "two"}\n{"step": null}\n{"epoch": 3}\n')
     run = Run(tmp_path)
     with pytest.warns(UserWarning, match=r"metrics.jsonl: 2 damaged lines are removed"):
@@ -293,7 +291,7 @@ def test_a_path_below_a_file_is_named_as_it_was_given(tmp_path: Path) -> None:
         file.write(b"x")
 
 
-def test_lines_that_are_no_rows_are_left_out(tmp_path: Path) -> None:
+def test_lines_that_are_not_rows_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('3\n[1]\n\n{"step": 1}\nnull\n')
     assert Run(tmp_path).metrics() == [{"step": 1}]
 

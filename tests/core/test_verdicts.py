@@ -76,6 +76,6 @@ def test_the_smallest_relevant_effect_can_be_given() -> None:
 
 
 @pytest.mark.parametrize("interval, least", [((1.0, 0.0), 0.5), ((math.nan, 1.0), 0.5), ((0.0, 1.0), -0.5)])
-def test_mistakes_are_refused(interval: tuple[float, float], least: float) -> None:
+def test_mistakes_raise_errors(interval: tuple[float, float], least: float) -> None:
     with pytest.raises(VitlabError, match="expected"):
         judge(interval, least)

@@ -32,7 +32,7 @@ def pictures(count=2, h=40, w=40, channels=3):
     return torch.nn.functional.interpolate(small, (h, w), mode="bilinear").clamp(0, 1)
 
 
-def test_there_are_fifteen_in_four_groups_and_four_more():
+def test_fifteen_corruptions_in_four_groups_and_four_extra():
     assert len(CORRUPTIONS) == 15 and len(EXTRA) == 4 and len(set(ALL)) == 19
     assert [len(names) for names in GROUPS.values()] == [3, 4, 4, 4]
     for table in SETS.values():
@@ -40,7 +40,7 @@ def test_there_are_fifteen_in_four_groups_and_four_more():
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_batch_order_and_threads_do_not_change_a_bit(name):
+def test_results_do_not_depend_on_batch_order_and_threads(name):
     images, threads = pictures(5, 70, 93), torch.get_num_threads()
     try:
         torch.set_num_threads(1)
@@ -55,7 +55,7 @@ def test_batch_order_and_threads_do_not_change_a_bit(name):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_chunks_do_not_change_a_bit(name, monkeypatch):
+def test_results_do_not_depend_on_chunks(name, monkeypatch):
     images = pictures(4, 33, 66)
     whole = corrupt(images, name, 5)
     monkeypatch.setitem(__import__("vitlab.corruptions.apply", fromlist=["_"])._CHUNK, "cpu", 3 * 33 * 66)
@@ -63,7 +63,7 @@ def test_chunks_do_not_change_a_bit(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_the_mode_of_autograd_does_not_matter(name):
+def test_results_do_not_depend_on_the_autograd_mode(name):
     images, threads = pictures(2, 70, 70), torch.get_num_threads()
     expected = corrupt(images, name, 2)
     try:
@@ -77,7 +77,7 @@ def test_the_mode_of_autograd_does_not_matter(name):
 
 
 @pytest.mark.parametrize("name", sorted(set(ALL) - PLAIN))
-def test_random_ones_follow_seed_severity_and_index(name):
+def test_random_corruptions_depend_on_seed_severity_and_index(name):
     images = pictures(1, 70, 70).expand(2, -1, -1, -1)
     base = corrupt(images, name, 4)
     assert not base[0].equal(base[1])
@@ -102,7 +102,7 @@ def test_any_size_and_channels_give_pixels(name, severity, h, w, channels, param
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_type_gives_the_same_picture(name):
+def test_every_dtype_gives_the_same_image(name):
     levels = (pictures(2, 36, 48) * 255).to(torch.uint8)
     single = corrupt(levels.float() / 255, name, 2)
     whole = corrupt(levels, name, 2)
@@ -115,7 +115,7 @@ def test_every_type_gives_the_same_picture(name):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_stronger_is_farther_from_the_clean_picture(name):
+def test_higher_severities_are_farther_from_the_clean_image(name):
     images = (pictures(4, 96, 96) * 0.7 + 0.3 * torch.rand(4, 3, 96, 96)).clamp(0, 1)
     if name == "saturate":
         return  # severities 1 and 2 take colour away, 3 to 5 add it
@@ -124,13 +124,13 @@ def test_stronger_is_farther_from_the_clean_picture(name):
     assert 0 < apart[0] < apart[2] and apart[1] < apart[2] * 1.1
 
 
-def test_the_set_of_parameters_goes_by_size():
+def test_parameters_depend_on_the_image_size():
     for side, chosen in ((32, "cifar"), (64, "cifar"), (65, "imagenet"), (224, "imagenet")):
         images = torch.rand(1, 3, 20, side)
         assert corrupt(images, "contrast", 5).equal(corrupt(images, "contrast", 5, parameters=chosen))
 
 
-def test_empty_batches_stay_empty():
+def test_empty_batches_remain_empty():
     for name in ALL:
         assert corrupt(torch.zeros(0, 3, 32, 32), name, 1).shape == (0, 3, 32, 32)
 
@@ -163,7 +163,7 @@ def test_mistakes_are_named(images, settings, message):
         corrupt(images, **call)
 
 
-def test_a_transform_draws_what_it_may_and_follows_its_seed():
+def test_a_transform_draws_allowed_corruptions_by_its_seed():
     images = pictures(6, 70, 70)
     transform = Corruption(("brightness", "contrast"), (1, 5), seed=3)
     result = transform(images, indices=range(6))
@@ -177,7 +177,7 @@ def test_a_transform_draws_what_it_may_and_follows_its_seed():
     assert Corruption()(images).equal(fresh) and not other.equal(fresh)
 
 
-def test_a_transform_fits_into_torchvisions_pipeline():
+def test_a_transform_works_in_torchvisions_compose():
     pipeline = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True), Corruption("fog", 2, seed=0)])
     levels = (pictures(1, 40, 50)[0] * 255).to(torch.uint8)
     image, label = pipeline(v2.functional.to_pil_image(levels), 3)
@@ -190,7 +190,7 @@ def test_a_transform_fits_into_torchvisions_pipeline():
         Corruption(())
 
 
-def test_integers_of_any_library_are_taken():
+def test_integers_of_any_library_are_accepted():
     images = pictures(2, 70, 70)
     expected = corrupt(images, "fog", 3, seed=-1, indices=[2**63, 5])
     large = np.array([2**63, 5], np.uint64)
@@ -203,7 +203,7 @@ def test_integers_of_any_library_are_taken():
             Corruption("fog", **mistake)
 
 
-def test_a_transform_takes_samples_of_any_structure_and_keeps_types():
+def test_a_transform_accepts_nested_samples_and_keeps_types():
     pixels = (pictures(1, 40, 50)[0] * 255).to(torch.uint8)
     boxes = tv_tensors.BoundingBoxes([[0, 0, 9, 9]], format="XYXY", canvas_size=(40, 50))
     mask, label, number = tv_tensors.Mask(torch.ones(40, 50)), torch.tensor(3), 7
@@ -224,7 +224,7 @@ def test_a_transform_takes_samples_of_any_structure_and_keeps_types():
             fixed(nothing)
 
 
-def test_a_seeded_transform_goes_by_the_image_not_by_its_place():
+def test_a_seeded_transform_depends_on_the_image_not_its_position():
     images = pictures(1, 40, 40).expand(3, -1, -1, -1) * torch.tensor([1, 0.99, 1]).view(3, 1, 1, 1)
     fixed = Corruption("gaussian_noise", 1, seed=0)
     noise = torch.stack([fixed(image) - image for image in images])
@@ -257,7 +257,7 @@ def test_a_transform_augments_in_the_workers_of_a_loader(workers):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_everything_stays_on_the_device(name):
+def test_tensors_stay_on_the_device(name):
     """The meta device refuses to meet tensors of the CPU, as a GPU does, and takes the same path as one."""
     images, random = torch.empty(2, 3, 48, 40, device="meta"), Randomness.of(0, name, 1, [0, 1], "meta")
     for table in (IMAGENET, CIFAR):
@@ -270,7 +270,7 @@ def test_everything_stays_on_the_device(name):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("severity", [1, 3, 5])
-def test_a_gpu_makes_the_same_picture_and_its_batches_the_same_bits(name, severity):
+def test_a_gpu_gives_the_same_image_independent_of_the_batch(name, severity):
     images = pictures(9, 224, 160)
     here, there = corrupt(images, name, severity), corrupt(images.cuda(), name, severity)
     assert there.is_cuda

@@ -57,7 +57,7 @@ def test_pixelate_is_pils_boxes(h, w, scale):
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("size", [(64, 64), (33, 50), (1, 1), (9, 200)])
-def test_jpeg_on_a_cpu_is_pils_file_to_the_bit(channels, size):
+def test_jpeg_on_a_cpu_equals_pil(channels, size):
     images = draw_scenes(2, size=224).images[:, :channels, : size[0], : size[1]]
     for quality in (7, 25, 80):
         actual = jpeg_compression(images, quality)
@@ -70,7 +70,7 @@ def test_jpeg_on_a_cpu_is_pils_file_to_the_bit(channels, size):
 
 @pytest.mark.parametrize("quality", [7, 10, 25, 50, 80])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_the_codec_of_tensors_is_near_libjpeg(quality, channels):
+def test_the_tensor_codec_is_close_to_libjpeg(quality, channels):
     images = draw_scenes(4, size=(90, 120)).images[:, :channels].contiguous()
     difference = (tensor_codec(images, quality).float() - real_codec(images, quality).float()).abs()
     assert difference.mean() < 1  # of 255; 2 are allowed
@@ -87,7 +87,7 @@ def test_the_affine_map_is_opencvs():
     assert np.abs(actual[0, 0].numpy() - expected).mean() < 0.02  # OpenCV's places are multiples of 1/32 pixel
 
 
-def test_reading_between_pixels_is_scipys():
+def test_interpolation_equals_scipy():
     image = torch.rand(1, 1, 12, 15)
     y, x = torch.rand(1, 12, 15) * 20 - 4, torch.rand(1, 12, 15) * 23 - 4
     expected = scipy.ndimage.map_coordinates(image[0, 0].numpy(), [y[0].numpy(), x[0].numpy()], order=1, mode="reflect")

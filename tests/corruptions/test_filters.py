@@ -72,7 +72,7 @@ def test_streak_is_the_loop_over_pixels(degrees):
     torch.testing.assert_close(streak(images, angle, radius, sigma)[0, 0], expected)
 
 
-def test_the_two_ways_to_shift_agree_to_the_bit():
+def test_both_implementations_of_shift_agree_bit_for_bit():
     padded, weights = torch.rand(3, 2, 15, 18), [0.5, 0.25, 0.125, 0.0625, 0.0625]
     top, left = torch.randint(0, 9, (3, 5)), torch.randint(0, 9, (3, 5))
     assert _shift_by_runs(padded, top, left, weights).equal(_shift_by_slices(padded, top, left, weights))

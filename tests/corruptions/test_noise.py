@@ -23,19 +23,19 @@ def test_moments_are_those_of_the_formulas():
         assert noisy.var().item() == pytest.approx(variance, rel=0.03)
 
 
-def test_impulses_are_salt_and_pepper_in_equal_parts():
+def test_impulses_are_white_and_black_equally_often():
     noisy = impulse_noise(GREY, of("impulse_noise"), 0.2)
     for value, share in ((0.0, 0.1), (1.0, 0.1), (0.4, 0.8)):
         assert (noisy == value).float().mean().item() == pytest.approx(share, abs=0.006)
 
 
-def test_channels_and_images_get_noise_of_their_own():
+def test_channels_and_images_get_independent_noise():
     noise = (gaussian_noise(GREY, of("gaussian_noise"), 0.05) - 0.4).flatten(2).flatten(0, 1)
     related = torch.corrcoef(noise) - torch.eye(12)
     assert related.abs().max() < 0.07  # 4.5 standard errors
 
 
-def test_the_input_stays_as_it_was():
+def test_the_input_is_unchanged():
     for function, strength in ((gaussian_noise, 0.1), (shot_noise, 5), (impulse_noise, 0.1), (speckle_noise, 0.1)):
         images = torch.rand(2, 3, 8, 8)
         before = images.clone()

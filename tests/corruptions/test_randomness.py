@@ -6,7 +6,7 @@ import torch
 from vitlab.corruptions.randomness import Randomness
 
 
-def test_numbers_depend_on_every_part_of_the_key_and_on_nothing_else():
+def test_numbers_depend_on_the_key_only():
     base = Randomness.of(3, "snow", 2, [5]).bits(64)
     for other in ((4, "snow", 2, [5]), (3, "fog", 2, [5]), (3, "snow", 1, [5]), (3, "snow", 2, [6])):
         assert (Randomness.of(*other).bits(64) == base).float().mean() < 0.1
@@ -32,7 +32,7 @@ def test_any_integer_is_a_seed_and_an_index():
         (lambda r: r.halves(20000) / 2**16 + 0.5, scipy.stats.uniform()),
     ],
 )
-def test_numbers_follow_their_law(draw, law):
+def test_numbers_have_their_distribution(draw, law):
     numbers = draw(Randomness.of(0, "test", 1, range(5))).numpy()
     assert scipy.stats.kstest(numbers.reshape(-1), law.cdf).pvalue > 0.01
     # Neighbours, halves of one hash, and images are unrelated: 0.01 is 3.2 standard errors.
@@ -40,7 +40,7 @@ def test_numbers_follow_their_law(draw, law):
     assert np.abs(np.corrcoef(numbers) - np.eye(5)).max() < 0.03
 
 
-def test_all_32_bits_are_fair():
+def test_all_32_bits_are_unbiased():
     words = Randomness.of(0, "test", 1, range(4)).bits(20000).numpy().view(np.uint32)
     shares = [((words >> bit) & 1).mean() for bit in range(32)]
     assert np.abs(np.array(shares) - 0.5).max() < 0.008  # 4.5 standard errors
@@ -48,7 +48,7 @@ def test_all_32_bits_are_fair():
 
 @pytest.mark.parametrize("most", [1, 3, 12, 60, 500])
 @pytest.mark.parametrize("level", [0, 1, 40, 128, 255])
-def test_poisson_is_the_law_of_scipy_cut_at_the_top(most, level):
+def test_poisson_is_scipys_distribution_truncated_at_the_top(most, level):
     draws = Randomness.of(1, "shot", 1, range(8)).poisson(torch.full((8, 20000), level / 255), most).numpy().reshape(-1)
     law = scipy.stats.poisson(level / 255 * most)
     chances = law.pmf(np.arange(most + 1))

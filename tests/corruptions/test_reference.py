@@ -38,7 +38,7 @@ def similarity(images: torch.Tensor, clean: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("severity", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("name", PLAIN)
-def test_deterministic_ones_are_within_one_level(name, severity):
+def test_deterministic_corruptions_are_within_one_level(name, severity):
     for size in ((97, 130), (224, 224)):
         images = draw_scenes(2, size=size).images
         ours = corrupt(images, name, severity, parameters="imagenet")
@@ -49,7 +49,7 @@ def test_deterministic_ones_are_within_one_level(name, severity):
 @pytest.mark.slow
 @pytest.mark.parametrize("severity", [1, 3, 5])
 @pytest.mark.parametrize("name", sorted(RANDOM))
-def test_random_ones_are_alike_in_mean_variance_and_similarity(name, severity):
+def test_random_corruptions_agree_in_mean_variance_and_similarity(name, severity):
     # 20 + 200/255 of the range: less is cut off, so that differences show.
     size = (224, 224) if name == "frost" else (64, 64)
     images = (draw_scenes(1, size=size, seed=5).images.float() * 0.8 + 20).to(torch.uint8)

@@ -16,7 +16,7 @@ def threads(request):
 
 @pytest.mark.parametrize("step", [1, 3])
 @pytest.mark.parametrize("count", [0, 1, 2, 7])
-def test_every_index_is_worked_on_once_and_each_thread_has_one_of_torchs(threads, count, step):
+def test_every_index_runs_once_with_one_torch_thread_each(threads, count, step):
     done, inside = [], set()
 
     def work(rows):
@@ -29,7 +29,7 @@ def test_every_index_is_worked_on_once_and_each_thread_has_one_of_torchs(threads
     assert torch.get_num_threads() == threads
 
 
-def test_a_free_thread_takes_over_what_a_busy_one_has_not_begun():
+def test_a_free_thread_takes_pending_work_of_a_busy_one():
     before, done, others = torch.get_num_threads(), [], threading.Event()
 
     def work(rows):
@@ -47,7 +47,7 @@ def test_a_free_thread_takes_over_what_a_busy_one_has_not_begun():
     assert done == [1, 2, 3, 4, 5, 0]
 
 
-def test_errors_of_any_thread_come_out_and_leave_no_trace(threads):
+def test_errors_of_any_thread_are_raised(threads):
     def work(rows):
         if rows.start == 5:
             raise ArithmeticError("row 5")

@@ -44,7 +44,7 @@ def test_plasma_is_as_rough_as_the_reference():
         assert statistic(ours) == pytest.approx(statistic(theirs), rel=0.03)
 
 
-def test_snow_and_frost_are_no_darker_where_the_parameters_say_so():
+def test_snow_and_frost_do_not_darken_as_parametrised():
     images = torch.rand(2, 3, 40, 40)
     assert (snow(images, Randomness.of(0, "snow", 1, [0, 1]), 0.1, 0.3, 3, 0.5, 10, 4, 0.8) >= images - 1e-6).all()
     assert (frost(images, Randomness.of(0, "frost", 1, [0, 1]), 1.0, 0.4) >= images - 1e-6).all()
@@ -98,7 +98,7 @@ def test_relief_is_the_chain_of_opencv_calls():
     assert actual.mean() == pytest.approx((light / light.max()).mean(), rel=0.03)
 
 
-def test_mud_is_brown_and_water_is_bright():
+def test_spatter_of_mud_is_brown_and_of_water_bright():
     grey = torch.full((1, 3, 64, 64), 0.5)
     mud = spatter(grey, Randomness.of(0, "spatter", 5, [0]), 0.67, 0.4, 1, 0.65, 1.5, 1)
     water = spatter(grey, Randomness.of(0, "spatter", 1, [0]), 0.65, 0.3, 2, 0.68, 0.6, 0)

@@ -29,7 +29,7 @@ def augmented(images: torch.Tensor, seed: int = 0) -> torch.Tensor:
     return apply_draws(images, draws, per_channel(MEAN, CPU), per_channel(STD, CPU))
 
 
-def test_steps_stand_in_timms_order() -> None:
+def test_steps_are_in_timms_order() -> None:
     images = draw_scenes(24, size=32).images
     draws = draw_augment(24, (3, 32, 32), FULL, seeded())
     fill = torch.tensor([round(255 * mean) for mean in MEAN], dtype=torch.float32)

@@ -56,7 +56,7 @@ def test_scenes_are_those_of_the_generator_and_test_scenes_are_others():
     assert longer.test.fingerprint == data.test.fingerprint != other.test.fingerprint
 
 
-def test_a_fraction_of_scenes_is_no_biased_one():
+def test_a_fraction_of_scenes_is_unbiased():
     """Scenes and fractions draw from one generator; in a shared stream the fraction held the emptiest scenes only."""
     drawn = draw_scenes(2000, 8)
     kept = fraction_of_each_class(drawn.labels, 0.2, seed=0)
@@ -72,7 +72,7 @@ def test_imagenet_may_be_the_root_itself(root):
         open_data("imagenet", root=root / "CIFAR-100-C")
 
 
-def test_scenes_are_drawn_at_the_size_of_the_image_unless_they_say_their_own():
+def test_scenes_are_drawn_at_the_image_size_unless_given():
     assert open_data("scenes(train=1, test=1)", image_size=(16, 24)).test.pixels.shape == (1, 3, 16, 24)
     assert open_data("scenes(train=1, test=1, size=8)", image_size=16).test.pixels.shape == (1, 3, 8, 8)
     assert open_data("scenes(train=1, test=1)").test.pixels.shape == (1, 3, 32, 32)
@@ -95,7 +95,7 @@ def test_scenes_are_drawn_at_the_size_of_the_image_unless_they_say_their_own():
         ("folder(path='imagenet/val', holdout=0.2, mean=[0.1, 0.2, 0.3])", 24, 6, 6),
     ],
 )
-def test_an_expression_opens_that_many_images(root, expression, train, test, classes):
+def test_an_expression_opens_the_given_number_of_images(root, expression, train, test, classes):
     data = open_data(expression, root=root)
     assert (None if data.train is None else len(data.train)) == train
     assert (len(data.test), len(data.classes)) == (test, classes)
@@ -108,7 +108,7 @@ def test_an_expression_opens_that_many_images(root, expression, train, test, cla
 @pytest.mark.parametrize("name", ["photos", "my photos (1)", "a, b", r"C:\new\table", r"\\server\share", "C:/new"])
 @pytest.mark.parametrize("given", ["bare", "positional", "keyword", "doubled"])
 def test_a_folder_by_its_path(name, given, root, tmp_path, monkeypatch):
-    """On this system a Windows path is a plain name, so that a folder of that name can stand for it."""
+    """On this system a Windows path is a plain name, so a folder of that name replaces it."""
     folder = tmp_path / "here" / name
     shutil.copytree(root / "imagenet", folder)
     monkeypatch.chdir(tmp_path / "here")
@@ -123,13 +123,13 @@ def test_a_folder_by_its_path(name, given, root, tmp_path, monkeypatch):
         assert len(open_data(str(folder)).test) == len(open_data(f"folder({str(folder)!r})").test) == 30
 
 
-def test_a_windows_path_is_not_looked_for_below_the_root(root):
+def test_a_windows_path_is_not_searched_below_the_root(root):
     for expression in (r"D:\photos", r"folder('D:\photos')", r"folder(path='D:\\photos')"):
         with pytest.raises(VitlabError, match=r"no folder D:\\photos"):
             open_data(expression, root=root)
 
 
-def test_a_folder_beside_is_hinted_at(root, monkeypatch):
+def test_a_similar_folder_is_suggested(root, monkeypatch):
     monkeypatch.chdir(root)
     with pytest.raises(VitlabError, match=r"no data set 'CIFAR-100-C'; to open the folder .* write ./CIFAR-100-C"):
         open_data("CIFAR-100-C")
@@ -138,7 +138,7 @@ def test_a_folder_beside_is_hinted_at(root, monkeypatch):
     assert len(open_data(".").test) == len(open_data("../imagenet").test) == 30
 
 
-def test_the_root_comes_from_the_environment_and_a_given_one_goes_first(root, monkeypatch, tmp_path_factory):
+def test_a_given_root_has_priority_over_the_environment(root, monkeypatch, tmp_path_factory):
     monkeypatch.setenv("VITLAB_DATA", str(root))
     assert len(open_data("cifar100").test) == 100
     with pytest.raises(VitlabError, match="no cifar100 in"):
@@ -149,7 +149,7 @@ def test_the_root_comes_from_the_environment_and_a_given_one_goes_first(root, mo
 
 
 @pytest.mark.parametrize("name", [name for name in data_sets() if name not in ("scenes", "folder")])
-def test_without_a_root_the_error_says_how_to_give_one_and_shows_the_tree(name):
+def test_without_a_root_the_error_names_the_option_and_the_tree(name):
     corruption = "(corruption='fog')" if name.endswith("c") else ""
     with pytest.raises(VitlabError, match=rf"{name} is read from a folder.*VITLAB_DATA.*\n  ROOT/"):
         open_data(name + corruption)
@@ -179,7 +179,7 @@ def test_without_a_root_the_error_says_how_to_give_one_and_shows_the_tree(name):
         (3, "got int"),
     ],
 )
-def test_mistakes_are_plain_errors(root, expression, message):
+def test_mistakes_raise_vitlab_errors(root, expression, message):
     with pytest.raises(VitlabError, match=message):
         open_data(expression, root=root)
 
@@ -211,24 +211,24 @@ def test_mistakes_are_plain_errors(root, expression, message):
         ("folder(path='here', std=[1, 2])", "std="),
     ],
 )
-def test_wrong_settings_are_refused_before_anything_is_read(expression, message, tmp_path):
+def test_wrong_settings_raise_before_reading(expression, message, tmp_path):
     """The folder does not exist: whoever looks at it first raises another error."""
     for refuse in (check_data, lambda text: open_data(text, root=tmp_path / "gone")):
         with pytest.raises(VitlabError, match=message):
             refuse(expression)
 
 
-def test_too_many_scenes_are_refused_with_what_they_would_take():
+def test_too_many_scenes_raise_with_the_estimate():
     """2147483647 images of 3 · 224² bytes are 323 · 10¹² bytes."""
     with pytest.raises(VitlabError, match=r"test=2147483647\): expected .* about 323 TB of memory and [\d,]+ hours"):
         check_data("scenes(test=0x7fffffff)")
 
 
 @pytest.mark.parametrize("name", data_sets())
-def test_right_settings_pass_without_a_folder(name):
+def test_valid_settings_pass_without_a_folder(name):
     own = {"cifar10c": "corruption='fog', severity=3, ", "folder": "path='nowhere', holdout=0.5, mean=[0, 0.5, 1], "}
     check_data(f"{name}({own.get(name, own['cifar10c'] if name == 'cifar100c' else '')}classes=2, fraction=1, seed=-3)")
 
 
-def test_every_data_set_says_what_it_is():
+def test_every_data_set_has_a_description():
     assert all(line.endswith((".", "download.")) and len(line) > 20 for line in data_sets().values())

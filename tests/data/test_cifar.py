@@ -92,7 +92,7 @@ def write_cifar100(root, layout, count=6):
 
 
 @pytest.mark.parametrize("layout", ["binary", "python 2", "python 3"])
-def test_cifar10_is_what_was_written(tmp_path, layout):
+def test_cifar10_equals_the_written_files(tmp_path, layout):
     batches = write_cifar10(tmp_path, layout)
     data = open_cifar10(tmp_path)
     assert data.classes == tuple(TEN) and data.mean == (0.4914, 0.4822, 0.4465)
@@ -108,7 +108,7 @@ def test_cifar10_is_what_was_written(tmp_path, layout):
 
 @pytest.mark.parametrize("layout", ["binary", "python 2", "python 3"])
 @pytest.mark.parametrize("labels", ["fine", "coarse"])
-def test_cifar100_is_what_was_written(tmp_path, layout, labels):
+def test_cifar100_equals_the_written_files(tmp_path, layout, labels):
     splits = write_cifar100(tmp_path, layout)
     data = open_cifar100(tmp_path, labels)
     assert data.classes == tuple(FINE if labels == "fine" else COARSE)
@@ -117,12 +117,12 @@ def test_cifar100_is_what_was_written(tmp_path, layout, labels):
         assert images.labels.tolist() == splits[name][1 if labels == "fine" else 2]
 
 
-def test_the_folder_itself_is_a_root_too(tmp_path):
+def test_the_root_may_be_the_folder_itself(tmp_path):
     write_cifar100(tmp_path, "binary")
     assert open_cifar100(tmp_path / "cifar-100-binary").train.fingerprint == open_cifar100(tmp_path).train.fingerprint
 
 
-def test_a_number_of_images_that_is_not_official_is_told(tmp_path):
+def test_an_unofficial_number_of_images_gives_a_warning(tmp_path):
     write_cifar100(tmp_path, "binary")
     with pytest.warns(UserWarning, match="6 training images, the official set 50,000"):
         open_cifar100(tmp_path)
@@ -150,7 +150,7 @@ def hostile(marker):
 
 
 @pytest.mark.parametrize("which", range(8))
-def test_a_hostile_pickle_is_refused_and_nothing_of_it_runs(tmp_path, which):
+def test_a_hostile_pickle_raises_and_executes_nothing(tmp_path, which):
     marker = tmp_path / "marker"
     write_cifar100(tmp_path, "python 2")
     (tmp_path / "cifar-100-python" / "train").write_bytes(hostile(marker)[which])
@@ -159,7 +159,7 @@ def test_a_hostile_pickle_is_refused_and_nothing_of_it_runs(tmp_path, which):
     assert not marker.exists()
 
 
-def test_what_a_pickle_builds_on_a_name_does_not_outlive_it(tmp_path):
+def test_a_pickle_leaves_no_state(tmp_path):
     # BUILD on the name itself: a dictionary of attributes, as if numpy.dtype were an instance.
     (tmp_path / "odd").write_bytes(b"\x80\x02}(U\x01acnumpy\ndtype\n}(U\x04nameU\x06encodeubu.")
     read_pickled_arrays(tmp_path / "odd")
@@ -188,7 +188,7 @@ ONE = np.zeros((1, 3072), np.uint8)
         ({b"data": ONE.astype("<f4"), b"fine_labels": [1]}, "not of uint8"),
     ],
 )
-def test_a_damaged_pickle_is_a_plain_error(tmp_path, content, message):
+def test_a_damaged_pickle_raises_a_vitlab_error(tmp_path, content, message):
     write_cifar100(tmp_path, "python 2")
     if isinstance(content, dict):
         write(tmp_path / "cifar-100-python" / "train", content, "python 2")
@@ -198,7 +198,7 @@ def test_a_damaged_pickle_is_a_plain_error(tmp_path, content, message):
         open_cifar100(tmp_path)
 
 
-def test_wrong_files_are_plain_errors(tmp_path):
+def test_wrong_files_raise_vitlab_errors(tmp_path):
     with pytest.raises(VitlabError, match=r"-binary or .*-python; expected:\n  ROOT/cifar-100-binary"):
         open_cifar100(tmp_path)
     write_cifar100(tmp_path, "binary")
@@ -238,7 +238,7 @@ def test_all_severities_and_the_names_of_the_clean_set(tmp_path):
     assert len(data.test) == 15 and data.classes == tuple(TEN)
 
 
-def test_corrupted_sets_that_are_not_there_or_not_right(tmp_path):
+def test_missing_and_invalid_corrupted_sets(tmp_path):
     with pytest.raises(VitlabError, match=r"CIFAR-100-C/labels.npy; expected:\n  ROOT/CIFAR-100-C"):
         open_corrupted(tmp_path, "cifar100", "fog")
     images = write_corrupted(tmp_path)

@@ -62,7 +62,7 @@ def test_a_dark_16_bit_image_stays_dark(tmp_path: Path) -> None:
         assert np.unique(np.array(open_rgb(path))) == [10]
 
 
-def test_values_that_are_not_finite_are_no_values(tmp_path: Path) -> None:
+def test_values_that_are_not_finite_are_ignored(tmp_path: Path) -> None:
     values = (GREYS / np.float32(255)).astype(np.float32)
     values[0, :3] = [np.nan, np.inf, -np.inf]
     path = _save(tmp_path / "image.tiff", values)
@@ -93,7 +93,7 @@ def _turned(orientation: int) -> tuple[bytes, np.ndarray]:
 
 
 @pytest.mark.parametrize("orientation", UPRIGHT)
-def test_every_reader_turns_images_upright(tmp_path: Path, orientation: int) -> None:
+def test_every_reader_applies_exif_rotation(tmp_path: Path, orientation: int) -> None:
     data, expected = _turned(orientation)
     (tmp_path / "image.png").write_bytes(data)
     files = ImageFiles(tmp_path, np.array(["image.png"], dtype="S"), torch.tensor([0]), ("one",))
@@ -125,7 +125,7 @@ def test_damaged_exif_does_not_lose_the_image(tmp_path: Path) -> None:
 
 
 def test_postscript_is_not_opened(tmp_path: Path) -> None:
-    """Pillow would run Ghostscript on it, whatever the name of the file."""
+    """Pillow would run Ghostscript on it under any file name."""
     path = tmp_path / "photo.png"
     path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n")
     with Image.open(path) as image:

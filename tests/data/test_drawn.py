@@ -34,7 +34,7 @@ def counted(count: int = 40) -> tuple[DrawnImages, Counter]:
     return DrawnImages(counter, "counter 1", (5, 4), indices, indices % 2, CLASSES, (0.1, 0.2, 0.3)), counter
 
 
-def test_only_what_is_asked_for_is_drawn() -> None:
+def test_only_requested_images_are_drawn() -> None:
     images, counter = counted()
     few = images.subset([30, 2, 7]).subset(torch.tensor([True, False, True]))
     assert (len(images), len(few), few.labels.tolist(), few.mean) == (40, 2, [0, 1], (0.1, 0.2, 0.3))
@@ -47,7 +47,7 @@ def test_only_what_is_asked_for_is_drawn() -> None:
         few[2]
 
 
-def test_in_memory_they_are_an_array_that_is_drawn_once() -> None:
+def test_images_in_memory_are_drawn_once() -> None:
     images, counter = counted()
     few = images.subset([9, 4])
     array = in_memory(few)
@@ -58,7 +58,7 @@ def test_in_memory_they_are_an_array_that_is_drawn_once() -> None:
     assert in_memory(images.subset([])).images.shape == (0, 3, 5, 4)
 
 
-def test_fingerprints_tell_generators_indices_labels_and_classes_apart() -> None:
+def test_fingerprints_depend_on_generator_indices_labels_and_classes() -> None:
     images, _ = counted()
     others = [
         replace(images, generator="counter 2"),
@@ -72,20 +72,20 @@ def test_fingerprints_tell_generators_indices_labels_and_classes_apart() -> None
 
 
 def test_drawing_reports_progress() -> None:
-    told: list[tuple] = []
+    reported: list[tuple] = []
     counter = Counter()
 
     def draw(indices: torch.Tensor) -> torch.Tensor:
         return counter(indices)[:, :, :1, :1].expand(-1, -1, 2048, 4096)
 
     images = DrawnImages(draw, "large", (2048, 4096), torch.arange(5), torch.zeros(5, dtype=torch.int64), CLASSES)
-    with step_cache(None, lambda *what: told.append(what)):
+    with step_cache(None, lambda *what: reported.append(what)):
         images.pixels
-    assert told == [(f"drawing images, {start} of 5", None, "begun") for start in (0, 2, 4)]
+    assert reported == [(f"drawing images, {start} of 5", None, "begun") for start in (0, 2, 4)]
     assert counter.asked == list(range(5))
 
 
-def test_more_than_the_memory_is_refused() -> None:
+def test_sets_that_exceed_memory_raise() -> None:
     count = 10_000_000
     images = DrawnImages(Counter(), "x", (8192, 8192), torch.arange(count), torch.zeros(count).long(), CLASSES)
     with pytest.raises(VitlabError, match=r"images of 8192x8192 needs about 2,013.3 TB of memory.* use fewer"):
@@ -97,7 +97,7 @@ def test_labels_must_fit() -> None:
         DrawnImages(Counter(), "x", (4, 4), torch.arange(3), torch.arange(3), CLASSES)
 
 
-def test_worker_processes_can_take_them() -> None:
+def test_worker_processes_can_draw_images() -> None:
     images, _ = counted(3)
     again = pickle.loads(pickle.dumps(images))
     assert np.array_equal(np.asarray(again[2][0]), np.asarray(images[2][0]))

@@ -28,7 +28,7 @@ def test_share_and_area(probability: float) -> None:
     assert areas[areas > 0].std().item() == pytest.approx(expected.std().item(), abs=0.01)
 
 
-def test_what_is_erased_is_one_rectangle_of_normal_noise() -> None:
+def test_one_rectangle_is_replaced_by_normal_noise() -> None:
     erased, areas = erased_areas(200, 0.5)
     noise = []
     for image in erased[areas > 0]:

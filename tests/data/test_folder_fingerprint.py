@@ -1,4 +1,4 @@
-"""A folder's fingerprint changes with its files, and with nothing else."""
+"""A folder's fingerprint depends on its files only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from vitlab.data.folder_fingerprint import folder_fingerprint
 
 
-def test_it_changes_with_names_and_sizes_only(tmp_path: Path) -> None:
+def test_the_fingerprint_depends_on_names_and_sizes(tmp_path: Path) -> None:
     root, twin = tmp_path / "a", tmp_path / "b"
     for folder, order in ((root, "xy"), (twin, "yx")):
         for name in order:
@@ -25,7 +25,7 @@ def test_it_changes_with_names_and_sizes_only(tmp_path: Path) -> None:
     assert len(seen) == 4
 
 
-def test_links_are_followed_once_and_results_left_out(tmp_path: Path) -> None:
+def test_links_are_followed_once_and_results_are_skipped(tmp_path: Path) -> None:
     root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
     root.mkdir()
     elsewhere.mkdir()

@@ -45,13 +45,13 @@ def test_test_is_preferred_to_val(tmp_path):
     assert listed(open_folder(tmp_path).test) == [("a/3.png", 0)]
 
 
-def test_what_is_no_image_and_what_is_hidden_is_left_out(tmp_path):
+def test_other_files_and_hidden_files_are_skipped(tmp_path):
     write(tmp_path, "a/1.png", "a/._1.png", "a/.cache/2.png", ".git/3.png", "b/4.png")
     (tmp_path / "a" / "labels.csv").write_text("1")
     assert listed(open_folder(tmp_path).test) == [("a/1.png", 0), ("b/4.png", 1)]
 
 
-def test_a_link_to_nowhere_is_a_missing_image(tmp_path):
+def test_a_broken_link_is_a_missing_image(tmp_path):
     write(tmp_path, "a/1.png")
     (tmp_path / "a" / "2.png").symlink_to(tmp_path / "gone.png")
     test = open_folder(tmp_path).test
@@ -59,7 +59,7 @@ def test_a_link_to_nowhere_is_a_missing_image(tmp_path):
         assert [test[i][1] for i in range(2)] == [0, -100]
 
 
-def test_without_splits_nothing_is_for_training_unless_some_is_held_out(tmp_path):
+def test_without_splits_training_images_need_a_holdout(tmp_path):
     write(tmp_path, *(f"{name}/{i}.png" for name in "ab" for i in range(10)))
     whole = open_folder(tmp_path)
     assert whole.train is None and len(whole.test) == 20
@@ -78,7 +78,7 @@ def test_empty_classes_are_named(tmp_path):
     assert data.test.classes == ("a", "b")
 
 
-def test_names_that_are_not_ascii_survive(tmp_path):
+def test_names_that_are_not_ascii_are_kept(tmp_path):
     write(tmp_path, "größe/ü 1.png", "日本/2.png")
     test = open_folder(tmp_path).test
     assert [test[i][1] for i in range(2)] == [0, 1] and not test.broken.any()

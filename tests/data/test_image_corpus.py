@@ -1,4 +1,4 @@
-"""Odd image files are decoded to what they show, or refused with one line that names the file; nothing else happens."""
+"""Unusual image files are decoded correctly or raise a one-line error that names the file."""
 
 from __future__ import annotations
 

@@ -43,14 +43,14 @@ def test_all_classes_in_the_order_of_their_ids(whole):
     assert data.mean == (0.485, 0.456, 0.406)
 
 
-def test_a_number_of_images_that_is_not_official_is_told(whole):
+def test_an_unofficial_number_of_images_gives_a_warning(whole):
     with pytest.warns(UserWarning) as caught:
         open_imagenet(whole)
     train, val = (str(warning.message) for warning in caught)
     assert "1,001 images, ImageNet-1K has 1,281,167" in train and "1,000 images, ImageNet-1K has 50,000" in val
 
 
-def test_some_classes_keep_the_labels_of_all(tmp_path):
+def test_a_subset_of_classes_keeps_the_labels(tmp_path):
     write(tmp_path, f"{TOILET_TISSUE}/a.JPEG", f"{SHARK}/b.JPEG")
     with pytest.raises(VitlabError, match=r"2 of the 1,000 classes .*full=False"):
         open_imagenet(tmp_path)
@@ -64,7 +64,7 @@ def test_val_alone_is_for_evaluation(tmp_path):
     assert data.train is None and data.test.labels.tolist() == [1, 2]
 
 
-def test_folders_that_are_no_class_are_named(tmp_path):
+def test_folders_that_are_not_classes_are_named(tmp_path):
     write(tmp_path, f"{SHARK}/b.JPEG", "notes/b.JPEG")
     with pytest.warns(UserWarning, match="1 folders that are not classes: notes"):
         assert len(open_imagenet(tmp_path, full=False).test) == 1
@@ -79,7 +79,7 @@ def test_folders_that_are_no_class_are_named(tmp_path):
         ((), "is empty"),
     ],
 )
-def test_a_wrong_layout_is_answered_with_the_tree(tmp_path, paths, message):
+def test_a_wrong_layout_raises_with_the_expected_tree(tmp_path, paths, message):
     write(tmp_path, *paths)
     with pytest.raises(VitlabError, match=message) as error:
         open_imagenet(tmp_path, full=False)

@@ -1,4 +1,4 @@
-"""The two kinds of set: what is read is what was written, and broken files are counted exactly, in any process."""
+"""Both kinds of image sets: pixels equal those written, and broken files are counted exactly in any process."""
 
 import hashlib
 import warnings
@@ -34,7 +34,7 @@ def files(folder, on_broken="replace", count=6, broken=(), missing=()):
     return ImageFiles(folder, np.array(names, dtype="S"), torch.arange(count) % 3, CLASSES, on_broken=on_broken)
 
 
-def walk(images, workers=0, context=None):
+def read_all(images, workers=0, context=None):
     """The red and the label of every image that a DataLoader yields."""
     loader = DataLoader(images, batch_size=4, num_workers=workers, collate_fn=list, multiprocessing_context=context)
     reds, labels = zip(*((image.getpixel((0, 0))[0], label) for batch in loader for image, label in batch), strict=True)
@@ -50,7 +50,7 @@ def test_an_item_of_an_array_is_its_pixels_and_its_label():
 
 
 @pytest.mark.parametrize("indices", [[4, 0], torch.tensor([4, 0]), np.array([4, 0])])
-def test_a_subset_holds_the_rows_asked_for(indices, tmp_path):
+def test_a_subset_has_the_requested_rows(indices, tmp_path):
     images, lazy = array(), files(tmp_path)
     part = images.subset(indices)
     assert torch.equal(part.images, torch.stack([images.images[4], images.images[0]]))
@@ -77,22 +77,22 @@ def test_fingerprints_follow_the_contents(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_in_training_the_next_good_image_stands_in_and_the_broken_are_counted(tmp_path, workers):
+def test_in_training_broken_images_are_replaced_and_counted(tmp_path, workers):
     images = files(tmp_path, broken=[1], missing=[4, 5])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        reds, labels = walk(images, workers)
+        reds, labels = read_all(images, workers)
     # 1 -> 2; 4 -> 5 (gone) -> 0, round the end; 5 -> 0: each with the label of the image that is shown.
     assert reds == [0, 20, 20, 30, 0, 0] and labels == [0, 2, 2, 0, 0, 0]
     assert [path.name for path in images.broken_paths] == ["1.png", "4.png", "5.png"]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_in_evaluation_the_broken_are_marked_and_drop_out_of_the_counts(tmp_path, workers):
+def test_in_evaluation_broken_images_are_marked_and_not_counted(tmp_path, workers):
     images = files(tmp_path, "mark", broken=[1], missing=[4])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        reds, labels = walk(images, workers)
+        reds, labels = read_all(images, workers)
     assert labels == [0, IGNORED, 2, 0, IGNORED, 2]
     assert int(images.broken.sum()) == 2
     kept, targets = drop_broken(torch.tensor(reds), torch.tensor(labels))
@@ -102,7 +102,7 @@ def test_in_evaluation_the_broken_are_marked_and_drop_out_of_the_counts(tmp_path
 @pytest.mark.slow
 def test_workers_that_are_spawned_report_too(tmp_path):
     images = files(tmp_path, "mark", broken=[1], missing=[4])
-    walk(images, workers=1, context="spawn")
+    read_all(images, workers=1, context="spawn")
     assert [path.name for path in images.broken_paths] == ["1.png", "4.png"]
 
 
@@ -119,7 +119,7 @@ def test_cross_entropy_leaves_marked_images_out():
     assert torch.equal(torch.nn.functional.cross_entropy(logits, targets), expected)
 
 
-def test_a_set_of_nothing_but_broken_files_is_given_up(tmp_path):
+def test_a_set_of_broken_files_only_raises(tmp_path):
     images = files(tmp_path, missing=range(6))
     with pytest.warns(UserWarning), pytest.raises(VitlabError, match="6 images in a row"):
         images[2]
@@ -143,12 +143,12 @@ def test_every_mode_becomes_rgb(tmp_path, mode):
         (torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.tensor([-1, 0]), "-1 to 0"),
     ],
 )
-def test_what_is_no_set_of_images_is_refused(images, labels, message):
+def test_invalid_image_sets_raise(images, labels, message):
     with pytest.raises(VitlabError, match=message):
         ImageArray(images, labels, CLASSES)
 
 
-def test_a_set_for_evaluation_says_so_when_asked_to_train():
+def test_an_evaluation_set_raises_in_training():
     data = from_splits("fog", None, array())
     assert (data.classes, data.mean, data.std) == (CLASSES, data.test.mean, data.test.std)
     with pytest.raises(VitlabError, match="'fog' is for evaluation only"):

@@ -14,7 +14,7 @@ from vitlab.data.order import epoch_order
 
 @pytest.mark.parametrize("world", [1, 2, 3])
 @pytest.mark.parametrize("count", [256, 700, 1025])
-def test_repeats_are_timms(count: int, world: int) -> None:
+def test_repeats_equal_those_of_timm(count: int, world: int) -> None:
     # The permutations differ; relabelling timm's by first appearance leaves the pattern of repeats, which must agree.
     for rank in range(world):
         sampler = RepeatAugSampler(range(count), num_replicas=world, rank=rank, num_repeats=3)
@@ -43,6 +43,6 @@ def test_epochs_and_seeds_differ_and_repeat() -> None:
     assert torch.equal(epoch_order(50, 3, 7).sort().values, torch.arange(50))
 
 
-def test_impossible_processes_are_refused() -> None:
+def test_invalid_ranks_raise() -> None:
     with pytest.raises(VitlabError, match="rank=2, world=2"):
         epoch_order(10, 0, 0, rank=2, world=2)

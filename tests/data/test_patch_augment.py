@@ -1,4 +1,4 @@
-"""RVT's patch augmentation: each patch on its own, in its share, inside the range."""
+"""RVT's patch augmentation: independent for each patch, with its probability and range."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_noise_and_range() -> None:
     assert pixels.min() > -1e-5 and pixels.max() < 1 + 1e-5
 
 
-def test_crops_zoom_in_by_little() -> None:
+def test_crops_zoom_in_slightly() -> None:
     ramp = torch.linspace(-1, 1, 16).expand(50, 3, 16, 16).contiguous()
     windowed = patch_augment._crop(ramp, torch.Generator().manual_seed(0))
     span = windowed[..., -1] - windowed[..., 0]

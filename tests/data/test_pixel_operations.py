@@ -28,7 +28,7 @@ SCALES = {"posterize": lambda value: int(1 + 3.5 * value), "solarize": lambda va
 @pytest.mark.parametrize("name", PILLOW)
 @settings(deadline=None, max_examples=15)
 @given(seed=st.integers(0, 999), colours=st.integers(1, 256), value=st.floats(0.1, 1.9))
-def test_is_pillows(name: str, seed: int, colours: int, value: float) -> None:
+def test_operations_equal_pillow(name: str, seed: int, colours: int, value: float) -> None:
     random = np.random.default_rng(seed)
     picture = random.choice(256, colours, replace=False)[random.integers(0, colours, (24, 20, 3))].astype(np.uint8)
     expected = np.asarray(PILLOW[name](Image.fromarray(picture), value)).astype(int)

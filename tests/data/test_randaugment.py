@@ -43,7 +43,7 @@ def by_timm(images: torch.Tensor, name: str, magnitude: float) -> np.ndarray:
 
 
 def by_us(images: torch.Tensor, name: str, magnitude: float, sign: float, increasing: bool) -> np.ndarray:
-    """All images in the slots of one operation; the other slots hold nobody."""
+    """All images are assigned to one operation; the others have none."""
     count = len(images)
     rows = torch.arange(15 * count).roll(OPERATIONS.index(name) * count)
     layer = Layer(rows, rows < count, torch.full((15 * count,), magnitude), torch.full((15 * count,), sign))
@@ -53,7 +53,7 @@ def by_us(images: torch.Tensor, name: str, magnitude: float, sign: float, increa
 @pytest.mark.parametrize("increasing", [False, True])
 @pytest.mark.parametrize("magnitude", [2.7, 9.0])
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_operation_is_timms(name: str, magnitude: float, increasing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operations_equal_timm(name: str, magnitude: float, increasing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     images = draw_scenes(4, size=(32, 40), seed=1).images
     if name == "posterize" and not increasing:
         magnitude = max(magnitude, 3.0)  # Pillow refuses to keep no bit at all
@@ -67,7 +67,7 @@ def test_operation_is_timms(name: str, magnitude: float, increasing: bool, monke
 @pytest.mark.parametrize(
     "text", ["rand-m9-n2-mstd0.5-inc1", "rand-m7-mstd0.5", "rand", "rand-m5-n3-p0.7-mmax12", "rand-mstd101-inc0"]
 )
-def test_text_is_read_as_timm_reads_it(text: str) -> None:
+def test_text_is_parsed_as_in_timm(text: str) -> None:
     ours, theirs = parse(text), timm_augment.rand_augment_transform(text)
     operation = theirs.ops[0]
     assert ours.layers == theirs.num_layers
@@ -78,7 +78,7 @@ def test_text_is_read_as_timm_reads_it(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["augmix-m3", "rand-x3", "rand-tweights", "rand-m", "rand-m9-"])
-def test_other_text_is_refused(text: str) -> None:
+def test_invalid_text_raises(text: str) -> None:
     with pytest.raises(VitlabError, match="rand"):
         parse(text)
 
@@ -111,7 +111,7 @@ def test_small_chunks_keep_their_shape(count: int) -> None:
     assert (changed != images).flatten(1).any(1).sum() >= 0.6 * count  # p = 1: all but what the operation leaves as is
 
 
-def test_nothing_happens_with_probability_zero() -> None:
+def test_probability_zero_is_the_identity() -> None:
     images = draw_scenes(3, size=32).images
     layer = draw_layer(3, parse("rand-m9-p0"), torch.Generator().manual_seed(2))
     assert torch.equal(apply_layer(images, layer, False, torch.zeros(3)), images)

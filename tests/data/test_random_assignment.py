@@ -26,7 +26,7 @@ def test_each_image_gets_each_operation_with_its_probability(count: int, kinds: 
 
 @settings(deadline=None, max_examples=30)
 @given(count=st.integers(1, 40), kinds=st.integers(1, 15), probability=st.floats(0, 1), seed=st.integers(0, 99))
-def test_taking_and_putting_back_changes_nothing(count: int, kinds: int, probability: float, seed: int) -> None:
+def test_selecting_and_restoring_is_the_identity(count: int, kinds: int, probability: float, seed: int) -> None:
     rows, _ = assign_slots(count, probability, torch.Generator().manual_seed(seed), kinds)
     images = torch.arange(count)[:, None]
     assert len(set(rows.tolist())) == len(rows) and len(rows) % kinds == 0

@@ -1,4 +1,4 @@
-"""Batches of a resident set: the same bits wherever an epoch is entered, and however many processes share it."""
+"""Batches of a resident set are bit-identical for any first batch and any number of processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def same(first: TrainingBatch, second: TrainingBatch) -> bool:
 
 
 @pytest.mark.parametrize("chunk", [None, 24])
-def test_an_epoch_can_be_entered_anywhere(chunk: int | None) -> None:
+def test_an_epoch_can_start_at_any_batch(chunk: int | None) -> None:
     whole = list(resident(chunk=chunk).epoch(2))
     assert len(whole) == 6 == len(resident())
     for start in (0, 1, 4, 6):
@@ -42,7 +42,7 @@ def test_epochs_and_seeds_differ() -> None:
 
 
 @pytest.mark.parametrize("settings", [FULL, Augment(repeats=3)])
-def test_two_processes_hold_the_batches_of_one(settings: Augment) -> None:
+def test_two_processes_share_the_batches_of_one(settings: Augment) -> None:
     alone = resident(settings).epoch(1)
     left, right = (resident(settings, rank=rank, world=2).epoch(1) for rank in (0, 1))
     for batch, *pieces in zip(alone, left, right, strict=True):
@@ -89,7 +89,7 @@ def test_repeats_show_fewer_images_in_an_epoch_of_the_same_length() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_the_host_never_waits_for_the_device() -> None:
+def test_the_host_does_not_synchronise_with_the_device() -> None:
     scenes = draw_scenes(256, size=32)
     data = Resident(scenes.images.cuda(), scenes.labels.cuda(), MEAN, STD, FULL, batch_size=32, chunk=64)
     first = list(data.epoch(0))

@@ -1,4 +1,4 @@
-"""Where the published sets lie, and what their folders stand for; the stress tests over them test the rest."""
+"""Locations and folder names of the published sets; the tests of the stress tests cover the rest."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_classes_and_those_that_are_missing(tmp_path) -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(2, 40), st.data())
-def test_spread_takes_of_all_classes(count, data) -> None:
+def test_spread_selects_from_all_classes(count, data) -> None:
     taken = data.draw(st.integers(2, count))
     images = ImageArray(torch.zeros(count, 3, 1, 1, dtype=torch.uint8), torch.arange(count), ("x",) * count)
     rows = spread(images, taken).labels

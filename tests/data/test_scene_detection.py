@@ -38,7 +38,7 @@ def test_a_set_and_its_subset() -> None:
 
 
 @pytest.mark.parametrize("labels", ["shape", "texture"])
-def test_images_are_labelled_by_the_same_classes(labels: str) -> None:
+def test_images_and_objects_have_the_same_classes(labels: str) -> None:
     data = open_data(f"scenes(train=20, test=20, labels={labels!r})", image_size=16)
     scenes = draw_scenes(20, 16, start=TEST_SCENES)
     assert torch.equal(data.test.labels, scenes.shapes if labels == "shape" else scenes.textures)

@@ -1,4 +1,4 @@
-"""Scenes as a data set: labels without drawing, and any image by itself as in a full drawing."""
+"""Scenes as a data set: labels without drawing, and single images equal those of the full set."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vitlab.data.scenes import draw_scenes
 
 @pytest.mark.parametrize("cues", ["free", "agree", "conflict"])
 @pytest.mark.parametrize("objects", [1, 4])
-def test_any_images_are_those_of_a_full_drawing(cues, objects) -> None:
+def test_a_subset_equals_the_images_of_the_full_set(cues, objects) -> None:
     data = open_scenes(30, 50, (16, 24), seed=5, objects=objects, cues=cues)
     for images, start in ((data.train, 0), (data.test, TEST_SCENES)):
         whole = draw_scenes(len(images), (16, 24), 5, start, objects, cues=cues)

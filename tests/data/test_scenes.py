@@ -49,7 +49,7 @@ def test_a_scene_does_not_depend_on_chunks_threads_or_default_dtype(monkeypatch)
     assert not torch.equal(whole.images[:9], draw_scenes(9, 32, seed=6).images)
 
 
-def test_the_same_bits_as_when_this_was_written():
+def test_pixels_equal_stored_digests():
     images = draw_scenes(4, (24, 40), seed=2).images.long()
     weights = torch.arange(images.numel()).reshape(images.shape) % 1009
     assert int((images * weights).sum()) == 518536998
@@ -117,7 +117,7 @@ def inside(corners, size):
 
 
 @pytest.mark.parametrize("size", [(48, 48), (40, 70)])
-def test_instances_are_polygons_that_nearer_ones_hide(size):
+def test_instances_are_polygons_hidden_by_nearer_ones(size):
     scenes = draw_scenes(12, size, seed=8, objects=5)
     objects, hidden_somewhere = scenes.objects, 0
     for i in range(len(scenes)):
@@ -162,7 +162,7 @@ def test_every_shape_covers_pi_r_squared(shape):
     assert ratio.sub(1).abs().max() < 0.03
 
 
-def test_what_is_in_front_is_what_is_painted():
+def test_nearer_objects_are_painted_last():
     # Plain main object, far from its rim: the picture shows its colour up to jitter (18) and light (35 % and 18 %).
     scenes = draw_scenes(200, 64, seed=9, texture="plain", objects=1)
     for i in range(len(scenes)):
@@ -217,7 +217,7 @@ def test_cues_agree_or_conflict():
     assert torch.equal(agree.instances, conflict.instances)
 
 
-def test_textures_look_as_they_are_called():
+def test_textures_have_their_named_structure():
     # Transitions between the two tones along the object's inside: none for plain, some for all others.
     for texture in TEXTURES:
         scenes = draw_scenes(20, 96, seed=2, objects=1, shape="circle", texture=texture)
@@ -251,7 +251,7 @@ def test_mean_and_std():
     assert torch.allclose(pixels.std((0, 2, 3)), torch.tensor(STD), atol=0.01)
 
 
-def test_nothing_is_computed_before_it_is_asked_for():
+def test_masks_are_computed_on_demand():
     scenes = draw_scenes(2)
     assert set(vars(scenes)) == {"images", "objects", "seed", "start"}
     scenes.labels
@@ -259,7 +259,7 @@ def test_nothing_is_computed_before_it_is_asked_for():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("wrong", "message"),
     [
         ({"count": 0}, "count=0; expected an integer from 1"),
         ({"count": 2.5}, "count=2.5"),
@@ -278,8 +278,8 @@ def test_nothing_is_computed_before_it_is_asked_for():
         ({"cues": "agree", "texture": 0}, "both set"),
     ],
 )
-def test_mistakes_are_named(wrong, says):
-    with pytest.raises(VitlabError, match=says.replace("(", r"\(")):
+def test_mistakes_are_named(wrong, message):
+    with pytest.raises(VitlabError, match=message.replace("(", r"\(")):
         draw_scenes(**{"count": 2, **wrong})
 
 
@@ -289,7 +289,7 @@ def test_questions_refuse_a_bad_count():
 
 
 def read(scenes, i):
-    """What a viewer would write down: seen objects from the masks and attributes, one dictionary each."""
+    """The visible objects from masks and attributes, one dictionary each."""
     seen = []
     for k in range(scenes.instances.shape[1]):
         ys, xs = np.nonzero(scenes.instances[i, k].numpy())

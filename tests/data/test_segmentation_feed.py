@@ -83,7 +83,7 @@ def test_the_base_size_is_within_its_limits(size: tuple[int, int], scale: float)
     assert set(labels.unique().tolist()) <= set(given.unique().tolist())
 
 
-def test_a_crop_with_a_dominating_class_is_drawn_again() -> None:
+def test_a_crop_with_a_dominating_class_is_redrawn() -> None:
     """Against a loop over slices, as in mmsegmentation: the first of ten crops that is balanced, else the eleventh."""
     generator = torch.Generator().manual_seed(0)
     ratio, side, found = 0.75, 6, []

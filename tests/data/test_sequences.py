@@ -35,7 +35,7 @@ def test_frames_and_videos_come_in_natural_order(tmp_path) -> None:
     assert [frame.mode for frame in frames(tmp_path / "bird" / "v1")] == ["RGB", "RGB"]
 
 
-def test_some_of_them(tmp_path) -> None:
+def test_a_subset_of_the_videos(tmp_path) -> None:
     for i in range(5):
         write(tmp_path / "cat" / f"v{i}", [i])
     found = open_sequences(tmp_path, to_pixels)
@@ -57,7 +57,7 @@ def test_broken_videos_have_no_frames(tmp_path) -> None:
         assert len(found[1]) == 0
 
 
-def test_no_videos(tmp_path) -> None:
+def test_a_folder_without_videos_raises(tmp_path) -> None:
     (tmp_path / "cat").mkdir()
     with pytest.raises(VitlabError, match=r"contains no videos; expected <class>/<video>.mp4"):
         open_sequences(tmp_path, to_pixels)

@@ -60,7 +60,7 @@ def test_without_a_match_no_image_has_a_label() -> None:
     assert set(gathered(ImageStream(array(5), pil_to_tensor, HALF, HALF))[1].tolist()) == {UNLABELLED}
 
 
-def test_unreadable_images_are_left_out_each_time(tmp_path: Path) -> None:
+def test_unreadable_images_are_skipped_in_every_pass(tmp_path: Path) -> None:
     root = folder(tmp_path, 9)
     (root / "b" / "004.png").write_bytes(b"no image")
     stream = ImageStream(open_folder(root).test, small_pixels, HALF, HALF, 2, range(3), processes=0)
@@ -70,7 +70,7 @@ def test_unreadable_images_are_left_out_each_time(tmp_path: Path) -> None:
     assert torch.equal(gathered(stream)[0], first[0])
 
 
-def test_a_large_set_is_not_kept_in_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_large_set_is_not_cached_in_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     decoded = []
 
     def transform(image: Image.Image) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Classes and fractions against what a loop over the images finds."""
+"""Classes and fractions against a loop over the images."""
 
 from collections import Counter
 
@@ -43,7 +43,7 @@ def test_a_fraction_is_stratified_nested_and_in_order(labels, fractions, seed):
     assert numbers(take_fraction(images, small, seed)) == numbers(few)
 
 
-def test_a_fraction_is_another_one_for_another_seed_and_spread_over_the_set():
+def test_a_fraction_depends_on_the_seed_and_is_spread_over_the_set():
     images = numbered([0] * 2000)
     chosen = numbers(take_fraction(images, 0.5, 1))
     assert chosen != numbers(take_fraction(images, 0.5, 2))
@@ -51,7 +51,7 @@ def test_a_fraction_is_another_one_for_another_seed_and_spread_over_the_set():
     assert numbers(take_fraction(images, 1)) == list(range(2000))
 
 
-def test_classes_are_numbered_in_the_order_asked_for():
+def test_classes_are_numbered_in_the_requested_order():
     labels = [0, 3, 1, 2, 3, 0]
     part = take_classes(numbered(labels), ["dog", "ant"])
     assert numbers(part) == [0, 1, 4, 5] and part.labels.tolist() == [1, 0, 0, 1] and part.classes == ("dog", "ant")
@@ -83,7 +83,7 @@ def test_narrowing_takes_a_fraction_of_the_training_images_only():
         ({"seed": "x"}, "integer"),
     ],
 )
-def test_what_cannot_be_taken_is_refused(given_settings, message):
+def test_invalid_subsets_raise(given_settings, message):
     with pytest.raises(VitlabError, match=message):
         narrow(from_splits("numbers", numbered([0, 1]), numbered([0, 1])), **given_settings)
 

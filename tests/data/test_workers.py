@@ -1,4 +1,4 @@
-"""Batches from worker processes: the same bits whoever makes them and wherever an epoch is entered."""
+"""Batches from worker processes are bit-identical for any number of workers and any first batch."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_number_of_processes_changes_nothing(crop: str) -> None:
 
 
 @pytest.mark.parametrize("processes", [0, 2])
-def test_an_epoch_can_be_entered_anywhere(processes: int) -> None:
+def test_an_epoch_can_start_at_any_batch(processes: int) -> None:
     whole = list(workers().epoch(1))
     for start in (0, 3, 5):
         rest = list(workers(processes=processes).epoch(1, start_batch=start))
@@ -62,7 +62,7 @@ def test_epochs_and_seeds_differ() -> None:
 
 
 @pytest.mark.parametrize("settings", [UNMIXED, dataclasses.replace(UNMIXED, repeats=3)], ids=["once", "repeated"])
-def test_two_ranks_together_hold_the_batches_of_one(settings: Augment) -> None:
+def test_two_ranks_share_the_batches_of_one(settings: Augment) -> None:
     left, right = (workers(settings, rank=rank, world=2).epoch(1) for rank in (0, 1))
     for batch, *pieces in zip(workers(settings).epoch(1), left, right, strict=True):
         joined = TrainingBatch(*(torch.stack(parts, 1).flatten(0, 1) for parts in zip(*pieces, strict=True)))
@@ -103,7 +103,7 @@ def test_repeated_augmentation_shows_an_image_in_different_ways() -> None:
 
 
 def folder(root: Path) -> DataSet:
-    """Two classes of four pictures in each split, each picture of its own grey; the second of each class is broken."""
+    """Two classes of four images in each split, each with a different grey; the second of each class is broken."""
     for split in ("train", "test"):
         for c in range(2):
             (root / split / str(c)).mkdir(parents=True)
@@ -141,7 +141,7 @@ def test_broken_files_are_skipped_in_training_and_left_out_of_evaluation(process
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_a_batch_of_nothing_but_broken_files_is_left_out(tmp_path: Path) -> None:
+def test_a_batch_of_broken_files_only_is_skipped(tmp_path: Path) -> None:
     data = folder(tmp_path)
     assert [len(labels) for _, labels in evaluated(data, 0, batch_size=1)] == [1] * 6
 
@@ -152,7 +152,7 @@ def test_a_batch_that_does_not_divide_is_refused() -> None:
 
 
 @pytest.mark.parametrize("increasing", ["", "-inc1"])
-def test_randaugment_keeps_the_first_bits_at_every_magnitude(increasing: str) -> None:
+def test_randaugment_equals_earlier_versions_at_every_magnitude(increasing: str) -> None:
     """From no bit, a black image, to four; against a bit mask. Pillow 13 refuses to keep no bit."""
     pixels = np.arange(48, dtype=np.uint8).reshape(4, 4, 3) * 5
     for magnitude in range(11):

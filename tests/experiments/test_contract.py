@@ -1,4 +1,4 @@
-"""Every experiment file has what `core/experiment.py` says, and no verdict is constant.
+"""Every experiment file has what `core/experiment.py` requires, and no verdict is constant.
 
 Experiments are found in the package, so that a new file is tested without a change here.
 """
@@ -101,7 +101,7 @@ def test_an_experiment_imports_core_only(name: str) -> None:
 
 
 @every
-def test_jobs_are_told_apart(name: str) -> None:
+def test_jobs_have_unique_keys(name: str) -> None:
     """Jobs of an experiment have different identities, and each measurement of an arm is found by its seed."""
     for scale in SCALES:
         jobs = experiment(name).plan(scale)
@@ -118,7 +118,7 @@ def test_no_claim_of_a_change_has_a_published_change_of_zero(name: str) -> None:
 
 
 @every
-def test_without_results_nothing_was_run(name: str) -> None:
+def test_without_results_verdicts_are_not_run(name: str) -> None:
     assert {verdict.outcome for verdict in experiment(name).check(Results())} == {"not run"}
 
 
@@ -134,7 +134,7 @@ def test_every_claim_can_have_every_outcome(name: str) -> None:
 
 @every
 def test_published_numbers_are_in_the_paper(name: str) -> None:
-    """Each number stands in the rows or the caption of its table or figure, or in a paragraph that cites it.
+    """Each number occurs in the rows or the caption of its table or figure, or in a paragraph that cites it.
 
     Rows of a table have all of their printed numbers in one line of the text, or columns have.
     """

@@ -220,7 +220,7 @@ def cells_of(root: ElementTree.Element) -> list[tuple[str, float, float | None, 
 
 
 @pytest.mark.parametrize("name", DRAWN_TABLES)
-def test_our_numbers_stand_beside_the_published_ones_that_a_claim_compares(name: str) -> None:
+def test_our_numbers_are_beside_the_published_ones(name: str) -> None:
     """Synthetic results for one claim: of two cells that differ by its effect, the paper's differ by its number."""
     found = experiment(name)
     compared = 0
@@ -262,7 +262,7 @@ def test_tables_have_all_published_numbers(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "networks"), [("hdvw_fig_9", "resnet50 vit_tiny"), ("hdvw_fig_d1", "pit_tiny swin_tiny")]
 )
-def test_variances_are_drawn_where_the_axis_says(name: str, networks: str) -> None:
+def test_variances_are_drawn_at_their_axis_value(name: str, networks: str) -> None:
     """Circles, mapped back by the ticks of their panel, are the mean over two runs of a network."""
     given = {
         arm: np.array([1.0, 3.0, 2.0, 6.0]) * factor for arm, factor in zip(networks.split(), (1, 10), strict=True)

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RECORDS = ROOT / "docs/results/data/reproduce"
 
 
-def test_committed_records_state_what_replaced_the_networks_and_data() -> None:
+def test_committed_records_state_replaced_networks_and_data() -> None:
     """Every record with trained networks, published weights or data has a sentence; counts need none."""
     for (name, scale), record in read_records(RECORDS).items():
         jobs = [entry["job"] for entry in record["numbers"]]

@@ -96,7 +96,7 @@ def test_the_cost_counts_a_shared_training_once(tmp_path: Path) -> None:
     assert "1 training runs, 3 measurements" in str(cost) and "cifar" in str(cost)
 
 
-def test_another_root_in_the_same_folder_is_measured_anew(tmp_path: Path) -> None:
+def test_another_root_in_the_same_folder_is_measured_again(tmp_path: Path) -> None:
     """The result of a sample is not that of the full set; the oracle is a fresh results folder."""
     roots = {"sample": 3, "full": 200}
     for name, color in roots.items():
@@ -127,7 +127,7 @@ def test_records_are_read_back(tmp_path: Path) -> None:
     json.dumps(record, allow_nan=False)
 
 
-def test_a_run_without_numbers_is_no_result(tmp_path: Path) -> None:
+def test_a_run_without_numbers_is_not_a_result(tmp_path: Path) -> None:
     """It leaves no record, and the record of an earlier run stays as it is."""
     found = run([BROKEN], tmp_path)
     assert found.failures and found.page.is_file() and read_records(tmp_path / "verdicts") == {}

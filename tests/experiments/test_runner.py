@@ -1,4 +1,4 @@
-"""Jobs give the results of the functions they stand for, are stored once, and resume."""
+"""Jobs give the results of the functions that they call, are stored once, and resume."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_parts_of_the_images_are_entries_of_one_job(tmp_path: Path) -> None:
     assert results.by_seed("plain", "attention_entropy", mean)[0] == pytest.approx(mean(whole), rel=1e-5)
 
 
-def test_a_result_is_made_once_and_shared_by_arms(tmp_path: Path) -> None:
+def test_a_result_is_computed_once_and_shared_by_arms(tmp_path: Path) -> None:
     (first,) = run(TRAINED, tmp_path)
     files = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*") if file.is_file()}
     (second,) = run(replace(TRAINED, arm="baseline"), tmp_path)

@@ -51,7 +51,7 @@ def test_tasks_wait_for_their_runs() -> None:
     assert list(queue.take_all()) == measured and not queue
 
 
-def test_what_needs_a_failed_run_fails() -> None:
+def test_tasks_of_a_failed_run_fail() -> None:
     model = f"model={VIT[:-1]}, weights='{{trained}}')"
     second = replace(TRAINED, arm="second", changes=(*SHORT[:2], model, f"data={DATA}"), trained="quick")
     tasks = tasks_of([second, ENTROPY])

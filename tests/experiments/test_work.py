@@ -13,7 +13,7 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.experiment import Job
 from vitlab.experiments import work
 from vitlab.experiments.plan import Plan
-from vitlab.experiments.work import Training, all_work, forget_keys, work_of
+from vitlab.experiments.work import Training, all_work, clear_key_cache, work_of
 
 
 def key(job: Job, root: str = "") -> str:
@@ -86,7 +86,7 @@ def weights(folder: Path, contents: bytes, name: str = "vit.safetensors") -> str
     ],
     ids=["nested", "recipe", "teacher", "folder"],
 )
-def test_weights_are_followed_wherever_they_are_named(job: Job, tmp_path: Path) -> None:
+def test_weights_are_found_in_nested_expressions(job: Job, tmp_path: Path) -> None:
     one, two = weights(tmp_path / "one", b"one"), weights(tmp_path / "two", b"two")
     assert key(job, one) != key(job, two)
     assert key(job, one) == key(job, weights(tmp_path / "copy", b"one")), "the place of a file does not matter"
@@ -128,14 +128,14 @@ def test_data_by_an_absolute_path_needs_no_root(kind: str, tmp_path: Path) -> No
     job = replace(ENTROPY, data=kind.replace("{path}", str(tmp_path / "photos")))
     missing = key(job)
     pictures(tmp_path, 2)
-    forget_keys()
+    clear_key_cache()
     found = key(job)
     pictures(tmp_path, 3)
-    forget_keys()
+    clear_key_cache()
     assert len({missing, found, key(job)}) == 3
 
 
-def test_a_plan_sees_files_that_changed(tmp_path: Path) -> None:
+def test_a_plan_detects_changed_files(tmp_path: Path) -> None:
     """The same root with more images: what is stored of the sample is not used."""
     job, root = replace(ENTROPY, data="folder('photos')"), pictures(tmp_path, 2)
     before = key(job, root)
@@ -153,7 +153,7 @@ def test_files_of_a_stress_test_change_the_key(tmp_path: Path) -> None:
     before = key(job, str(one))
     assert before != key(job, str(more))
     weights(one, b"another set", "imagenet-r/n01498041/0.jpg")
-    forget_keys()
+    clear_key_cache()
     assert key(job, str(one)) == before, "sets that the test does not read"
 
 
@@ -169,9 +169,9 @@ def test_code_changes_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         before = [key(job) for job in jobs]
         with monkeypatch.context() as patch:
             patch.setattr(work, "code_version", lambda name, m=module: "new" if name == m else real(name))
-            forget_keys()
+            clear_key_cache()
             assert [key(job) != old for job, old in zip(jobs, before, strict=True)] == changed, module
-        forget_keys()
+        clear_key_cache()
 
 
 def test_runs_come_before_the_runs_that_start_from_them() -> None:

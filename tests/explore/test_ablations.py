@@ -106,7 +106,7 @@ def test_what_can_be_ablated(shown: ShownModel) -> None:
         f"{PLAIN} | TokenAwarePooling()",
     ],
 )
-def test_all_that_is_offered_works_in_other_families(model: str) -> None:
+def test_all_listed_units_work_in_other_families(model: str) -> None:
     shown = one_model(model)
     assert any(shown.places)
     for layer, own in enumerate(shown.places):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from accessibility import VIEWS, axe, violations, walk  # noqa: F401 (fixtures)
+from accessibility import VIEWS, axe, tab_through, violations  # noqa: F401 (fixtures)
 from browser import browser_page, chromium, until  # noqa: F401 (fixtures)
 from cases.explorer_page import open_page, serving, settle
 from cases.exploring import MODELS, on_show
@@ -56,4 +56,4 @@ def test_the_tab_key_reaches_every_control(browser_page: Any, address: str, widt
     page = open_page(browser_page, address, width, scheme)
     show_controls(page, width)
     page.locator("#ablate").press("Enter")
-    assert walk(page) == []
+    assert tab_through(page) == []

@@ -1,4 +1,4 @@
-"""The verb: an address, a page behind it, and a clean end."""
+"""The command: it prints an address, serves the page, and shuts down."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def start(*arguments: str, folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, text=True, env=environment, cwd=folder, **pipes)
 
 
-def test_serves_on_this_machine_only_and_ends_cleanly(tmp_path: Path) -> None:
+def test_serves_on_localhost_only_and_shuts_down(tmp_path: Path) -> None:
     process = start(PLAIN, "--data", SCENES, "--images", "2", folder=tmp_path)
     address = process.stdout.readline().strip()
     assert address.startswith("http://127.0.0.1:"), process.communicate()[1]
@@ -54,7 +54,7 @@ def test_a_mistake_in_the_data_is_reported_before_a_model_is_loaded() -> None:
         explore(["timm/none"], data="scenes(test=0)")
 
 
-def test_images_are_spread_over_the_test_set_and_drawn_when_they_are_looked_at() -> None:
+def test_images_are_spread_over_the_test_set_and_drawn_on_demand() -> None:
     collection = open_explorer([PLAIN], "scenes", None, 4).images
     assert collection.images.indices.tolist() == [TEST_SCENES + place for place in (0, 500, 1000, 1500)]
     expected = draw_scenes(1, 32, start=TEST_SCENES + 1000).images[0].permute(1, 2, 0)
@@ -79,13 +79,13 @@ def test_a_port_in_use_is_one_line() -> None:
 
 
 @pytest.mark.parametrize("library", ["fastapi", "uvicorn"])
-def test_without_the_extra_the_error_says_what_to_install(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_error_names_it(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(vitlab.VitlabError, match=rf"needs {library}: pip install 'vitlab\[explore\]'"):
         cli.explore([PLAIN])
 
 
-def test_the_grid_to_click_on() -> None:
+def test_the_grid_of_patches() -> None:
     def blocks(*grids: tuple[int, int]) -> Anatomy:
         mixers = [Mixer("attention", "", TokenLayout(grid), TokenLayout(grid)) for grid in grids]
         return Anatomy("x", tuple(Block(str(i), i, 0, mixer) for i, mixer in enumerate(mixers)), (224, 224))
@@ -95,7 +95,7 @@ def test_the_grid_to_click_on() -> None:
     assert page_grid(blocks()) == (14, 14)
 
 
-def test_names_that_tell_two_models_apart() -> None:
+def test_two_models_have_distinct_names() -> None:
     assert short_names([PLAIN, f"{PLAIN} | ContextBroadcast()"]) == [
         "deit_tiny_patch16_224",
         "deit_tiny_patch16_224 | ContextBroadcast",

@@ -1,4 +1,4 @@
-"""The page in real Chromium: click, keys, slider, upload, paint; nothing complains, nothing leaves the machine."""
+"""The page in real Chromium: click, keys, slider, upload, paint; no console errors and no external requests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def entropies(page: Any) -> list[str]:
     return page.locator(".av-panel").first.locator(".av-entropy").evaluate_all("cells => cells.map(c => c.title)")
 
 
-def test_everything_is_there(opened: Any) -> None:
+def test_all_elements_are_present(opened: Any) -> None:
     assert opened.locator(".av-panel").count() == 2
     assert opened.locator(".av-map").count() == 2 * 3 * 3
     assert opened.locator(".av-lens .av-class").count() == 2 * 3
@@ -45,7 +45,7 @@ def test_everything_is_there(opened: Any) -> None:
     assert last.endswith(numbers(opened)[0])
 
 
-def test_clicking_a_patch_moves_where_all_heads_look_from(opened: Any) -> None:
+def test_clicking_a_patch_sets_the_query_of_all_heads(opened: Any) -> None:
     before, was = entropies(opened), maps(opened)
     box = opened.locator(".av-picture").first.bounding_box()
     opened.mouse.click(box["x"] + box["width"] * 0.9, box["y"] + box["height"] * 0.1)
@@ -66,7 +66,7 @@ def test_keys_move_the_patch_and_the_class_token_has_a_button(opened: Any) -> No
     assert "class token" in opened.locator(".av-status").text_content() and entropies(opened) != before
 
 
-def test_the_slider_corrupts_and_clean_stays_clean(opened: Any) -> None:
+def test_the_slider_corrupts_the_changed_image_only(opened: Any) -> None:
     clean = numbers(opened)
     opened.locator("#severity").fill("5")
     settle(opened)
@@ -82,7 +82,7 @@ def test_the_slider_corrupts_and_clean_stays_clean(opened: Any) -> None:
     assert numbers(opened) == clean
 
 
-def test_painting_hides_patches_and_the_prediction_follows(opened: Any) -> None:
+def test_painting_hides_patches_and_updates_the_prediction(opened: Any) -> None:
     clean = numbers(opened)
     opened.get_by_role("button", name="Hide patches").click()
     box = opened.locator(".av-picture").first.bounding_box()
@@ -103,7 +103,7 @@ def test_painting_hides_patches_and_the_prediction_follows(opened: Any) -> None:
     assert numbers(opened) == clean
 
 
-def test_uploads_good_and_bad(opened: Any) -> None:
+def test_valid_and_invalid_uploads(opened: Any) -> None:
     file = io.BytesIO()
     Image.effect_noise((50, 40), 90).convert("RGB").save(file, "PNG")
     before = numbers(opened)
@@ -114,7 +114,7 @@ def test_uploads_good_and_bad(opened: Any) -> None:
     assert opened.locator("#pictures button").first.get_attribute("aria-pressed") == "true"
 
 
-def test_pinning_a_map_lays_it_over_the_picture(opened: Any) -> None:
+def test_pinning_a_map_overlays_it_on_the_image(opened: Any) -> None:
     picture = "document.querySelector('.av-picture').toDataURL()"
     before = opened.evaluate(picture)
     opened.locator(".av-map").first.click()
@@ -126,7 +126,7 @@ def test_pinning_a_map_lays_it_over_the_picture(opened: Any) -> None:
     assert opened.evaluate(picture) == before
 
 
-def test_the_tab_key_walks_through_everything(opened: Any) -> None:
+def test_the_tab_key_reaches_everything(opened: Any) -> None:
     seen = []
     opened.evaluate("document.activeElement.blur()")
     for _ in range(30):

@@ -82,7 +82,7 @@ def test_a_class_that_the_model_does_not_have(shown: ShownModel) -> None:
         relevance(shown, Condition("0"), "gradient", "unicorn")
 
 
-def test_models_whose_maps_cannot_be_multiplied_say_so() -> None:
+def test_models_without_square_maps_raise_with_the_reason() -> None:
     swin = one_model("timm/swin_tiny_patch4_window7_224(img_size=32, patch_size=4, window_size=4, depths=(1, 1), "
                      "embed_dim=16, num_heads=(2, 4), num_classes=25)")  # fmt: skip
     with pytest.raises(VitlabError, match="attention rollout multiplies the maps of all layers"):

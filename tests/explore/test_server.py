@@ -1,4 +1,4 @@
-"""The server: what it answers, and what it refuses, each in one line."""
+"""The server: responses, and one-line errors."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_page_and_its_files(client: TestClient) -> None:
     assert "<script>" not in page and "http" not in page.replace("http-equiv", "")
 
 
-def test_start_says_what_there_is(client: TestClient) -> None:
+def test_start_lists_models_and_images(client: TestClient) -> None:
     found = client.get("/api/start").json()
     assert found["models"] == ["deit_tiny_patch16_224", "deit_tiny_patch16_224 | ContextBroadcast"]
     assert len(found["pictures"]) == 6 and found["grid"] == [4, 4] and "fog" in found["corruptions"]["weather"]
@@ -91,7 +91,7 @@ def test_a_corruption_of_severity_0_is_the_clean_picture(client: TestClient) -> 
 
 
 @pytest.mark.parametrize("data", [png(), animated(), png(9, 70)], ids=["png", "animated gif", "narrow"])
-def test_uploads_that_are_pictures(client: TestClient, data: bytes) -> None:
+def test_uploads_of_images(client: TestClient, data: bytes) -> None:
     added = client.post("/api/pictures", content=data)
     assert added.status_code == 200, added.text
     name = added.json()["name"]
@@ -99,7 +99,7 @@ def test_uploads_that_are_pictures(client: TestClient, data: bytes) -> None:
     assert len(client.post("/api/view", json={"model": 0, "image": name}).json()["predictions"]) == 5
 
 
-def test_a_moving_picture_shows_its_first_frame(client: TestClient) -> None:
+def test_an_animated_image_shows_its_first_frame(client: TestClient) -> None:
     name = client.post("/api/pictures", content=animated()).json()["name"]
     with Image.open(io.BytesIO(client.get(f"/api/pictures/{name}").content)) as small:
         red, green, blue = small.getpixel((40, 40))
@@ -122,13 +122,13 @@ def test_a_moving_picture_shows_its_first_frame(client: TestClient) -> None:
     ],
     ids=["text", "nothing", "svg", "cut", "bomb", "large", "empty of data", "a line", "51 MB", "pdf"],
 )
-def test_uploads_that_are_none(client: TestClient, data: bytes, message: str) -> None:
+def test_uploads_that_are_not_images(client: TestClient, data: bytes, message: str) -> None:
     found = client.post("/api/pictures", content=data)
     assert found.status_code == 422 and list(found.json()) == ["error"]
     assert message in found.json()["error"] and "\n" not in found.json()["error"]
 
 
-def test_a_body_that_lies_about_its_length_is_cut_off(client: TestClient) -> None:
+def test_an_endless_body_is_cut_off(client: TestClient) -> None:
     sent = []
 
     def endless() -> Iterator[bytes]:
@@ -159,7 +159,7 @@ def test_other_origins_are_refused(client: TestClient) -> None:
     ["/../pyproject.toml", "/%2e%2e/%2e%2e/etc/passwd", "/api/pictures/..%2f..%2fetc%2fpasswd", "/page/index.html",
      "/docs", "/openapi.json", "/api/pictures/99", "/api/pictures/-1", "/api/pictures/٣", "/api/pictures/" + "9" * 400],
 )  # fmt: skip
-def test_nothing_else_can_be_fetched(client: TestClient, address: str) -> None:
+def test_other_files_cannot_be_fetched(client: TestClient, address: str) -> None:
     found = client.get(address)
     assert found.status_code in (404, 422) and list(found.json()) == ["error"]
 
@@ -194,7 +194,7 @@ def test_tokens_that_are_not_there(client: TestClient) -> None:
     assert client.post("/api/rows", json={"model": 0, "image": "0", "y": 1.5}).status_code == 422
 
 
-def test_hostile_names_are_handed_over_as_data() -> None:
+def test_hostile_names_are_sent_as_data() -> None:
     with on_show(MODELS[:1]) as (shown, thread):
         shown.models[0].name = "<img src=x onerror=alert(1)></script>"
         shown.models[0].classes = ["<b>bold</b>"] * 25
@@ -203,7 +203,7 @@ def test_hostile_names_are_handed_over_as_data() -> None:
         assert client.get("/api/start").json()["models"] == ["<img src=x onerror=alert(1)></script>"]
 
 
-def test_nothing_is_written(client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_files_are_written(client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     client.post("/api/pictures", content=png(900, 900))
@@ -211,7 +211,7 @@ def test_nothing_is_written(client: TestClient, tmp_path: Path, monkeypatch: pyt
     assert not list(tmp_path.iterdir())
 
 
-def test_what_a_model_raises_reaches_the_page_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_a_model_reach_the_page_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*given: object) -> None:
         raise RuntimeError("out of\nmemory")
 

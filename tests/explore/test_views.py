@@ -1,4 +1,4 @@
-"""What the page shows is what the model does: rows by hand from timm's weights, predictions, corruption, occlusion."""
+"""Views of the page against the model: rows by hand from timm's weights, predictions, corruption, occlusion."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_threshold_and_min_max():
     assert torch.equal(emphasise(torch.full((1, 4), 0.25), minmax=True), torch.zeros(1, 4))
 
 
-def test_reads_no_further_than_it_must():
+def test_reads_only_the_batches_that_it_needs():
     case = FAMILY["vit"]
 
     def batches():

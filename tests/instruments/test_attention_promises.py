@@ -33,7 +33,7 @@ def items(name, images):
 
 
 @everything
-def test_leaves_the_model_as_found(name):
+def test_restores_the_model(name):
     case = FAMILY["vit"]
     model, images = sharp(case).train(), pictures(case)
     model.blocks[1].eval()
@@ -65,7 +65,7 @@ def test_pieces_of_rows_give_the_same_numbers(name, monkeypatch):
 
 @each
 @pytest.mark.parametrize("case", ATTENTION, ids=lambda case: case.family)
-def test_every_way_that_tokens_lie(name, case, tmp_path: Path):
+def test_every_token_layout(name, case, tmp_path: Path):
     found = run(name, sharp(case), [pictures(case)])
     assert found.kind == name and found.provenance["images"] == 2
     back = Measurement.load(found.save(tmp_path / name))
@@ -113,6 +113,6 @@ def test_one_pass_gives_what_single_passes_give():
     ("names", "message"),
     [(["attention_stability"], "one pass"), (["attention_entropyy"], "did you mean"), ([], "none")],
 )
-def test_what_cannot_run_together(names, message):
+def test_instruments_without_a_shared_pass_raise(names, message):
     with pytest.raises(vitlab.VitlabError, match=message):
         measure_together(names, sharp(FAMILY["vit"]), [pictures(FAMILY["vit"])])

@@ -46,7 +46,7 @@ def test_against_two_separate_forwards(case):
     assert found.provenance["data"] == "pictures" and found.provenance["images"] == 3
 
 
-def test_what_changes_nothing_is_perfectly_stable():
+def test_identity_corruptions_have_stability_one():
     case = FAMILY["vit"]
     model, images = sharp(case), pictures(case)
     for settings in ({"corruption": lambda x: x}, {"sigma": 0.0}):

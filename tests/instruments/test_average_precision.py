@@ -1,4 +1,4 @@
-"""The instrument: its values against the metric, its pictures against the images, repeats refused."""
+"""The instrument: values against the metric, pictures against the images, and an error for repeats."""
 
 from __future__ import annotations
 

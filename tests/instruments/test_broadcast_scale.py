@@ -38,7 +38,7 @@ def test_layers_of_different_width_and_depth():
     assert vitlab.measure("broadcast_scale", model, []).values["ratio"].shape == (len(parts),) == (3,)
 
 
-def test_a_scale_that_was_never_trained_has_no_ratio():
+def test_an_untrained_scale_has_no_ratio():
     case = FAMILY["vit"]
     model = vitlab.retrofit(case.model(), "ScaledContextBroadcast")
     found = vitlab.measure("broadcast_scale", model, []).values

@@ -104,7 +104,7 @@ def test_proper_scores():
 
 
 def test_overconfidence_is_positive():
-    """Confidence 1 and always wrong: the worst there is, in the last bin."""
+    """Confidence 1 and always wrong: the largest possible error, in the last bin."""
     found = handed(torch.tensor([[1e4, 0.0], [1e4, 0.0]]), torch.tensor([1, 1])).values
     assert found["ece"] == found["signed_ece"] == 1 and found["brier"] == 2
     assert found["bin_count"].tolist() == [0] * 9 + [2]

@@ -1,4 +1,4 @@
-"""The causal trace against hooks by hand on a plain ViT, and its promises on other families."""
+"""The causal trace against hooks by hand on a plain ViT, and its contract on other families."""
 
 from __future__ import annotations
 

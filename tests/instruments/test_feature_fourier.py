@@ -82,7 +82,7 @@ def test_steps_are_differences_of_their_ends():
         assert change == high[f"{block} {ends[1]}"] - high[f"{block} {ends[0]}"]
 
 
-def test_uniform_attention_takes_high_frequencies_away():
+def test_uniform_attention_removes_high_frequencies():
     """Uniform attention, added many times to the stream, leaves only the mean: Prop. B.1 in a model."""
     case = FAMILY["vit"]
     model = case.model()
@@ -127,7 +127,7 @@ def test_half_precision_is_read_in_float32():
     assert math.isfinite(found.sum())
 
 
-def test_a_stream_changed_in_place_is_read_again():
+def test_features_changed_in_place_are_recorded_before_the_change():
     """A cached summary is not reused if a block modifies its input in place."""
     case = FAMILY["vit"]
     model = case.model()

@@ -31,7 +31,7 @@ def items(case, count=5):
 
 @everything
 @pytest.mark.parametrize("family", ["vit", "swin_v2", "alternet"])
-def test_leaves_the_model_as_found(name, family):
+def test_restores_the_model(name, family):
     case = FAMILY[family]
     model = case.model().train()
     next(model.children()).eval()
@@ -42,7 +42,7 @@ def test_leaves_the_model_as_found(name, family):
 
 
 @everything
-def test_leaves_the_model_as_found_after_an_error(name):
+def test_restores_the_model_after_an_error(name):
     case = FAMILY["vit"]
     model = case.model().train()
     before = state(model)

@@ -23,13 +23,13 @@ def test_against_numpy(case):
 
 @settings(deadline=None, max_examples=20)
 @given(points=st.integers(2, 30), offset=st.floats(-1e3, 1e3), seed=st.integers(0, 99))
-def test_a_large_mean_does_no_harm(points, offset, seed):
+def test_a_large_mean_does_not_reduce_accuracy(points, offset, seed):
     maps = torch.randn(2, points, 3, generator=torch.Generator().manual_seed(seed))
     expected = maps.double().var(1).mean()
     assert spatial_variance(maps + offset) == pytest.approx(float(expected), rel=2e-2, abs=1e-6)
 
 
-def test_maps_of_one_point_are_left_out():
+def test_maps_of_one_point_are_omitted():
     case = FAMILY["resnet"]
     model = case.model()
     found = vitlab.measure("feature_variance", model, [images(case)])

@@ -129,7 +129,7 @@ def test_progress_names_the_mini_batches_of_a_group() -> None:
     assert {name.partition(",")[0] for name in reports} == {"mini-batches 1 to 2 of 3", "mini-batch 3 of 3"}
 
 
-def test_training_mode_falls_back_where_vmap_cannot_go() -> None:
+def test_training_mode_falls_back_without_vmap() -> None:
     model, batches = convolution(), data(8, 2)
     found = measure("hessian_spectrum", model, batches, batch_size=8, training=True, together=2)
     assert found.values["eigenvalues"].shape == (2, 5)
@@ -148,7 +148,7 @@ def test_mixed_labels_equal_probabilities() -> None:
     np.testing.assert_allclose(mixed, probable, rtol=1e-5)
 
 
-def test_frozen_parameters_stay_out() -> None:
+def test_frozen_parameters_are_excluded() -> None:
     model, batches = perceptron(), data(16, 1, 4)
     for parameter in model[1].parameters():
         parameter.requires_grad_(False)
@@ -158,7 +158,7 @@ def test_frozen_parameters_stay_out() -> None:
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_leaves_no_trace(training: bool) -> None:
+def test_does_not_change_the_model(training: bool) -> None:
     model = convolution().train()
     model[2].eval()
     model[0].bias.requires_grad_(False)

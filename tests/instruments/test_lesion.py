@@ -75,7 +75,7 @@ def test_a_model_without_any_branch_is_its_stem(family):
 
 
 @each
-def test_every_unit_can_be_removed_and_is_back(case):
+def test_every_unit_can_be_removed_and_is_restored(case):
     model, pictures = case.model(), images(case, 2)
     with torch.no_grad():
         plain = model(pictures)
@@ -98,7 +98,7 @@ def test_whole_blocks_of_convolutions():
     assert found.values["nll_change"][-1] == pytest.approx(float(losses[1] - losses[0]), abs=1e-5)
 
 
-def test_what_subsamples_is_kept():
+def test_subsampling_layers_are_kept():
     """LeViT's attention between stages has no skip path: without it the output is zero."""
     from cases.hierarchical import CASES
     from cases.variants import CASES as VARIANTS

@@ -71,7 +71,7 @@ def test_closed_form_of_a_linear_model() -> None:
 
 
 @pytest.mark.parametrize("form", ["released", "filter"])
-def test_a_copy_that_is_really_moved(form: str) -> None:
+def test_losses_equal_those_of_a_moved_copy(form: str) -> None:
     model = transformer().eval()
     found = measure("loss_landscape", model, data(), points=3, normalisation=form, weight_decay=0.1)
     generator = torch.Generator().manual_seed(0)
@@ -97,7 +97,7 @@ def test_a_fresh_model_with_zero_weights_stays_finite() -> None:
     assert found.values["nll"][1, 1] == pytest.approx(np.log(5), rel=0.05)
 
 
-def test_seeds_draw_the_plane() -> None:
+def test_the_plane_depends_on_the_seed() -> None:
     one, same, other = (
         measure("loss_landscape", transformer(), data(), points=3, seed=seed).values["nll"] for seed in (1, 1, 2)
     )
@@ -106,7 +106,7 @@ def test_seeds_draw_the_plane() -> None:
     assert not np.allclose(one, other)
 
 
-def test_leaves_no_trace() -> None:
+def test_does_not_change_the_model() -> None:
     model = nn.Sequential(
         nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Dropout(0.5), nn.Flatten(), nn.Linear(144, 5)
     ).train()

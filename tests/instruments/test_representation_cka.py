@@ -107,7 +107,7 @@ def test_small_batches():
             vitlab.measure("representation_cka", model, batches)
 
 
-def test_the_same_image_again_is_refused():
+def test_repeated_images_raise():
     case = FAMILY["vit"]
     with pytest.raises(vitlab.VitlabError, match=r"blocks\.0 has the same features"):
         vitlab.measure("representation_cka", case.model(), [images(case, 1).expand(6, -1, -1, -1)])

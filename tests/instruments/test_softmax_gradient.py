@@ -27,7 +27,7 @@ def test_nuclear_norm_is_the_sum_of_singular_values_of_the_jacobian(tokens, scal
     assert nuclear_norm(a, scale).item() <= scale * (1 - 1 / tokens) + 1e-12
 
 
-def test_the_plane_of_figure_5():
+def test_plane_of_figure_5():
     x, first, norm = plane(extent=3.0, points=7, scale=0.7)
     for i, x1 in enumerate(x):
         for j, x2 in enumerate(x):

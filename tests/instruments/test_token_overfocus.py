@@ -49,7 +49,7 @@ def test_against_the_dense_map(case):
 
 
 @pytest.mark.parametrize("shares", [(), (0.0,), (1.5,)])
-def test_shares_that_make_no_sense(shares):
+def test_invalid_shares_raise(shares):
     case = ATTENTION[0]
     with pytest.raises(vitlab.VitlabError, match="shares"):
         vitlab.measure("token_overfocus", sharp(case), [pictures(case)], shares=shares)

@@ -119,7 +119,7 @@ def test_other_plain_transformers(family: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["attention_rollout", "gradient_attention"])
-def test_windows_and_pyramids_are_refused_with_the_reason(kind: str) -> None:
+def test_windows_and_pyramids_raise_with_the_reason(kind: str) -> None:
     for family in ("swin", "pvt_v2"):
         case = next(case for case in CASES if case.family == family)
         with pytest.raises(VitlabError, match="plain vision transformer"):

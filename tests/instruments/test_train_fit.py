@@ -60,7 +60,7 @@ def test_one_image_has_no_interval():
     ("settings", "message"),
     [({}, "give test="), ({"test": []}, "test set"), ({"images": 5}, "only 4")],
 )
-def test_what_is_missing(settings, message):
+def test_missing_inputs_raise(settings, message):
     case = FAMILY["vit"]
     pair = [(images(case, 4), labels(4))]
     with pytest.raises(vitlab.VitlabError, match=message):

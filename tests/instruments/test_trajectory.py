@@ -41,7 +41,7 @@ def test_random_offsets_against_the_arc_cosine() -> None:
     assert polar(-start, start) == pytest.approx((1.0, math.pi))
 
 
-def test_small_angles_are_not_lost() -> None:
+def test_small_angles_are_accurate() -> None:
     start, offset = torch.tensor([1.0, 0.0]).double(), torch.tensor([1.0, 1e-10]).double()
     assert polar(offset, start)[1] == pytest.approx(1e-10, rel=1e-6)
 

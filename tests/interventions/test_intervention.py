@@ -1,4 +1,4 @@
-"""Interventions against hooks by hand, and the same promises for every family."""
+"""Interventions against hooks by hand, and their contract on every family."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_ablated_branches_and_blocks(images: Tensor) -> None:
             assert torch.allclose(model(images), without_block, atol=1e-6)
 
 
-def test_tokens_are_changed_where_they_are_named(images: Tensor) -> None:
+def test_only_the_named_tokens_are_changed(images: Tensor) -> None:
     model = plain_model()
     with torch.no_grad(), vitlab.intervene(model, "replace", block="blocks.0", tokens=[0, 3], value=2.5):
         after = activations(model, images, block="blocks.0").at("blocks.0", "block.out")
@@ -190,7 +190,7 @@ def test_mistakes_are_one_line(images: Tensor, arguments: dict[str, object], mes
 
 
 @pytest.mark.parametrize("as_type", [list, np.array, torch.tensor])
-def test_a_mask_of_tokens_names_those_that_are_true(images: Tensor, as_type: Callable[[list[bool]], object]) -> None:
+def test_a_boolean_mask_selects_tokens(images: Tensor, as_type: Callable[[list[bool]], object]) -> None:
     model, mask = plain_model(), as_type([False] * 3 + [True] + [False] * 12 + [True])
     with torch.no_grad(), vitlab.intervene(model, "replace", block="blocks.0", tokens=mask, value=2.5):  # type: ignore[arg-type]
         after = activations(model, images, block="blocks.0").at("blocks.0", "block.out")
@@ -272,7 +272,7 @@ def test_contract(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case.text], ids=lambda case: case.family)
-def test_every_head_can_be_patched_or_the_error_says_why(case: Case) -> None:
+def test_every_head_can_be_patched_or_raises_with_the_reason(case: Case) -> None:
     """Patching all heads of a block with those of other images equals patching its attention branch."""
     model, anatomy = case.model(), describe(case.model(), case.size)
     blocks = [block for block in anatomy.blocks if block.mixer.queries is not None and block.seam("attn.out")]

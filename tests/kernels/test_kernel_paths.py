@@ -1,4 +1,4 @@
-"""Which form of an operator runs: what `status` says is what the operators themselves decide."""
+"""Which form of an operator runs: `status` agrees with the operators."""
 
 import torch
 

@@ -97,7 +97,7 @@ def test_no_other_statistic_is_computed_with_the_products(monkeypatch):
     assert AttentionCall("a block", layout, layout, q=q, k=k).statistics(["twins"])["twins"].eq(1).all()
 
 
-def test_a_row_that_may_look_nowhere_is_no_number():
+def test_a_fully_masked_row_is_nan():
     q, k, _ = operands(1, 1, 1, 4, 4, 8, "none")
     hidden = torch.zeros(2, 1, 4, 4)
     hidden[0, 0, 2] = -torch.inf
@@ -106,7 +106,7 @@ def test_a_row_that_may_look_nowhere_is_no_number():
     assert found[0, 0, 0].isnan().tolist() == [False, False, True, False]
 
 
-def test_where_triton_fails_the_plain_road_is_taken(monkeypatch):
+def test_a_failure_of_triton_falls_back_to_the_plain_form(monkeypatch):
     """On CPU tensors the compiled kernel cannot run, as on a GPU without a compiler."""
     pytest.importorskip("triton")
     monkeypatch.setattr(twin_products, "_FAILED", set())

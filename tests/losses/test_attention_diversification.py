@@ -147,6 +147,6 @@ def test_compiles_into_one_graph():
         ({"maps": [torch.ones(2, 3, 3)]}, r"\(2, 3, 3\)"),
     ],
 )
-def test_refuses(wrong, why):
+def test_mistakes_raise(wrong, why):
     with pytest.raises(VitlabError, match=why):
         attention_diversification(**{"maps": random_maps((1, 1, 2, 2)), **wrong})

@@ -34,7 +34,7 @@ def test_forward_backward_compile_export_round_trip(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "reach"), [("conv_vit_tiny_k3", 1), ("conv_vit_tiny_k5", 2), ("conv_vit_tiny_k8", 8)])
-def test_one_block_sees_its_neighbourhood_and_no_more(name: str, reach: int) -> None:
+def test_the_receptive_field_of_one_block_is_its_kernel(name: str, reach: int) -> None:
     model = tiny(name, depth=1)
     x = images(32, 32)
     moved = x.clone()
@@ -44,14 +44,14 @@ def test_one_block_sees_its_neighbourhood_and_no_more(name: str, reach: int) -> 
     assert torch.equal(moves, ((rows - 2).abs() <= reach) & ((columns - 4).abs() <= reach))
 
 
-def test_k8_is_timms_vit() -> None:
+def test_k8_equals_timms_vit() -> None:
     model = tiny("conv_vit_tiny_k8")
     plain = timm.create_model("vit_tiny_cifar", patch_size=4, global_pool="avg", **TINY).eval()
     plain.load_state_dict(model.state_dict())
     torch.testing.assert_close(model(images(32, 32)), plain(images(32, 32)))
 
 
-def test_other_sizes_are_built_not_fed() -> None:
+def test_other_sizes_need_another_model() -> None:
     with pytest.raises(VitlabError, match="img_size"):
         tiny(dynamic_img_size=True)
     with pytest.raises(VitlabError, match="img_size"):

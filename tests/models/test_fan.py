@@ -88,8 +88,8 @@ def test_channel_processing_is_the_gate_times_the_normed_mlp() -> None:
     torch.testing.assert_close(processing(x, 2, 3), gate * normed)
 
 
-def test_mlp_without_its_convolutions_is_linear() -> None:
-    """The only activation stands between the two depthwise convolutions, on a branch that γ = 0 closes."""
+def test_mlp_without_convolutions_is_linear() -> None:
+    """The only activation is between the two depthwise convolutions, on a branch that γ = 0 disables."""
     torch.manual_seed(0)
     mlp = fan.ConvolutionalMlp(4, 8).eval()
     nn.init.zeros_(mlp.gamma)
@@ -122,7 +122,7 @@ def test_temperatures_decay_and_the_class_token_does_not() -> None:
     assert {decay[id(block.mlp.temperature)] for block in model.blocks} == {0.05}
 
 
-def test_only_the_large_hybrid_begins_with_small_logits() -> None:
+def test_only_the_large_hybrid_starts_with_small_logits() -> None:
     deviations = {}
     for name in ("fan_large_vit", "fan_large_hybrid", "fan_base_hybrid"):
         torch.manual_seed(0)
@@ -229,7 +229,7 @@ def test_the_last_maps_by_hand(kind: str) -> None:
 
 
 @each_kind
-def test_maps_before_class_attention_leave_it_out(kind: str) -> None:
+def test_maps_before_class_attention_exclude_it(kind: str) -> None:
     model = tiny(kind)
     model.prune_intermediate_layers([0])
     assert len(model.cls_attn_blocks) == 0

@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("pretrained=True, num_labels='x'", "expected an integer from 1"),
     ],
 )
-def test_values_of_hugging_face_that_cannot_be_meant(folder: Path, setting: str, expected: str) -> None:
+def test_invalid_values_of_hugging_face_raise(folder: Path, setting: str, expected: str) -> None:
     given = setting.rpartition(", ")[2].replace("1e400", "inf")
     with pytest.raises(VitlabError, match=f"^{re.escape(f'hf/{folder}({given}): ')}.*{re.escape(expected)}") as caught:
         vitlab.load(f"hf/{folder}({setting})")
@@ -56,13 +56,13 @@ def test_values_of_hugging_face_that_cannot_be_meant(folder: Path, setting: str,
 
 
 @pytest.mark.parametrize(("name", "near"), [("hidden_sise", "hidden_size"), ("num_label", "num_labels")])
-def test_an_unknown_name_is_refused_with_the_closest(folder: Path, name: str, near: str) -> None:
+def test_an_unknown_name_raises_with_the_closest(folder: Path, name: str, near: str) -> None:
     with pytest.raises(VitlabError, match=rf"no setting of hf/.* '{name}' \(did you mean '{near}'\?\); there are: "):
         vitlab.load(f"hf/{folder}({name}=3)")
 
 
 @pytest.mark.parametrize("setting", ["nonsense=3", "trust_remote_code=True", "revision='x'", "return_dict=False"])
-def test_what_is_not_in_the_configuration_is_no_setting(folder: Path, setting: str) -> None:
+def test_names_outside_of_the_configuration_are_not_settings(folder: Path, setting: str) -> None:
     with pytest.raises(VitlabError, match=rf"no setting of hf/\S+ '{setting.partition('=')[0]}'; there are: hidden_"):
         vitlab.load(f"hf/{folder}({setting})")
 
@@ -79,7 +79,7 @@ def test_what_is_not_in_the_configuration_is_no_setting(folder: Path, setting: s
         ),  # 2 blocks of 4 h² weights,
     ],
 )
-def test_models_of_hugging_face_that_do_not_fit_are_refused(folder: Path, setting: str, reason: str) -> None:
+def test_models_of_hugging_face_that_exceed_memory_raise(folder: Path, setting: str, reason: str) -> None:
     began = time.process_time()
     with pytest.raises(VitlabError, match=reason) as caught:
         vitlab.load(f"hf/{folder}({setting})")
@@ -147,7 +147,7 @@ def test_all_lines_of_a_library_error_are_joined(folder: Path, monkeypatch: pyte
         vitlab.load(f"hf/{folder}")
 
 
-def test_a_failed_allocation_is_said_in_words(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_allocation_has_a_plain_message(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*given: object, **named: object) -> None:
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory")
 
@@ -171,7 +171,7 @@ def test_a_failed_allocation_is_said_in_words(folder: Path, monkeypatch: pytest.
         ("resnet18(pretrained='x')", "expected True or False"),
     ],
 )
-def test_values_of_torchvision_that_cannot_be_meant(expression: str, expected: str) -> None:
+def test_invalid_values_of_torchvision_raise(expression: str, expected: str) -> None:
     with pytest.raises(VitlabError, match=expected) as caught:
         vitlab.load(f"torchvision/{expression}")
     assert "\n" not in str(caught.value)

@@ -72,7 +72,7 @@ def test_one_stage_without_reduction_is_a_vit() -> None:
 
 
 def as_vit(model: nn.Module) -> dict[str, Tensor]:
-    """A state dict with the stage's name left out, and queries, keys and values packed."""
+    """A state dict without the stage's name, and with packed queries, keys and values."""
     state = {name.removeprefix("stages.0."): value for name, value in model.state_dict().items()}
     for name in [name for name in state if ".q." in name]:
         state[name.replace(".q.", ".qkv.")] = torch.cat((state.pop(name), state.pop(name.replace(".q.", ".kv."))))

@@ -45,7 +45,7 @@ def drop_rates(model: nn.Module) -> list[float]:
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_importing_a_file_registers_the_models_that_it_says_sizes_of(file: str) -> None:
+def test_importing_a_file_registers_its_models(file: str) -> None:
     module = importlib.import_module(f"vitlab.models.{file}")
     assert set(timm.list_models(module=file)) == set(module.PAPER)
 
@@ -82,7 +82,7 @@ def test_images_of_another_number_of_patches(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_feature_maps_are_as_they_say(name: str) -> None:
+def test_feature_maps_have_their_declared_sizes(name: str) -> None:
     side = native(name)
     model = on_meta(name, features_only=True)
     maps = model(images(1, 3, side, side))

@@ -89,7 +89,7 @@ def test_position_aware_attention_against_loops() -> None:
     torch.testing.assert_close(attention(x, (2, 3)), scaled_attention_by_loops(attention, x))
 
 
-def test_position_aware_attention_is_plain_attention_where_every_pair_counts_fully() -> None:
+def test_position_aware_attention_with_weights_of_one_is_plain_attention() -> None:
     torch.manual_seed(0)
     scaled, plain = rvt.PositionAwareAttention(6, 2, (2, 3), qkv_bias=True), Attention(6, 2, qkv_bias=True)
     plain.load_state_dict({name: value for name, value in scaled.state_dict().items() if name != "position_importance"})
@@ -117,7 +117,7 @@ def test_resized_importance_is_interpolation_of_both_axes(new: tuple[int, int]) 
     torch.testing.assert_close(rvt.resize_position_importance(importance, (2, 3), new), both @ importance @ both.T)
 
 
-def test_a_checkpoint_of_another_size_gets_its_masks_resized() -> None:
+def test_masks_of_a_checkpoint_of_another_size_are_resized() -> None:
     small, large = tiny("masked"), tiny("masked", img_size=(96, 64))
     state = rvt.checkpoint_filter_fn(small.state_dict(), large)
     large.load_state_dict(state)

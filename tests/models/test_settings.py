@@ -33,7 +33,7 @@ TINY = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "num_heads": 3}
         "torchvision/vit_b_16(representation_size=1000000000)",
     ],
 )
-def test_models_that_do_not_fit_are_refused_with_the_estimate(expression: str) -> None:
+def test_models_that_exceed_memory_raise_with_the_estimate(expression: str) -> None:
     with pytest.raises(
         VitlabError,
         match=r"needs about [\d,.]+ TB of memory; [\d,.]+ .B are available; use smaller settings, such as \w+",
@@ -79,7 +79,7 @@ def test_models_of_too_many_blocks_are_refused(expression: str) -> None:
 
 
 @pytest.mark.parametrize("setting", ["img_size=8192", "num_classes=10000000"])
-def test_sizes_that_cannot_be_meant_are_refused_with_the_range(setting: str) -> None:
+def test_invalid_sizes_raise_with_the_range(setting: str) -> None:
     with pytest.raises(VitlabError, match=r"expected an integer from \d to (4,096|1,000,000)"):
         vitlab.load(f"timm/vit_tiny_patch16_224({setting})")
 

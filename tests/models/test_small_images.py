@@ -87,7 +87,7 @@ def test_settings(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["pit_tiny_cifar", "swin_tiny_cifar", "twins_small_cifar", "vit_tiny_cifar"])
-def test_feature_maps_are_as_large_as_they_say(name: str) -> None:
+def test_feature_maps_have_their_declared_sizes(name: str) -> None:
     model = timm.create_model(name, features_only=True, out_indices=[0, 1], **{"img_size": (16, 16), **TINY[name]})
     maps = model(images(16, 16))
     for x, channels, reduction in zip(maps, model.feature_info.channels(), model.feature_info.reduction(), strict=True):

@@ -30,7 +30,7 @@ VIT = "vit_tiny_patch16_224"
         ("global_pool=7", "expected text in quotes"),
     ],
 )
-def test_values_that_cannot_be_meant(setting: str, expected: str) -> None:
+def test_invalid_values_raise(setting: str, expected: str) -> None:
     with pytest.raises(vitlab.VitlabError, match=rf"^timm/{VIT}\(.*\): {expected}$"):
         vitlab.load(f"timm/{VIT}({setting})")
 
@@ -43,7 +43,7 @@ def test_values_that_cannot_be_meant(setting: str, expected: str) -> None:
         {"features_only": True, "out_indices": (1, 2)},
     ],
 )
-def test_values_that_timm_takes(settings: dict[str, Any]) -> None:
+def test_values_of_timm_are_accepted(settings: dict[str, Any]) -> None:
     check_timm_settings(VIT, settings)
     with torch.device("meta"):
         timm.create_model(VIT, **settings)

@@ -97,7 +97,7 @@ def test_gates_need_a_class_token(part):
 
 
 @pytest.mark.parametrize("wrong", [(2, 2), (3, 1), (-1, 2), (1, 2, 3)])
-def test_refuses_a_range_that_is_none(wrong):
+def test_refuses_an_empty_range(wrong):
     with pytest.raises(VitlabError, match="start < stop"):
         ContextBroadcast(tokens=wrong)
 

@@ -1,4 +1,4 @@
-"""What every part promises, whatever it does: shape, precision, input left alone, one graph."""
+"""Contract of every part: shape, precision, unchanged input, one compiled graph."""
 
 import copy
 
@@ -78,7 +78,7 @@ def test_keeps_precision_under_autocast(part, x):
         assert part(x.bfloat16()).dtype == torch.bfloat16
 
 
-def test_leaves_its_input_alone(part, x):
+def test_does_not_change_its_input(part, x):
     before = x.clone()
     part(x)
     assert torch.equal(x, before)

@@ -43,12 +43,12 @@ def change(case: Case, part: str, mode: bool = False) -> float:
     return float(((after - before).norm() / before.norm()).detach())
 
 
-def test_every_part_has_it() -> None:
+def test_every_part_supports_identity_init() -> None:
     assert set(PARTS) == {name for name, module in plugins.parts().items() if module.startswith("vitlab.modules.")}
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_the_outputs_stay(name: str) -> None:
+def test_outputs_are_unchanged(name: str) -> None:
     case, settings, tolerance = PARTS[name]
     torch.manual_seed(0)
     assert change(case, f"{name}({settings}{',' if settings else ''} identity_init=True)") < tolerance
@@ -58,7 +58,7 @@ def test_the_outputs_stay(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in PARTS if name != "LocalAttention"])
-def test_the_parameters_can_learn(name: str) -> None:
+def test_parameters_receive_gradients(name: str) -> None:
     """Every tensor has a gradient after two steps; a factor that is zero at first blocks the others for one."""
     case, settings, _ = PARTS[name]
     torch.manual_seed(0)
@@ -140,7 +140,7 @@ def test_a_gate_starts_near_one() -> None:
 
 
 @pytest.mark.parametrize("part", ["UniformHead(form='A'", "UniformHead(form='B'", "LocalAttention(kernel=3"])
-def test_parts_without_an_identity_say_so(part: str) -> None:
+def test_parts_without_an_identity_raise(part: str) -> None:
     model = CASES[0].model()
     with pytest.raises(VitlabError, match="no identity initialisation"):
         vitlab.retrofit(model, f"{part}, identity_init=True)")

@@ -14,7 +14,7 @@ def maps(x):
 
 
 @pytest.mark.parametrize("kernel", [1, 3, 5])
-def test_average_pooling_is_torch_s(kernel):
+def test_average_pooling_equals_torch(kernel):
     x = torch.randn(2, 14, 5, dtype=torch.float64)
     y = AveragePooling(LAYOUT, kernel=kernel)(x)
     expected = F.avg_pool2d(maps(x), kernel, stride=1, padding=kernel // 2)

@@ -20,7 +20,7 @@ class Plain(PackedAttention):
     [{}, {"qkv_bias": True}, {"qk_norm": True, "scale_norm": True, "norm_layer": nn.LayerNorm}, {"attn_head_dim": 3}],
 )
 @pytest.mark.parametrize("fused", [True, False])
-def test_reads_timm_s_attention(settings, fused):
+def test_reads_attention_of_timm(settings, fused):
     torch.manual_seed(0)
     attention = Attention(8, num_heads=2, **settings).eval()
     attention.fused_attn = fused

@@ -171,7 +171,7 @@ def test_copies_have_their_own_kinds_and_restore_removes_everything():
     assert not any(module._forward_hooks or module._forward_hooks_with_kwargs for module in model.modules())
 
 
-def test_a_given_module_learns_the_kinds_too():
+def test_a_given_module_receives_the_kinds():
     by_name, by_module = vitlab.retrofit(vilt(), "ContextBroadcast"), vitlab.retrofit(vilt(), ContextBroadcast())
     for model in (by_name, by_module):
         assert isinstance(model.get_submodule(vitlab.parts(model)[0].path).kinds, TokenKinds)
@@ -191,7 +191,7 @@ def test_retrofit_again_shares_the_kinds():
 # -- mistakes ---------------------------------------------------------------------------------------------------------
 
 
-def test_text_tokens_of_an_image_model_are_refused():
+def test_text_tokens_of_an_image_model_raise():
     import timm
 
     model = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1)
@@ -202,12 +202,12 @@ def test_text_tokens_of_an_image_model_are_refused():
         model(torch.zeros(1, 3, 32, 32))
 
 
-def test_an_unknown_subset_is_named():
+def test_an_unknown_subset_raises():
     with pytest.raises(VitlabError, match="'image', 'text', 'each'"):
         vitlab.retrofit(vilt(), "ContextBroadcast(tokens='images')")
 
 
-def test_tokens_of_another_forward_are_refused():
+def test_tokens_of_another_forward_raise():
     kinds = TokenKinds()
     with pytest.raises(VitlabError, match="not known"):
         ContextBroadcast(kinds=kinds)(torch.zeros(1, 3, 2))

@@ -66,7 +66,7 @@ def test_c_adds_a_uniform_head_as_wide_as_the_model(attention, x):
     torch.testing.assert_close(part(x), attention(x) + uniform @ part.extra_proj.weight.T)
 
 
-def test_queries_and_keys_of_c_are_dead(attention, x):
+def test_queries_and_keys_of_c_have_no_effect(attention, x):
     part = UniformHead(attention, form="C")
     nn.init.normal_(part.extra_proj.weight)
     part(x).square().sum().backward()
@@ -106,7 +106,7 @@ def test_loads_a_plain_checkpoint_and_its_own(form, bias):
     torch.testing.assert_close(expected(x), model(x))
 
 
-def test_a_checkpoint_with_half_of_the_extra_weights_is_refused(attention):
+def test_a_checkpoint_with_half_of_the_extra_weights_raises(attention):
     part = UniformHead(attention, form="C")
     state = part.state_dict()
     del state["extra_qkv.weight"]

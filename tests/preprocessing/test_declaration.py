@@ -80,7 +80,7 @@ def test_hugging_face_processors_are_read(kind: str, settings: dict) -> None:
     assert float(((ours - expected) * torch.tensor(found.std)[:, None, None]).abs().max()) <= 2.1 / 255
 
 
-def test_what_a_hugging_face_processor_does_that_we_cannot_is_refused() -> None:
+def test_unsupported_steps_of_a_hugging_face_processor_raise() -> None:
     with pytest.raises(vitlab.VitlabError, match="rescales by 0.0078"):
         from_hugging_face({"size": 8, "rescale_factor": 1 / 127.5})
 
@@ -98,7 +98,7 @@ def hugging_face_folder(folder: Path, mean: float, std: float) -> str:
     return f"hf/{folder}(pretrained=True)"
 
 
-def test_a_hugging_face_model_brings_its_normalisation_and_names(tmp_path: Path) -> None:
+def test_a_hugging_face_model_declares_normalisation_and_names(tmp_path: Path) -> None:
     model = vitlab.load(hugging_face_folder(tmp_path, 0.5, 0.25))
     found = preprocessing_of(model)
     assert (found.mean, found.std, found.interpolation) == ((0.5,) * 3, (0.25,) * 3, "bicubic")
@@ -113,7 +113,7 @@ def test_a_model_that_declares_nothing_is_assumed_with_a_warning() -> None:
     assert given.mean == (0.3,) * 3 and "given" in given.source
 
 
-def test_what_is_declared_survives_copies_and_leaves_the_state_alone() -> None:
+def test_declarations_are_copied_and_not_in_the_state_dict() -> None:
     model = torch.nn.Linear(1, 1)
     before = set(model.state_dict())
     declare(model, mean=(0.1,) * 3, std=(0.2,) * 3, source="test")

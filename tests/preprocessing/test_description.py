@@ -55,7 +55,7 @@ def test_a_frame_that_is_not_square_has_no_borders(size: tuple[int, int]) -> Non
 
 
 @given(size=st.integers(1, 2000), more=st.integers(0, 3000))
-def test_the_crop_gives_the_resize_back(size, more) -> None:
+def test_the_crop_determines_the_resize(size, more) -> None:
     resize = size + more
     assert math.floor(size / crop_for(size, resize)) == resize
 
@@ -75,12 +75,12 @@ def test_the_crop_gives_the_resize_back(size, more) -> None:
         {"crop_mode": "middle"},
     ],
 )
-def test_values_without_meaning_are_refused(wrong) -> None:
+def test_invalid_values_raise(wrong) -> None:
     with pytest.raises(vitlab.VitlabError, match=r"invalid preprocessing .*; expected size \(height, width\)"):
         Preprocessing(**{"size": (8, 8), **wrong})
 
 
-def test_changes_are_named() -> None:
+def test_changed_fields_are_named() -> None:
     how = Preprocessing((8, 8), source="timm pretrained_cfg").changed({"crop": 1.0})
     assert how.crop == 1.0 and how.source == "timm pretrained_cfg, changed: crop"
     with pytest.raises(vitlab.VitlabError, match="no preprocessing setting 'crops'"):

@@ -30,7 +30,7 @@ def test_synsets_descriptions_and_first_words_are_the_same_classes() -> None:
     assert match_labels(["Great_White_Shark"], 1000, IMAGENET).outputs == (2,)
 
 
-def test_a_word_of_two_classes_is_no_match() -> None:
+def test_a_word_of_two_classes_is_not_matched() -> None:
     """ImageNet has two classes named crane, a bird and a machine."""
     assert "crane" in match_labels(["crane"], 1000, IMAGENET).why_not
 
@@ -49,7 +49,7 @@ def test_without_names_only_equal_counts_fit() -> None:
     assert not other.outputs and "2 of the data's 2 classes (a, b) are not among" in other.why_not
 
 
-def test_what_the_user_gives_decides(tmp_path: Path) -> None:
+def test_given_classes_have_priority(tmp_path: Path) -> None:
     names, mapping = tmp_path / "names.txt", tmp_path / "map.json"
     names.write_text("dog\n\ncat\n")
     mapping.write_text(json.dumps({"a": 1, "b": "zero"}))
@@ -79,14 +79,14 @@ def test_what_the_user_gives_decides(tmp_path: Path) -> None:
         (b'[\n"a",\n"b"\n]\n', "looks like JSON"),
     ],
 )
-def test_a_file_that_is_no_list_of_names_is_one_line(content: bytes, reason: str, tmp_path: Path) -> None:
+def test_a_file_without_names_is_a_one_line_error(content: bytes, reason: str, tmp_path: Path) -> None:
     (tmp_path / "file.txt").write_bytes(content)
     with pytest.raises(vitlab.VitlabError, match=reason) as caught:
         read_classes(tmp_path / "file.txt")
     assert "\n" not in str(caught.value) and "file.txt" in str(caught.value)
 
 
-def test_lists_of_names_that_other_programs_write(tmp_path: Path) -> None:
+def test_lists_of_names_in_common_formats(tmp_path: Path) -> None:
     (tmp_path / "file.txt").write_bytes("\ufefftench, Tinca tinca\r\nn01443537\tgoldfish\r\ncafé\r\n".encode())
     assert read_classes(tmp_path / "file.txt") == ("tench, Tinca tinca", "n01443537\tgoldfish", "café")
     (tmp_path / "deep.json").write_text("[" * 100_000)

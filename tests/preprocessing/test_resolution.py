@@ -33,11 +33,11 @@ def test_plain_batches_of_an_undeclared_module_need_preprocessing() -> None:
     assert found.values["clean_accuracy"].shape == same.values["clean_accuracy"].shape
 
 
-def test_batches_that_state_their_preprocessing_are_not_overruled() -> None:
+def test_preprocessing_stated_by_batches_has_priority() -> None:
     with pytest.raises(vitlab.VitlabError, match="these Batches state their own preprocessing"):
         described(Classifier(), Batches([], (0.5,) * 3, (0.5,) * 3), {"mean": (0.3,) * 3, "std": (0.2,) * 3})
 
 
-def test_a_complete_description_is_taken_as_it_is() -> None:
+def test_a_complete_description_is_used_unchanged() -> None:
     given = vitlab.preprocessing.Preprocessing((8, 8))
     assert preprocessing_of(Classifier(), given) is given

@@ -206,7 +206,7 @@ def test_quick_is_small():
         ("vitlab.recipes.robust_token_attention", ["row and column of the class token", "DeiT-B", "augmented copy"]),
     ],
 )
-def test_what_nobody_published_is_said_to_be_our_choice(module, words):
+def test_unpublished_settings_are_documented_as_our_choice(module, words):
     text = Path(importlib.import_module(module).__file__).read_text()
     flat = " ".join(text.split())
     assert "our choice" in flat and all(word in flat for word in words)

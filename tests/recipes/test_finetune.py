@@ -144,7 +144,7 @@ def test_a_run_with_a_new_head_a_part_and_another_size(trained: Path, photos: Pa
     assert len(Run(tmp_path / "tuned").epochs()) == 2
 
 
-def test_weights_begin_as_they_were_trained(trained: Path) -> None:
+def test_fine_tuning_starts_from_the_trained_weights(trained: Path) -> None:
     """All but the head is loaded; position embeddings are timm's interpolation; the part changes nothing."""
     plain = vitlab.load(f"file/{trained}")
     with pytest.warns(UserWarning, match="head.weight, head.bias keep their random initial values"):
@@ -232,7 +232,7 @@ def test_quick_finetuning_runs_with_diversification(trained: Path, tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_quick_finetuning_reaches_what_its_notes_say(tmp_path: Path) -> None:
+def test_quick_finetuning_reaches_the_documented_accuracy(tmp_path: Path) -> None:
     """Two runs of less than a minute; from random weights the same steps learn nothing."""
     run(plugins.recipe("quick"), tmp_path / "quick", device="cpu")
     stated = re.search(r"top-1 of ([\d.]+) with seed 0", quick_finetune.__doc__ or "")

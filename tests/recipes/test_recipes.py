@@ -107,7 +107,7 @@ def note(name: str) -> str:
     return getattr(importlib.import_module(plugins.recipes()[name]), name).__doc__
 
 
-def test_every_recipe_has_a_grid_here():
+def test_every_recipe_has_a_test_grid():
     assert set(GRIDS) == set(plugins.recipes())
 
 
@@ -144,7 +144,7 @@ def test_settings_that_recipes_take_are_also_changed_by_hand():
 
 
 @pytest.mark.parametrize("name", GRIDS)
-def test_notes_say_what_they_must(name):
+def test_notes_have_all_required_entries(name):
     text = note(name)
     for item in ("Source", "Hardware", "Runtime", "Expected", "Command"):
         assert re.search(rf"^ *{item}: \S", text, re.MULTILINE), f"{name} does not say its {item.lower()}"
@@ -263,7 +263,7 @@ def test_models_have_the_parameters_of_the_papers(text, parameters):
 
 
 @pytest.mark.slow
-def test_quick_reaches_what_its_notes_and_the_tour_say(tmp_path: Path) -> None:
+def test_quick_reaches_the_documented_accuracy(tmp_path: Path) -> None:
     """Trained for about a minute; other CPUs sum in another order, which may change a few of the 512 test images."""
     from vitlab.recipes.quick import quick
     from vitlab.tasks.classification import run

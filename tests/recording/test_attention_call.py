@@ -48,7 +48,7 @@ def test_the_map_by_loops(b: int, h: int, n: int, m: int, seed: int) -> None:
         assert torch.allclose(found, by_loops(q, k, 0.7, bias), atol=1e-12)
 
 
-def test_it_is_what_fused_attention_applies() -> None:
+def test_the_map_times_values_equals_fused_attention() -> None:
     q, k, v = (torch.randn(2, 3, 5, 4) for _ in range(3))
     bias = torch.zeros(5, 5).masked_fill(torch.ones(5, 5).triu(1).bool(), -math.inf)
     fused = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
@@ -104,6 +104,6 @@ def test_gradients_reach_queries_and_keys() -> None:
     assert torch.autograd.gradcheck(lambda q, k: call(q=q, k=k, scale=0.5).map(), (q, k))
 
 
-def test_an_unknown_statistic_names_those_there_are() -> None:
+def test_an_unknown_statistic_names_the_known_ones() -> None:
     with pytest.raises(VitlabError, match=r"no attention statistic 'entrpy' .*there are: entropy, received"):
         call(weights=torch.eye(4).reshape(1, 1, 4, 4)).statistics(["entrpy"])

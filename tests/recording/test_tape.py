@@ -36,7 +36,7 @@ def unfused_map(model: nn.Module, images: Tensor, block: int) -> Tensor:
     return maps[0]
 
 
-def test_maps_equal_timms_own_with_fused_attention_on(images: Tensor) -> None:
+def test_maps_equal_timm_with_fused_attention(images: Tensor) -> None:
     model = plain_model()
     assert model.blocks[0].attn.fused_attn
     logits = model(images)
@@ -58,7 +58,7 @@ def test_repeated_forwards_are_appended(images: Tensor) -> None:
             tape["blocks.0"]
 
 
-def test_a_reducer_sees_each_call_and_no_map_is_kept(images: Tensor) -> None:
+def test_a_reducer_receives_each_call_and_no_map_is_stored(images: Tensor) -> None:
     model = plain_model()
     with vitlab.record(model, reduce=lambda call: call.map().amax(-1).mean()) as tape, torch.no_grad():
         model(images)
@@ -83,7 +83,7 @@ def test_streamed_statistics_equal_those_of_the_whole_map(monkeypatch: pytest.Mo
     assert torch.allclose(call.map(), weights, atol=1e-6)
 
 
-def test_gradients_reach_the_model_when_asked_and_only_then(images: Tensor) -> None:
+def test_gradients_reach_the_model_only_on_request(images: Tensor) -> None:
     model = plain_model()
     with vitlab.record(model, gradients=True) as tape:
         model(images)
@@ -136,7 +136,7 @@ def test_other_functions_can_be_compiled_while_attention_is_recorded(images: Ten
         torch.testing.assert_close(compiled(images), images.reshape(1, *images.shape[:3], 2, -1).sum(-1))
 
 
-def test_inside_the_wrappers_of_many_devices(images: Tensor) -> None:
+def test_inside_data_parallel_wrappers(images: Tensor) -> None:
     model = plain_model()
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
@@ -206,7 +206,7 @@ def test_the_stream_is_read_before_a_part_at_the_same_place(images: Tensor) -> N
     assert not torch.equal(tape["blocks.0"], plain)
 
 
-def test_a_parts_own_softmax_is_no_attention_map(images: Tensor) -> None:
+def test_the_softmax_of_a_part_is_not_recorded(images: Tensor) -> None:
     model = plain_model()
     vitlab.retrofit(model, "TokenAwarePooling", at="attn.out")
     with vitlab.record(model) as tape:
@@ -214,7 +214,7 @@ def test_a_parts_own_softmax_is_no_attention_map(images: Tensor) -> None:
     assert tape["blocks.0"].shape == (2, 3, 17, 17)
 
 
-def test_a_forward_that_raises_does_not_confuse_the_next(images: Tensor) -> None:
+def test_an_error_in_a_forward_does_not_affect_the_next(images: Tensor) -> None:
     model = plain_model()
     with vitlab.record(model) as tape:
         handle = model.blocks[1].attn.proj.register_forward_pre_hook(lambda *_: 1 / 0)
@@ -240,7 +240,7 @@ def test_mistakes(settings: dict[str, object], message: str) -> None:
         pass
 
 
-def test_a_known_anatomy_is_not_made_again(images: Tensor) -> None:
+def test_a_given_anatomy_is_reused(images: Tensor) -> None:
     model = plain_model()
     anatomy = vitlab.describe(model)
     forwards = []

@@ -64,7 +64,7 @@ def test_windows_by_loops(
 
 @settings(deadline=None, max_examples=25)
 @given(small, small, st.integers(0, 2), st.randoms(use_true_random=False))
-def test_prefix_tokens_stay_in_front_of_any_order(h: int, w: int, prefix: int, random: object) -> None:
+def test_prefix_tokens_stay_in_front(h: int, w: int, prefix: int, random: object) -> None:
     permutation = list(range(h * w))
     random.shuffle(permutation)
     layout = TokenLayout((h, w), prefix, permutation=tuple(permutation))
@@ -84,7 +84,7 @@ def test_gradients_go_through() -> None:
     assert torch.autograd.gradcheck(lambda x: from_tokens(to_tokens(x, layout).cumsum(1), layout, x), lying)
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_unsupported_layouts_raise() -> None:
     layout = TokenLayout((2, 2), permutation=(3, 2, 1, 0))
     with pytest.raises(VitlabError, match=r"2x2 grid.*got 5"):
         to_tokens(torch.zeros(1, 5, 2), layout)
@@ -99,7 +99,7 @@ def test_what_does_not_fit_is_refused() -> None:
     assert to_tokens(torch.zeros(1, 9, 2), text).shape == (1, 9, 2)
 
 
-def test_shuffled_tokens_stay_as_they_lie() -> None:
+def test_shuffled_tokens_keep_their_order() -> None:
     layout, x = TokenLayout((2, 2), prefix=1, permutation=()), torch.arange(10.0).reshape(1, 5, 2)
     assert layout.shuffled and not TokenLayout((2, 2)).shuffled
     assert torch.equal(to_tokens(x, layout), x) and torch.equal(from_tokens(x, layout, x), x)

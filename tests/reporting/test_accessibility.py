@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from accessibility import VIEWS, axe, violations, walk  # noqa: F401 (fixtures)
+from accessibility import VIEWS, axe, tab_through, violations  # noqa: F401 (fixtures)
 from browser import browser_page, chromium, until  # noqa: F401 (fixtures)
 from cases.demo_report import demo_report
 from cases.looks import LOOKS
@@ -68,6 +68,6 @@ def test_the_tab_key_reaches_every_control_and_fold(
 ) -> None:
     page = opened(browser_page, small, width, scheme)
     draw_all(page)
-    assert walk(page) == []
+    assert tab_through(page) == []
     closed = "[...document.querySelectorAll('details')].filter(fold => !fold.open).length"
     assert page.evaluate(closed) == 0

@@ -137,7 +137,7 @@ def hovered(page: Any, identity: str) -> str:
     return str(page.locator(f"#{identity} .hoverlayer").text_content())
 
 
-def test_figures_have_data_and_are_drawn_when_they_come_near(opened: Any) -> None:
+def test_figures_are_drawn_when_scrolled_into_view(opened: Any) -> None:
     drawn = "document.querySelectorAll('.plot .main-svg').length > 0 && [...document.querySelectorAll('.plot')]"
     assert 1 <= opened.evaluate(f"({drawn}).filter(p => p.data).length") < 9
     opened.locator(".plot").last.scroll_into_view_if_needed()
@@ -176,7 +176,7 @@ def test_the_data_of_a_matrix_has_a_row_for_each_cell(opened: Any) -> None:
     assert {row["panel"] for row in rows} == {row["series"] for row in rows} == {"plain", "CB"}
 
 
-def test_the_data_of_panels_say_which_and_what_stands_along_their_axes(drawn: Any) -> None:
+def test_the_data_of_panels_name_the_panel_and_the_axes(drawn: Any) -> None:
     rows = table(drawn, "training-1")
     accuracy = [(row["y axis"], float(row["y"])) for row in rows if row["panel"] == "top-1 accuracy"]
     assert accuracy == [("top-1 accuracy, %", y) for y in (10.0, 60.0)] * 2
@@ -224,7 +224,7 @@ def test_the_data_of_tiles_angles_and_formulas(drawn: Any) -> None:
     assert "a_ij" in table(drawn, "attention_distance-2")[0]["y axis"]
 
 
-def test_arrow_keys_show_one_point_after_the_other(drawn: Any) -> None:
+def test_arrow_keys_step_through_the_points(drawn: Any) -> None:
     identity = plot_of(drawn, "attention_entropy-2")
     drawn.locator(f"#{identity}").focus()
     drawn.keyboard.press("ArrowRight")
@@ -248,7 +248,7 @@ def test_arrow_keys_in_matrices_and_angles(drawn: Any, file: str, words: str) ->
     until(drawn, f"document.querySelector('#{identity} .hoverlayer').textContent.includes('{words}')")
 
 
-def test_a_figure_has_a_name_and_shows_its_button_when_it_has_the_focus(drawn: Any) -> None:
+def test_a_figure_has_a_label_and_shows_its_button_on_focus(drawn: Any) -> None:
     identity = plot_of(drawn, "training-1")
     place = drawn.locator(f"#{identity}")
     seen = f"getComputedStyle(document.querySelector('#{identity} .modebar-group')).opacity"
@@ -261,7 +261,7 @@ def test_a_figure_has_a_name_and_shows_its_button_when_it_has_the_focus(drawn: A
     until(drawn, f"document.getElementById('{identity}').layout.xaxis.range[1] < 5")
 
 
-def test_a_surface_turns_by_keys_and_is_saved_as_it_is_seen(drawn: Any) -> None:
+def test_a_surface_rotates_by_keys_and_is_saved_as_shown(drawn: Any) -> None:
     identity = plot_of(drawn, "loss_landscape-2")
     camera = f"document.getElementById('{identity}').layout.scene.camera.eye"
     first = drawn.evaluate(camera)
@@ -277,7 +277,7 @@ def test_a_surface_turns_by_keys_and_is_saved_as_it_is_seen(drawn: Any) -> None:
     assert json.loads(text) == turned
 
 
-def test_an_unknown_error_is_no_error_of_zero(browser_page: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_an_unknown_error_is_not_zero(browser_page: Any, tmp_path: Path) -> None:  # noqa: F811
     values = {"size": LAYERS, "size_error": np.array([0.5, np.nan, 0.5, np.nan])}
     half = Measurement("half_known", "a", values, dict.fromkeys(values, ("layer",)), errors=ERRORS)
     browser_page.goto(report([half], tmp_path / "page.html").as_uri())
@@ -306,7 +306,7 @@ def test_themes_by_keyboard(opened: Any) -> None:
     assert colours == ["#1b1f24", "#e6e9ec"]
 
 
-def test_print_draws_all_in_dark_ink_and_afterwards_nothing_has_changed(opened: Any) -> None:
+def test_printing_uses_dark_colours_and_restores_the_page(opened: Any) -> None:
     opened.emulate_media(color_scheme="dark")
     opened.evaluate("dispatchEvent(new Event('beforeprint'))")
     seen = "[...document.querySelectorAll('.plot')].map(p => p.layout?.font.color + p.layout?.width)"
@@ -321,7 +321,7 @@ def test_a_narrow_window_does_not_scroll_sideways(opened: Any) -> None:
     assert opened.evaluate("document.documentElement.scrollWidth") <= 480
 
 
-def test_a_narrow_window_keeps_words_and_panels_whole(drawn: Any) -> None:
+def test_a_narrow_window_does_not_cut_words_or_panels(drawn: Any) -> None:
     drawn.set_viewport_size({"width": 400, "height": 800})
     drawn.wait_for_timeout(300)
     names = "[...document.querySelectorAll('tbody th[scope]')].map(th => th.offsetWidth)"
@@ -331,7 +331,7 @@ def test_a_narrow_window_keeps_words_and_panels_whole(drawn: Any) -> None:
     assert drawn.evaluate("document.documentElement.scrollWidth") <= 400
 
 
-def test_hostile_strings_run_nothing_and_are_no_formulas(browser_page: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_hostile_strings_are_neither_executed_nor_formulas(browser_page: Any, tmp_path: Path) -> None:  # noqa: F811
     odd = Measurement(EVIL, EVIL, {"size": LAYERS[:2]}, {"size": (EVIL,)}, {EVIL: ("<b>x</b>", EVIL)}, {EVIL: EVIL})
     browser_page.goto(report([odd, lines(EVIL)], tmp_path / "page.html", title="honest").as_uri())
     unfold(browser_page)
@@ -343,7 +343,7 @@ def test_hostile_strings_run_nothing_and_are_no_formulas(browser_page: Any, tmp_
     assert rows[0]["series"].startswith("'=") and rows[0]["x"] == "<b>x</b>" and rows[1]["x"] == f"'{EVIL}"
 
 
-def test_a_notebook_shows_the_figure_and_runs_nothing(browser_page: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_a_notebook_shows_the_figure_without_scripts(browser_page: Any, tmp_path: Path) -> None:  # noqa: F811
     cell = lines(EVIL)._repr_html_()
     (tmp_path / "notebook.html").write_text(f"<!doctype html><title>book</title>{cell}", encoding="utf-8")
     browser_page.goto((tmp_path / "notebook.html").as_uri())

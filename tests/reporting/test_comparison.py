@@ -67,7 +67,7 @@ def test_verdicts() -> None:
     assert verdict(5.0, math.nan) == verdict(5.0, 0.0) == "noise not known"
 
 
-def test_errors_intervals_and_repeats_all_count() -> None:
+def test_errors_intervals_and_repeats_enter_the_error() -> None:
     z = quantile(math.inf)
     known = found(
         a=[1.0, 3.0], a_error=[0.1, 0.3], b=2.0, b_interval=[1.0, 4.0], c=5.0, dims={"b_interval": ("bound",)}
@@ -113,7 +113,7 @@ def test_the_mean_over_layers_is_taken_in_each_repeat() -> None:
     assert table["x"].error == pytest.approx(stats.sem([2.0, 2.1, 2.05]))
 
 
-def test_which_numbers_stand_for_a_measurement() -> None:
+def test_key_numbers_of_each_measurement() -> None:
     many = {f"value{i}": np.zeros(3) for i in range(9)}
     odd = {"bin_count": 1.0, "edges": [0.0], "p15": 1.0, "words": ["a"], "block": 1.0, "number": 3, "gap": np.nan}
     table = numbers([found(**many, **odd, single=1.0, sure=[1.0], sure_error=[0.1])])
@@ -131,7 +131,7 @@ def test_training_is_compared_at_its_last_epoch() -> None:
     assert numbers([curve])["top1"].value == 60.0
 
 
-def test_only_what_both_have_is_compared_and_only_with_the_baseline() -> None:
+def test_common_values_are_compared_with_the_baseline() -> None:
     models = {"a": [found(x=1.0, y=1.0)], "b": [found(y=2.0, z=1.0)], "c": [found(x=0.0)]}
     made = compare(section(**models))
     assert [(each.label, each.name, each.value) for each in made] == [("b", "y", 1.0), ("c", "x", -1.0)]
@@ -154,9 +154,9 @@ def test_titles_and_tables_never_disagree(first: list[float], second: list[float
     given = [found(who, x=x, **doubt) for who, values in (("a", first), ("b", second)) for x in values]
     (one,) = sort(given, label_models(given))
     (difference,) = compare(one)
-    said = describe_number("x", one.averaged(), reading("x")).sentence
-    if "(the same)" not in said:
-        judged = next((w for w in ("within the noise", "noise not known") if w in said), "larger than the noise")
+    sentence = describe_number("x", one.averaged(), reading("x")).sentence
+    if "(the same)" not in sentence:
+        judged = next((w for w in ("within the noise", "noise not known") if w in sentence), "larger than the noise")
         assert judged == difference.verdict
 
 
@@ -175,8 +175,8 @@ def part(subject: str, index: int, value: float, data: str = "imagenet test", **
     """Entropy by layer and head on one part of the images; the deep half has the given mean."""
     table = np.array([[5.0, 5.0], [value - 0.1, value + 0.1]])
     values = {"mean": table, "class_row": table - 0.5}
-    told = {"part": [index, 3], "data": f"{data}[{index}::3] hash{index}", "images": 16, **about}
-    return Measurement("attention_entropy", subject, values, dict.fromkeys(values, ("layer", "head")), {}, {}, told)
+    stored = {"part": [index, 3], "data": f"{data}[{index}::3] hash{index}", "images": 16, **about}
+    return Measurement("attention_entropy", subject, values, dict.fromkeys(values, ("layer", "head")), {}, {}, stored)
 
 
 def test_models_on_the_same_parts_of_the_images_are_paired() -> None:
@@ -237,8 +237,8 @@ def test_title_and_table_give_the_same_number_and_verdict(name: str) -> None:
     made = next(each for each in compare(one) if each.name == name)
     titles = [figure.finding for figure in draw("attention_entropy", one.averaged())]
     (title,) = [each for each in titles if ("class" in each) == (name == "class_row")]
-    said = re.search(r": ([\d.]+) nats for a, ([\d.]+) nats for b", title)
-    assert said and [float(each) for each in said.groups()] == pytest.approx(
+    sentence = re.search(r": ([\d.]+) nats for a, ([\d.]+) nats for b", title)
+    assert sentence and [float(each) for each in sentence.groups()] == pytest.approx(
         [made.baseline.value, made.number.value], abs=6e-3
     )
     assert ("within the noise" in title) == (made.strength <= 1)

@@ -1,4 +1,4 @@
-"""The drawing by axes: traces that hold the numbers, whatever the axes are called."""
+"""Default drawings by axes: traces contain the numbers for any names of axes."""
 
 from __future__ import annotations
 

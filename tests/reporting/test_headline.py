@@ -26,7 +26,7 @@ def row(*gaps: Difference) -> Row:
     return Row("Entropy", {}, {each.label: each for each in gaps})
 
 
-def test_clear_unclear_and_unknown_models_are_told_apart() -> None:
+def test_clear_unclear_and_unknown_models_are_distinguished() -> None:
     assert state(row(gap("TAP", 1.0), gap("CB", 0.01)), PHRASE) == (
         "Attention is more even with TAP; CB does not differ measurably"
     )
@@ -39,7 +39,7 @@ def test_clear_unclear_and_unknown_models_are_told_apart() -> None:
     assert state(row(gap("A", 0.01), gap("B", 1.0, math.nan)), PHRASE) == "No measurable difference in entropy"
 
 
-def test_names_are_kept_rather_than_a_remark() -> None:
+def test_names_have_priority_over_remarks() -> None:
     third = gap("a model with a name of 30 chars", 1.0, math.nan)
     alike = Phrase("Shallow and deep layers are", ("less alike", "more alike"))
     claim = state(row(gap("ViT + CB", 1.0), gap("ViT + TAP + ADL", 1.0), third), alike)
@@ -77,12 +77,12 @@ def test_few_samples_are_counted(images: int, counts: dict[str, str]) -> None:
     assert found.sentence.startswith("Accuracy: 25.0 % for a, 50.0 % for b (25.0 points higher)")
 
 
-def test_a_share_that_is_a_mean_over_conditions_is_no_count() -> None:
+def test_a_share_averaged_over_conditions_is_not_a_count() -> None:
     found = describe_number("Accuracy", [measured("a", 0.26, 40)], reading("accuracy", 100), "%", samples=Samples())
     assert found.row is not None and not found.row.counts  # 10.4 of 40
 
 
-def test_a_single_model_is_told_with_its_number() -> None:
+def test_a_single_model_is_reported_with_its_value() -> None:
     found = describe_number("Accuracy", [measured("a", 0.25, 9)], reading("accuracy", 100), "%")
     assert found.title == "Accuracy: 25 %"
 

@@ -52,7 +52,7 @@ def test_images_are_sorted_by_the_difference_of_probability() -> None:
     assert [round(grey(picture.source) / 20) for picture in strip.pictures] == [3, 2, 1]
 
 
-def test_images_that_no_model_gets_wrong_are_found_too() -> None:
+def test_images_that_all_models_get_right_are_found() -> None:
     """The largest difference, 67 % against 99 %, is on the image with the lowest loss of one model."""
     losses = [[0.4, 3.0, 2.0, 2.5], [0.01, 3.1, 2.1, 2.4]]
     (strip,) = made(*(calibration(name, each, [0, 1, 2, 3]) for name, each in zip("ab", losses, strict=True)))
@@ -63,7 +63,7 @@ def test_images_that_no_model_gets_wrong_are_found_too() -> None:
     assert [picture.lines[0] for picture in strip.pictures] == [f"class {place}" for place in order]
 
 
-def test_a_title_says_if_not_all_images_have_pictures() -> None:
+def test_the_title_states_images_without_pictures() -> None:
     (strip,) = made(calibration("a", [0.4, 3.0, 2.0], [1]), calibration("b", [0.01, 3.1, 2.1], [1, 2]))
     assert strip.title == "Images on which b and a differ most, among 2 of 3 images: probability of the label"
 

@@ -24,12 +24,12 @@ def test_values_and_differences() -> None:
     assert row.name.endswith("%")
 
 
-def test_a_small_difference_is_unclear_and_negative_numbers_have_a_true_minus() -> None:
+def test_small_differences_are_unclear_and_minus_signs_are_typographic() -> None:
     (row,) = key_numbers([calibration("a", 0.70, 0.01), calibration("b", 0.69, 0.01)])
     assert row.clear == {"b": "unclear"} and row.differences["b"].startswith("−1.0")
 
 
-def test_without_errors_nothing_is_called_clear() -> None:
+def test_without_errors_no_difference_is_clear() -> None:
     plain = [Measurement("mine", name, {"x": np.array(value)}, {"x": ()}) for name, value in (("a", 1.0), ("b", 2.5))]
     (row,) = key_numbers(plain)
     assert row.values == {"a": "1", "b": "2.5"} and row.differences == {"b": "+1.5"} and row.clear == {"b": ""}

@@ -18,7 +18,7 @@ def test_labels_have_the_colour_of_their_class_and_others_are_black() -> None:
     assert [tuple(each) for each in colours[0].tolist()] == [class_colour(0), class_colour(2), (0, 0, 0), (0, 0, 0)]
 
 
-def test_pictures_are_lossless_and_in_their_places() -> None:
+def test_pictures_are_lossless_and_in_order() -> None:
     random = np.random.default_rng(0)
     rows = [[random.integers(0, 256, (4, 6, 3)).astype(np.uint8) for _ in range(2)] for _ in range(3)]
     plot = picture_rows(rows, ["image", "truth"], ["road", "", "sky"])

@@ -44,7 +44,7 @@ def test_the_page_does_not_scroll_sideways_and_draws_all_figures(opened: Any, wi
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_ten_screens_before_anything_is_unfolded(opened: Any) -> None:
+def test_the_folded_page_has_at_most_ten_screens(opened: Any) -> None:
     page = opened(1400)
     assert page.evaluate("document.documentElement.scrollHeight") <= 10 * SCREEN
     first = page.locator("#summary .overview").bounding_box()
@@ -109,7 +109,7 @@ def test_claims_are_short_and_have_no_names_of_values(opened: Any) -> None:
     assert not [word for word in text.split() if word.startswith("-") and word[1:2].isdigit()]  # a true minus
 
 
-def test_a_link_of_the_overview_leads_to_its_section(opened: Any) -> None:
+def test_links_of_the_overview_lead_to_sections(opened: Any) -> None:
     page = opened(1400)
     cell = page.locator(".heat td a").last
     target = cell.get_attribute("href")
@@ -119,7 +119,7 @@ def test_a_link_of_the_overview_leads_to_its_section(opened: Any) -> None:
 
 
 @pytest.mark.parametrize("width", [1400, 800, 390])
-def test_no_text_of_a_table_is_cut_or_meets_its_neighbour(opened: Any, width: int) -> None:
+def test_texts_of_tables_are_neither_cut_nor_overlap(opened: Any, width: int) -> None:
     page = opened(width)
     page.evaluate("document.querySelectorAll('main details').forEach(fold => { fold.open = true; })")
     wider = "[...document.querySelectorAll('.numbers td, .heat td a, .heat .what')].filter(each => "
@@ -129,7 +129,7 @@ def test_no_text_of_a_table_is_cut_or_meets_its_neighbour(opened: Any, width: in
     assert max(page.evaluate(outside)) <= width
 
 
-def test_a_table_that_continues_to_the_right_says_so(opened: Any) -> None:
+def test_a_scrollable_table_is_marked(opened: Any) -> None:
     page = opened(390)
     page.evaluate("document.querySelector('.numbers').style.minWidth = '60rem'")
     place = page.locator(".scroll", has=page.locator(".numbers")).first

@@ -1,4 +1,4 @@
-"""Models: told apart by their weights, never averaged with others, and the untrained named."""
+"""Models are distinguished by their weights; different weights are not averaged; untrained models are named."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def page(tmp_path: Path, *measurements: Measurement) -> str:
     return report(measurements, tmp_path / "page.html").read_text(encoding="utf-8").partition("<script>")[0]
 
 
-def test_two_models_of_one_name_are_not_averaged(tmp_path: Path) -> None:
+def test_different_models_of_the_same_name_are_not_averaged(tmp_path: Path) -> None:
     """Measured from Python without a subject: entropies 2.83 and 0.11 were averaged to 1.47."""
     two = [found("VisionTransformer", 2.83, "aa11bb22"), found("VisionTransformer", 0.11, "cc33dd44")]
     assert subjects(*two) == ["VisionTransformer (aa11bb)", "VisionTransformer (cc33dd)"]
@@ -40,7 +40,7 @@ def test_two_models_of_one_name_are_not_averaged(tmp_path: Path) -> None:
     assert "2 models are called &#39;VisionTransformer&#39; (different weights)" in text
 
 
-def test_without_digests_what_says_nothing_of_repeats_is_two_models() -> None:
+def test_without_digests_and_repeats_measurements_are_of_two_models() -> None:
     assert subjects(found("ViT", 1.0), found("ViT", 2.0)) == ["ViT", "ViT (2)"]
     kinds = [found("ViT", value, kind=kind) for kind in ("attention_entropy", "other") for value in (1.0, 2.0)]
     assert subjects(*kinds) == ["ViT", "ViT (2)", "ViT", "ViT (2)"]
@@ -57,13 +57,13 @@ def test_without_digests_what_says_nothing_of_repeats_is_two_models() -> None:
         lambda i: {"repeat": i},
     ],
 )
-def test_repeats_that_say_so_stay_one_model(about: Any) -> None:
+def test_declared_repeats_are_one_model(about: Any) -> None:
     for weights in ("", "aa11"):
         named = name_models([found("ViT", float(i), weights, **about(i)) for i in range(3)])
         assert [m.subject for m in named.measurements] == ["ViT"] * 3 and not named.remarks
 
 
-def test_the_same_weights_are_one_model_whatever_they_are_called() -> None:
+def test_equal_weights_are_one_model_under_any_name() -> None:
     path = "file/runs/cb/model.safetensors"
     origin = f"file: {path.removeprefix('file/')}"
     measured = found(path, 1.0, "aa11", origin), found("ViT + CB", 2.0, "aa11", origin, kind="other")
@@ -74,14 +74,14 @@ def test_the_same_weights_are_one_model_whatever_they_are_called() -> None:
     assert subjects(*measured, old) == ["ViT + CB"] * 3
 
 
-def test_the_same_measurement_made_again_is_no_repeat() -> None:
+def test_the_same_measurement_twice_is_not_a_repeat() -> None:
     """Same weights, same images: another device moves the last digits, which is no noise of the images."""
     twice = [found("ViT", x, "aa11", data="scenes test[:8] h") for x in (1.0, 1.0001)]
     named = name_models(twice)
     assert len(named.measurements) == 1 and named.remarks[0].startswith("1 duplicate measurement omitted")
 
 
-def test_untrained_models_are_named_and_so_is_where_weights_are_from(tmp_path: Path) -> None:
+def test_untrained_models_and_origins_of_weights_are_stated(tmp_path: Path) -> None:
     text = page(
         tmp_path,
         found("plain", 1.0, "aa11", "hub: timm/deit_tiny.fb_in1k"),
@@ -95,7 +95,7 @@ def test_untrained_models_are_named_and_so_is_where_weights_are_from(tmp_path: P
 
 @pytest.mark.parametrize("path", ["{run}", "{run}/model.safetensors"])
 @pytest.mark.parametrize("weights", ["", "aa11"])
-def test_a_measurement_of_the_file_of_a_run_is_of_the_run(tmp_path: Path, path: str, weights: str) -> None:
+def test_a_measurement_of_a_run_s_file_belongs_to_the_run(tmp_path: Path, path: str, weights: str) -> None:
     run = tmp_path / "runs" / "cb"
     run.mkdir(parents=True)
     (run / "metrics.jsonl").write_text(json.dumps({"epoch": 1, "top1": 50.0, "test_images": 100}) + "\n")

@@ -32,7 +32,7 @@ class Tags(HTMLParser):
 
 
 @pytest.mark.parametrize("kind", sorted(LOOKS))
-def test_every_kind_is_small_and_runs_nothing(kind: str) -> None:
+def test_every_kind_is_small_and_has_no_script(kind: str) -> None:
     cell = LOOKS[kind]("a model")._repr_html_()
     assert len(cell.encode()) < 100_000 and "<svg" in cell
     assert not {"script", "iframe", "object", "link"} & {tag for tag, _ in Tags(cell).found}
@@ -47,7 +47,7 @@ def test_hostile_strings_are_text() -> None:
     assert not [name for _, attributes in tags for name, _ in attributes if name.startswith("on")]
 
 
-def test_points_are_at_their_place() -> None:
+def test_points_are_at_their_coordinates() -> None:
     plot = empty_plot("x", "y")
     line(plot, [0, 10], [0.0, 5.0], "a", 0)
     plot.update_layout(xaxis_range=[0, 10], yaxis_range=[0, 5])

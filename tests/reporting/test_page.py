@@ -74,7 +74,7 @@ def test_the_figure_holds_the_numbers_of_averaged_repeats(tmp_path: Path) -> Non
     np.testing.assert_allclose(lines["two"]["y"], np.linspace(1.25, 2.25, 4), rtol=1e-5)
 
 
-def test_nothing_is_fetched_and_plotly_is_there_once(tmp_path: Path) -> None:
+def test_the_page_fetches_nothing_and_embeds_plotly_once(tmp_path: Path) -> None:
     text = written(tmp_path, measurement(), measurement(kind="another"))
     addresses = [a[key] for _, a in Page(text).tags for key in ("src", "href", "srcset", "action") if a.get(key)]
     assert addresses and all(str(address).startswith("#") for address in addresses)
@@ -89,7 +89,7 @@ def test_only_our_scripts_may_run(tmp_path: Path) -> None:
     assert page.policy.startswith("default-src 'none'; script-src 'sha256-")
 
 
-def test_hostile_strings_run_nothing(tmp_path: Path) -> None:
+def test_hostile_strings_are_not_executed(tmp_path: Path) -> None:
     odd = Measurement(EVIL, EVIL, {EVIL: np.ones(2)}, {EVIL: (EVIL,)}, {EVIL: (EVIL, "b")}, {EVIL: EVIL}, {EVIL: EVIL})
     page = Page(written(tmp_path, measurement(EVIL), odd, title=EVIL))
     assert page.scripts == Page(written(tmp_path, measurement())).scripts
@@ -105,16 +105,14 @@ def test_a_kind_without_a_drawing_of_its_own_is_drawn_from_its_axes(tmp_path: Pa
     assert "class_row" not in re.sub(r"(?s)<script.*?</script>|data-file=\S+", "", text)  # no names of values
 
 
-def test_values_that_a_drawing_cannot_draw_are_drawn_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_values_outside_of_a_drawing_are_drawn_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(section_view, "draw", lambda kind, measurements: measurements[0].values["of a newer version"])
     strange = Measurement("attention_entropy", "a", {"other": np.ones(3)}, {"other": ("layer",)})
     text = written(tmp_path, strange)
     assert "other by layer" in text and "cannot draw these values (KeyError" in text
 
 
-def test_differences_stand_beside_the_numbers(tmp_path: Path) -> None:
+def test_differences_are_listed_beside_the_numbers(tmp_path: Path) -> None:
     sure = {"x": np.array(1.0), "x_error": np.array(0.1)}
     first = Measurement("k", "a", sure, dict.fromkeys(sure, ()), errors={"x": "x_error"})
     second = replace(first, subject="b", values={**sure, "x": np.array(3.0)})
@@ -144,7 +142,7 @@ def test_every_card_has_its_number_of_images(tmp_path: Path) -> None:
     assert 'class="images"' not in written(tmp_path, measurement("a", "k"))
 
 
-def test_intervals_are_explained_once_and_epochs_where_they_are(tmp_path: Path) -> None:
+def test_intervals_are_explained_once(tmp_path: Path) -> None:
     sure = {"x": np.array(1.0), "x_error": np.array(0.1)}
     known = Measurement("k", "a", sure, dict.fromkeys(sure, ()), errors={"x": "x_error"})
     epochs = Measurement("training", "a", {"top1": np.array([1.0, 2.0])}, {"top1": ("epoch",)}, {"epoch": (0, 1)})
@@ -155,7 +153,7 @@ def test_intervals_are_explained_once_and_epochs_where_they_are(tmp_path: Path) 
     assert notes == [(1, False), (1, True)]
 
 
-def test_provenance_says_once_what_all_share(tmp_path: Path) -> None:
+def test_shared_provenance_is_stated_once(tmp_path: Path) -> None:
     both = [Measurement(kind, "a", {"x": np.ones(2)}, {"x": ("layer",)}, {}, {"tau": 1}, {"device": "cpu", "of": kind})
             for kind in ("k", "j")]  # fmt: skip
     end = written(tmp_path, *both).partition('<section id="provenance"')[2].partition("<script")[0]
@@ -188,7 +186,7 @@ def test_unknown_errors_have_no_bars() -> None:
     assert [trace.error_y.array is None for trace in plot.data] == [True, False, True, False]
 
 
-def test_no_two_of_many_models_look_alike() -> None:
+def test_models_have_distinct_styles() -> None:
     plot = empty_plot("x", "y")
     for index in range(36):
         line(plot, [1], [1.0], str(index), index)
@@ -196,7 +194,7 @@ def test_no_two_of_many_models_look_alike() -> None:
     assert len(looks) == 36 and len({trace.line.color for trace in plot.data[:6]}) == 6
 
 
-def test_attention_views_are_html_of_their_own_without_means(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_views_are_separate_html_without_means(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def draw(measurements: list[Measurement]) -> list[Fragment]:
         return [Fragment(f"<p id=own>{[(m.subject, m.values['mean'].dtype.kind) for m in measurements]}</p>")]
 
@@ -207,7 +205,7 @@ def test_attention_views_are_html_of_their_own_without_means(tmp_path: Path, mon
     assert "Numbers of Attention view" not in text and "Numbers of Attention entropy" in text
 
 
-def test_stored_measurements_are_read_again_each_once(tmp_path: Path) -> None:
+def test_stored_measurements_are_read_once_each(tmp_path: Path) -> None:
     for name in ("x", "y"):
         measurement(name).save(tmp_path / "runs" / name)
     (tmp_path / "runs" / "recipe.json").write_text("{}")
@@ -216,13 +214,13 @@ def test_stored_measurements_are_read_again_each_once(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found[0].values["mean"], measurement().values["mean"])
 
 
-def test_what_was_measured_first_is_the_baseline(tmp_path: Path) -> None:
+def test_the_first_measured_model_is_the_baseline(tmp_path: Path) -> None:
     for name, time in (("a", "2026-11-15T10:00:05"), ("b", "2026-11-15T10:00:01")):
         replace(measurement(name), provenance={"time": time}).save(tmp_path / name)
     assert [m.subject for m in read([tmp_path])] == ["b", "a"]
 
 
-def test_unreadable_files_are_all_named(tmp_path: Path) -> None:
+def test_all_unreadable_files_are_named(tmp_path: Path) -> None:
     for name in ("good", "cut", "lonely"):
         measurement(name).save(tmp_path / name)
     (tmp_path / "cut.npz").write_bytes((tmp_path / "cut.npz").read_bytes()[:50])

@@ -19,7 +19,7 @@ from vitlab.reporting.page_figure import view
         ("a title of words that is longer than its axis is", "a title of words that is<br>longer than its axis is"),
     ],
 )
-def test_a_title_beside_an_axis_is_wrapped_where_it_is_too_long(given: str, shown: str | None) -> None:
+def test_long_axis_titles_are_wrapped(given: str, shown: str | None) -> None:
     figure = Figure("Finding", "", empty_plot("layer", given))
     text = json.loads(view(figure, ["a"])["plot"])["layout"]["yaxis"]["title"]["text"]
     assert text == (shown or given.replace(", sides", ",<br>sides"))

@@ -16,7 +16,7 @@ from vitlab.reporting.plot_data import to_json
 
 @settings(deadline=None, max_examples=25)
 @given(stn.arrays(np.float64, stn.array_shapes(min_dims=2, max_dims=2, max_side=5), elements=st.floats(width=32)))
-def test_matrices_come_back_as_lists_with_five_digits(z: np.ndarray) -> None:
+def test_matrices_are_lists_with_five_digits(z: np.ndarray) -> None:
     (trace,) = json.loads(to_json(go.Figure(go.Heatmap(z=z))))["data"]
     expected = [[float(f"{v:.5g}") if np.isfinite(v) else None for v in row] for row in z.tolist()]
     assert trace["z"] == expected
@@ -35,6 +35,6 @@ def test_lines_keep_eight_digits() -> None:
 
 
 @given(st.text())
-def test_no_string_ends_the_script(text: str) -> None:
+def test_no_string_closes_the_script_element(text: str) -> None:
     made = to_json(go.Figure(go.Scatter(y=[1], name=text)))
     assert not set("<>&") & set(made) and json.loads(made)["data"][0]["name"] == text

@@ -1,4 +1,4 @@
-"""Reading: run folders give their training curves, and what is not there is named."""
+"""Reading: run folders give their training curves, and missing files are named."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run(folder: Path, *rows: dict[str, float]) -> Path:
     return folder
 
 
-def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_paths_are_named(tmp_path: Path) -> None:
     with pytest.raises(VitlabError, match=f"no such file or folder: {tmp_path}/nothing"):
         read([tmp_path / "nothing"])
     Measurement("k", "a", {"x": np.array(1.0)}, {"x": ()}).save(tmp_path / "stem.one")
@@ -42,7 +42,7 @@ def test_a_run_folder_gives_its_training_curve(tmp_path: Path) -> None:
     assert "Top-1 accuracy after the last epoch: 40.0 %" in report([found], tmp_path / "page.html").read_text()
 
 
-def test_a_run_takes_the_subject_of_what_lies_in_it_and_is_not_told_twice(tmp_path: Path) -> None:
+def test_a_run_has_the_name_of_its_measurements_and_is_listed_once(tmp_path: Path) -> None:
     folder = run(tmp_path / "plain_ViT", {"epoch": 1, "top1": 50.0})
     Measurement("k", "plain ViT", {"x": np.array(1.0)}, {"x": ()}).save(folder / "measurements" / "k")
     assert [(m.kind, m.subject) for m in read([tmp_path])] == [("k", "plain ViT"), ("training", "plain ViT")]
@@ -61,7 +61,7 @@ def test_damaged_measurements_are_listed(tmp_path: Path) -> None:
         read([tmp_path])
 
 
-def test_a_run_without_an_epoch_is_nothing_to_report(tmp_path: Path) -> None:
+def test_a_run_without_an_epoch_is_not_reported(tmp_path: Path) -> None:
     run(tmp_path / "new")
     with pytest.raises(VitlabError, match="no measurements and no epochs"):
         read([tmp_path])
@@ -73,7 +73,7 @@ def test_reading_runs_loads_no_torch(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_rows_of_single_steps_are_no_epochs(tmp_path: Path) -> None:
+def test_rows_of_single_steps_are_not_epochs(tmp_path: Path) -> None:
     """In files of earlier versions, too, whose rows of steps count epochs from 0; the last epoch is unfinished."""
     rows = []
     for epoch in range(3):
@@ -86,7 +86,7 @@ def test_rows_of_single_steps_are_no_epochs(tmp_path: Path) -> None:
     assert found.values["top1"].tolist() == [0.0, 10.0, 20.0] and found.values["train_loss"].tolist() == [3.0, 2.0, 1.0]
 
 
-def test_deeply_nested_json_is_no_measurement(tmp_path: Path) -> None:
+def test_deeply_nested_json_raises(tmp_path: Path) -> None:
     (tmp_path / "deep.json").write_text("[" * 100_000)
     (tmp_path / "other.json").write_text('{"kind": ' * 100_000)
     with pytest.raises(VitlabError) as caught:

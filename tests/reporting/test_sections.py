@@ -1,4 +1,4 @@
-"""Sections: repeats together, other settings apart, names short and no two alike."""
+"""Sections: repeats are combined, different settings are separate, names are short and unique."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_error_bars_of_few_repeats_are_students() -> None:
     assert 2 * 1.96 * float(mean.values["x_error"]) == pytest.approx(high - low)
 
 
-def test_other_settings_and_other_data_are_other_sections() -> None:
+def test_different_settings_or_data_are_different_sections() -> None:
     given = [found("attack", who, 1.0, norm=norm, steps=5) for who in "ab" for norm in ("l2", "linf")]
     assert [each.title for each in sort(given, label_models(given))] == ["attack (norm=l2)", "attack (norm=linf)"]
     given = [found("k", "a", 1.0, f"{name} test[:8] 12ab") for name in ("scenes", "imagenet(full=False)")]
@@ -42,7 +42,7 @@ def test_other_settings_and_other_data_are_other_sections() -> None:
     assert titles == ["k (data=scenes)", "k (data=imagenet(full=False))"]
 
 
-def test_models_with_settings_of_their_own_stay_together() -> None:
+def test_models_with_different_own_settings_share_a_section() -> None:
     given = [found("hessian", "a", 1.0, weight_decay=0.1), found("hessian", "b", 2.0, weight_decay=0.2)]
     (section,) = sort(given, label_models(given))
     assert list(section.repeats) == ["a", "b"] and section.title == "hessian"
@@ -56,18 +56,18 @@ def test_parts_of_one_data_set_are_repeats() -> None:
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.text(alphabet="ab()|/ ", max_size=60), unique=True, min_size=1))
-def test_labels_are_unlike_and_short(subjects: list[str]) -> None:
+def test_labels_are_unique_and_short(subjects: list[str]) -> None:
     labels = label_models([found("k", subject, 0.0) for subject in subjects])
     assert list(labels) == subjects and len(set(labels.values())) == len(subjects)
     assert all(len(label) <= LONGEST + len(" (99)") for label in labels.values())
 
 
 @pytest.mark.parametrize("text", ["plain ViT", "timm/vit(depth=2)", "x" * LONGEST])
-def test_short_names_stay(text: str) -> None:
+def test_short_names_are_unchanged(text: str) -> None:
     assert shorten(text) == text
 
 
-def test_names_in_titles_are_written_as_names() -> None:
+def test_names_in_titles_are_quoted_as_given() -> None:
     kinds = {"representation_cka": "representation CKA", "hessian_spectrum": "Hessian spectrum", "my_own": "my own"}
     for kind, title in kinds.items():
         given = [found(kind, "a", 1.0)]

@@ -1,4 +1,4 @@
-"""The summary: true sentences about constructed data."""
+"""The summary: correct sentences about constructed data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def summary(*measurements: Measurement) -> Summary:
     return summarise(list(labels.values()), sections, [each for section in sections for each in compare(section)])
 
 
-def test_models_data_images_device_and_day() -> None:
+def test_the_summary_states_models_data_images_device_and_date() -> None:
     about = {"device": "cuda", "time": "2026-11-05T10:00:00+00:00", "data": "scenes test[:64] ab12"}
     counts = {"a": 64, "b": 64, "c": 128}
     made = summary(*(found("k", who, 1.0, images=count, **about) for who, count in counts.items()))
@@ -37,7 +37,7 @@ def test_models_data_images_device_and_day() -> None:
     ]
 
 
-def test_the_strongest_difference_comes_first_whatever_its_size() -> None:
+def test_the_most_significant_difference_comes_first() -> None:
     made = summary(
         *(found("large", who, value, 50.0) for who, value in (("a", 0.0), ("b", 100.0))),
         *(found("sure", who, value, 0.001) for who, value in (("a", 1.0), ("b", 0.9))),
@@ -50,7 +50,7 @@ def test_the_strongest_difference_comes_first_whatever_its_size() -> None:
     assert "Numbers compared with known noise: 2, of which 1 differ by more" in made.caution[1]
 
 
-def test_nothing_larger_than_noise_and_no_noise_known_are_said() -> None:
+def test_unclear_and_unknown_differences_are_stated() -> None:
     within = summary(found("k", "a", 1.0, 1.0), found("k", "b", 1.5, 1.0))
     assert within.heading.startswith("No difference is larger than its noise")
     unknown = summary(found("k", "a", 1.0), found("k", "b", 1.5))
@@ -59,7 +59,7 @@ def test_nothing_larger_than_noise_and_no_noise_known_are_said() -> None:
     assert unknown.caution[1] == "Numbers compared: 1. Their noise is not known."
 
 
-def test_one_run_each_is_said_to_be_one() -> None:
+def test_a_single_run_per_model_is_stated() -> None:
     once = summary(found("k", "a", 1.0, 0.1), found("k", "b", 2.0, 0.1))
     seeds_vary = once.caution[0]
     assert seeds_vary.startswith("One training run each: intervals do not cover the variation between training seeds.")
@@ -76,20 +76,20 @@ def test_one_run_each_is_said_to_be_one() -> None:
     )
 
 
-def test_other_images_are_a_caution() -> None:
+def test_different_images_give_a_warning() -> None:
     made = summary(found("k", "a", 1.0, data="scenes test[:8] x"), found("k", "b", 1.0, data="cifar test[:8] y"))
     assert any("Not all models were measured on the same images" in each for each in made.caution)
     alike = summary(found("k", "a", 1.0, data="scenes test[:8] x"), found("k", "b", 1.0, data="scenes test[:8] x"))
     assert not any("Not all models" in each for each in alike.caution)
 
 
-def test_one_model_has_key_numbers_those_with_noise_first() -> None:
+def test_key_numbers_of_one_model_with_errors_come_first() -> None:
     made = summary(found("loose", "a", 1.0), found("sure", "a", 2.0, 0.1))
     assert made.heading == "Key numbers"
     assert made.findings == ["Sure, x: 2.00 ± 0.20.", "Loose, x: 1."]
 
 
-def test_nothing_in_common_is_said() -> None:
+def test_models_without_common_measurements_are_reported() -> None:
     made = summary(found("k", "a", 1.0), found("j", "b", 1.0))
     assert not made.findings and made.caution[1].startswith("Nothing is compared")
     assert made.heading == "Key numbers"
@@ -147,7 +147,7 @@ def test_calibration_outranks_training_and_the_heading_counts_accuracy() -> None
     assert made.heading == "Largest differences relative to their noise"
 
 
-def test_many_models_stay_on_one_screen() -> None:
+def test_many_models_fit_on_one_screen() -> None:
     models = {f"model {i:02d}": 0.3 + 0.02 * i for i in range(12)}
     kinds = [f"kind_{i}" for i in range(9)]
     made = summary(

@@ -61,7 +61,7 @@ def test_closed_form_of_a_linear_model() -> None:
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
-def test_the_ball_is_kept_and_the_loss_grows(scene, norm) -> None:
+def test_attacks_stay_in_the_ball_and_raise_the_loss(scene, norm) -> None:
     _, images, labels, classify = scene
     start = random_start(Randomness.of(0, "pgd", 0, range(6)), images.shape[1:], RADII[norm], norm)
     found = pgd(classify, images, labels, RADII[norm], norm, start=start)

@@ -1,4 +1,4 @@
-"""CIFAR-C: severities are fifths of the rows, both sets by the model's classes, files that are not right."""
+"""CIFAR-C: severities are fifths of the rows, the set is chosen by the model's classes, invalid files raise."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_the_convolutional_vits_of_hdvw(tmp_path, kernel) -> None:
     assert found.values["accuracy"][0, 0] == 1
 
 
-def test_the_one_of_two_that_fits_the_model(tmp_path) -> None:
+def test_the_set_with_the_models_classes_is_used(tmp_path) -> None:
     write(tmp_path / "CIFAR-10-C", 10, ("fog",))
     write(tmp_path / "CIFAR-100-C", 100, ("fog",))
     for classes in (10, 100):
@@ -114,7 +114,7 @@ def test_missing_corruptions_and_resuming(tmp_path) -> None:
 
 
 class Plain(nn.Module):
-    """Says nothing of how it sees images; keeps what it saw."""
+    """Declares no preprocessing; stores its inputs."""
 
     def __init__(self, classes) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class Plain(nn.Module):
 
 
 @pytest.mark.parametrize(("classes", "mean", "std"), [(10, 0.4914, 0.2470), (100, 0.5071, 0.2675)])
-def test_a_model_that_says_nothing_gets_cifars_own_normalisation(tmp_path, classes, mean, std) -> None:
+def test_an_undeclared_model_gets_the_normalisation_of_cifar(tmp_path, classes, mean, std) -> None:
     write(tmp_path / f"CIFAR-{classes}-C", classes, ("fog",))
     model = Plain(classes)
     stress(tmp_path, model, names="fog", severities=5)
@@ -135,7 +135,7 @@ def test_a_model_that_says_nothing_gets_cifars_own_normalisation(tmp_path, class
     np.testing.assert_allclose(model.seen[:, 0, 5, 5], (red - mean) / std, rtol=1e-4)
 
 
-def test_files_that_are_not_right(tmp_path) -> None:
+def test_invalid_files(tmp_path) -> None:
     with pytest.raises(vitlab.VitlabError, match=r"no CIFAR-10-C in .*expected:\n  ROOT/CIFAR-10-C/\{labels.npy"):
         stress(tmp_path)
     with pytest.raises(vitlab.VitlabError, match="10 or 100 classes; this model has 1000"):

@@ -56,7 +56,7 @@ class Nyquist(torch.nn.Module):
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "sign"])
-def test_only_the_band_that_a_model_sees_hurts_it(noise) -> None:
+def test_only_frequencies_that_a_model_uses_lower_its_accuracy(noise) -> None:
     batches = Batches([(torch.full((10, 3, 16, 16), 0.5), torch.zeros(10, dtype=torch.long))], (0.0,) * 3, (1.0,) * 3)
     settings = {"frequencies": (0, 0.5, 1), "noise": noise, "clamp": False}
     found = vitlab.stress("frequency_noise", Nyquist(), batches, **settings).values
@@ -64,7 +64,7 @@ def test_only_the_band_that_a_model_sees_hurts_it(noise) -> None:
     assert vitlab.stress("frequency_noise", Nyquist(), batches, strength=0, **settings).values["drop"][2] == 0
 
 
-def test_one_frequency_is_enough() -> None:
+def test_a_single_frequency_is_accepted() -> None:
     model = scenes_model()
     one = vitlab.stress("frequency_noise", model, scene_batches(model), frequencies=0.5)
     assert one.axes["frequency"] == (0.5,) and one.values["drop"].shape == (1,)

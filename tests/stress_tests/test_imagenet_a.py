@@ -1,4 +1,4 @@
-"""ImageNet-A: the map of its 200 classes, both forms of the argmax against loops, and folders that are not right."""
+"""ImageNet-A: the map of its 200 classes, both forms of the argmax against loops, and invalid folders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vitlab.stress_tests.shared.imagenet_sets import IMAGENET_A
 
 INDICES = [int(line) for line in pkgutil.get_data("timm.data", "_info/imagenet_a_indices.txt").decode().split()]
 #: Label 6, 11 and 90 of ImageNet-1K; the colours say these or others.
-SAYS = {"n01498041": [6, 7, 400, 9], "n01531178": [11, 12], "n01820546": [90, 6, 90]}
+ANSWERS = {"n01498041": [6, 7, 400, 9], "n01531178": [11, 12], "n01820546": [90, 6, 90]}
 LABELS = {"n01498041": 6, "n01531178": 11, "n01820546": 90}
 
 
@@ -27,10 +27,10 @@ def stress(root, model=None, **settings) -> Measurement:
 
 
 def expected() -> tuple[list[float], list[float]]:
-    """Right or wrong among the 200, and among the 1000, image by image."""
-    pairs = [(LABELS[name], said) for name, answers in SAYS.items() for said in answers]
-    among = [float(min(INDICES, key=lambda c: abs(c - said)) == label) for label, said in pairs]
-    return among, [float(said == label) for label, said in pairs]
+    """Correctness among the 200 and among the 1000 classes, by image."""
+    pairs = [(LABELS[name], answer) for name, answers in ANSWERS.items() for answer in answers]
+    among = [float(min(INDICES, key=lambda c: abs(c - answer)) == label) for label, answer in pairs]
+    return among, [float(answer == label) for label, answer in pairs]
 
 
 def test_the_200_classes() -> None:
@@ -42,7 +42,7 @@ def test_the_200_classes() -> None:
 
 @pytest.mark.parametrize("below", ["", "imagenet-a"])
 def test_both_forms_of_the_argmax(tmp_path, below) -> None:
-    fill(tmp_path / below, SAYS)
+    fill(tmp_path / below, ANSWERS)
     (tmp_path / below / "README.txt").write_text("not an image")
     found = stress(tmp_path)
     among, plain = expected()
@@ -53,7 +53,9 @@ def test_both_forms_of_the_argmax(tmp_path, below) -> None:
     provenance = found.provenance
     assert provenance["argmax"] == {"accuracy_200": "200-way", "accuracy_1000": "1000-way"}
     assert provenance["images"] == 9 and provenance["partial"] is True and provenance["broken"] == 0
-    assert set(provenance["missing_classes"]) == set(labels_200("a")) - set(SAYS) and provenance["missing_sets"] == []
+    assert (
+        set(provenance["missing_classes"]) == set(labels_200("a")) - set(ANSWERS) and provenance["missing_sets"] == []
+    )
     assert provenance["preprocessing"]["size"] == [8, 8] and provenance["preprocessing"]["crop"] == 0.875
 
 
@@ -66,7 +68,7 @@ def test_a_whole_set_is_not_partial(tmp_path, monkeypatch) -> None:
 
 
 def test_broken_images_are_named_counted_and_skipped(tmp_path) -> None:
-    fill(tmp_path, SAYS)
+    fill(tmp_path, ANSWERS)
     (tmp_path / "n01498041" / "0.JPEG").write_bytes(b"no image")
     whole = (tmp_path / "n01531178" / "1.JPEG").read_bytes()
     (tmp_path / "n01531178" / "1.JPEG").write_bytes(whole[: len(whole) // 2])
@@ -82,7 +84,7 @@ def test_broken_images_are_named_counted_and_skipped(tmp_path) -> None:
 
 
 def test_hostile_names(tmp_path) -> None:
-    """Whatever a file is called, it is an image or it is named in the result, and the result can be stored."""
+    """A file with any name is an image or is named in the result, and the result can be stored."""
     for name in ("a\nb.jpg", "<script>.jpg", "-rf *.jpg", "ü.JPEG"):
         paint(tmp_path / "n01498041" / name, 6)
     bad = os.path.join(os.fsencode(tmp_path / "n01498041"), b"\xff\xfe.jpg")
@@ -107,7 +109,7 @@ def test_a_set_that_cannot_be_read_at_all(tmp_path) -> None:
         stress(tmp_path)
 
 
-def test_layouts_that_are_not_right(tmp_path) -> None:
+def test_invalid_layouts(tmp_path) -> None:
     tree = r"expected:\n  ROOT/imagenet-a/n01498041/"
     with pytest.raises(vitlab.VitlabError, match=f"no folder .*{tree}"):
         stress(tmp_path / "nowhere")
@@ -139,13 +141,13 @@ def test_layouts_that_are_not_right(tmp_path) -> None:
     ],
 )
 def test_mistakes(tmp_path, settings, message) -> None:
-    fill(tmp_path, SAYS)
+    fill(tmp_path, ANSWERS)
     with pytest.raises(vitlab.VitlabError, match=message) as caught:
         stress(tmp_path, **settings)
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_a_folder_is_wanted_here_and_batches_elsewhere(tmp_path) -> None:
+def test_file_based_tests_need_a_folder(tmp_path) -> None:
     with pytest.raises(vitlab.VitlabError, match="expected the path of a folder, got list"):
         vitlab.stress("imagenet_a", Colours(), [(torch.zeros(2, 3, 8, 8), torch.arange(2))])
     for path in (tmp_path, str(tmp_path)):
@@ -153,14 +155,14 @@ def test_a_folder_is_wanted_here_and_batches_elsewhere(tmp_path) -> None:
             vitlab.stress("occlusion", Colours(), path)
 
 
-def test_some_images_lie_at_even_distances(tmp_path) -> None:
-    fill(tmp_path, SAYS)
+def test_a_subset_is_evenly_spaced(tmp_path) -> None:
+    fill(tmp_path, ANSWERS)
     found = stress(tmp_path, images=3)  # images 0, 3 and 6, of which the first and the last are right
     assert found.values["accuracy_1000"] == pytest.approx(2 / 3) and found.provenance["images"] == 3
 
 
-def test_worker_processes_change_nothing_and_no_trace_is_left(tmp_path) -> None:
-    fill(tmp_path, SAYS)
+def test_worker_processes_do_not_change_results(tmp_path) -> None:
+    fill(tmp_path, ANSWERS)
     model = Colours().train()
     state = torch.get_rng_state()
     one, two = (stress(tmp_path, model, processes=n) for n in (0, 2))

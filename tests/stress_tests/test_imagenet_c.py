@@ -19,21 +19,21 @@ IDS = wordnet_ids()
 SEVERITIES = (1, 2, 3, 4, 5)
 
 
-def says(name: str, severity: int) -> dict[str, list[int]]:
+def answers_of(name: str, severity: int) -> dict[str, list[int]]:
     """Three images of two classes; the later the corruption and the stronger, the more of them are wrong."""
     place = 5 * CORRUPTIONS.index(name) + severity
     return {IDS[7]: [7 if place % 2 else 8, 7], IDS[300]: [300 if place % 3 else 0]}
 
 
 def right(name: str, severity: int) -> list[float]:
-    a, b, c = (said for answers in says(name, severity).values() for said in answers)
+    a, b, c = (answer for answers in answers_of(name, severity).values() for answer in answers)
     return [float(a == 7), float(b == 7), float(c == 300)]
 
 
 def write(root, names=CORRUPTIONS, severities=SEVERITIES, grouped=False) -> None:
     groups = {name: group for group, members in GROUPS.items() for name in members}
     for name, severity in itertools.product(names, severities):
-        fill((root / groups[name] if grouped else root) / name / str(severity), says(name, severity))
+        fill((root / groups[name] if grouped else root) / name / str(severity), answers_of(name, severity))
 
 
 def stress(root, model=None, **settings):
@@ -80,7 +80,7 @@ def test_a_part_of_the_benchmark(benchmark) -> None:
     assert np.isnan(stress(benchmark, names="fog", severities=1, baseline="none").values["ce"]).all()
 
 
-def test_sets_that_are_missing_are_named(tmp_path) -> None:
+def test_missing_sets_are_named(tmp_path) -> None:
     write(tmp_path, ("fog",), (1, 2))
     write(tmp_path, ("snow",), (1,))
     (tmp_path / "snow" / "2").mkdir()  # empty
@@ -92,8 +92,8 @@ def test_sets_that_are_missing_are_named(tmp_path) -> None:
     assert found.values["mean_accuracy"] == pytest.approx(np.mean(there))
 
 
-def test_images_that_some_sets_lack(tmp_path) -> None:
-    """An accuracy is of the images that are there; a broken one is named once for each set that has it."""
+def test_images_missing_in_some_sets(tmp_path) -> None:
+    """The accuracy uses the existing images; a broken one is named once for each set that has it."""
     write(tmp_path, ("fog",), (1, 2))
     (tmp_path / "fog" / "2" / IDS[300] / "0.JPEG").write_bytes(b"")
     (tmp_path / "fog" / "1" / IDS[7] / "0.JPEG").unlink()
@@ -153,7 +153,7 @@ def test_mistakes(benchmark, settings, message) -> None:
         stress(benchmark, **settings)
 
 
-def test_layouts_that_are_not_right(tmp_path) -> None:
+def test_invalid_layouts(tmp_path) -> None:
     tree = r"expected:\n  ROOT/gaussian_noise/1/n01440764/"
     fill(tmp_path / "fog", {IDS[0]: [0]})  # no severity
     with pytest.raises(vitlab.VitlabError, match=f"no ImageNet-C in .*{tree}"):

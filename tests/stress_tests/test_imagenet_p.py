@@ -17,16 +17,16 @@ from vitlab.data.imagenet import wordnet_ids
 from vitlab.stress_tests.imagenet_p import PERTURBATIONS, flip_probability
 
 IDS = wordnet_ids()
-#: What the frames of two videos say: three changes of three and none, compared with the frame before; against the
-#: first frame, two of three.
+#: Predictions for the frames of two videos: three changes of three and none, compared with the frame before; compared
+#: with the first frame, two of three.
 VIDEOS = {f"{IDS[3]}/a": [3, 4, 3, 4], f"{IDS[9]}/b": [9, 9, 9, 9]}
 
 
 def write(root, names=PERTURBATIONS, videos=None) -> None:
     for name in names:
-        for video, says in (videos or VIDEOS).items():
-            for i, said in enumerate(says):
-                paint(root / name / video / f"{i + 8}.jpg", said)  # 8, 9, 10: not the order of letters
+        for video, frames in (videos or VIDEOS).items():
+            for i, answer in enumerate(frames):
+                paint(root / name / video / f"{i + 8}.jpg", answer)  # 8, 9, 10: not the order of letters
 
 
 def stress(root, model=None, **settings) -> Measurement:
@@ -93,7 +93,7 @@ def test_mfr_against_a_model(tmp_path) -> None:
 
 
 def test_mfr_against_an_expression(tmp_path) -> None:
-    """A model of torchvision, from a file of weights: it says nothing of itself, and is shown ImageNet's 224 × 224."""
+    """A model of torchvision from a file of weights, without declared preprocessing: it gets ImageNet's 224 × 224."""
     text = "torchvision/squeezenet1_1"
     vitlab.zoo.save(vitlab.load(text, seed=0), text, str(tmp_path / "weights.safetensors"))
     write(tmp_path / "data", ("tilt",), {f"{IDS[3]}/a": [0, 999, 9, 9], f"{IDS[9]}/b": [0, 90, 0, 90]})
@@ -116,7 +116,7 @@ def test_there_is_no_ratio_to_a_reference_that_never_flips(tmp_path) -> None:
 
 
 def test_difficulty(tmp_path) -> None:
-    """Two frames apart nothing flips; noise of that difficulty lies in folders of its own."""
+    """Two frames apart nothing flips; noise of that difficulty has separate folders."""
     write(tmp_path, ("tilt", "gaussian_noise_2"))
     write(tmp_path, ("gaussian_noise",), {f"{IDS[3]}/a": [3, 3, 3], f"{IDS[3]}/b": [3, 3, 3]})
     found = stress(tmp_path, names=("gaussian_noise", "tilt"), difficulty=2)
@@ -165,12 +165,12 @@ def test_missing_broken_and_short(tmp_path) -> None:
 def test_video_files(tmp_path) -> None:
     """What OpenCV writes, we read in the same order."""
     cv2 = pytest.importorskip("cv2")
-    for name, says in {"a": [300, 700, 300, 300], "b": [200, 200, 200, 200]}.items():
+    for name, frames in {"a": [300, 700, 300, 300], "b": [200, 200, 200, 200]}.items():
         file = tmp_path / "snow" / IDS[3] / f"{name}.mp4"
         file.parent.mkdir(parents=True, exist_ok=True)
         writer = cv2.VideoWriter(str(file), cv2.VideoWriter_fourcc(*"mp4v"), 10, (32, 32))
-        for said in says:
-            red, green, blue = (10 + 25 * digit for digit in (said // 100, said // 10 % 10, said % 10))
+        for answer in frames:
+            red, green, blue = (10 + 25 * digit for digit in (answer // 100, answer // 10 % 10, answer % 10))
             writer.write(np.full((32, 32, 3), (blue, green, red), dtype=np.uint8))
         writer.release()
     (tmp_path / "snow" / IDS[3] / "torn.mp4").write_bytes(b"no video")

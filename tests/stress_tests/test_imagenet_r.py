@@ -21,7 +21,7 @@ def test_the_200_classes() -> None:
 
 
 def test_both_forms_of_the_argmax(tmp_path) -> None:
-    """Goldfish is 1, and 0 and 3 are no classes of the set: nearest among the 200 are 1, and 2 or 4."""
+    """Goldfish is 1, and 0 and 3 are not classes of the set: the closest among the 200 are 1, and 2 or 4."""
     fill(tmp_path / "imagenet-r", {"n01443537": [1, 0, 0, 3, 500]})
     found = vitlab.stress("imagenet_r", Colours(), tmp_path, processes=0)
     assert found.values["accuracy_200"] == pytest.approx(3 / 5)
@@ -34,7 +34,7 @@ def test_both_forms_of_the_argmax(tmp_path) -> None:
     )
 
 
-def test_imagenet_a_is_not_taken_for_it(tmp_path) -> None:
+def test_files_of_imagenet_a_raise(tmp_path) -> None:
     fill(tmp_path, {name: [label] for name, label in list(labels_200("a").items())[:20]})
     with pytest.raises(vitlab.VitlabError, match=r"not a class of this set.*\n  ROOT/imagenet-r/n01443537"):
         vitlab.stress("imagenet_r", Colours(), tmp_path, processes=0)

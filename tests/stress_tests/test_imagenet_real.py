@@ -14,9 +14,9 @@ import vitlab
 from cases.published import Colours, paint
 from vitlab.data.imagenet import wordnet_ids
 
-#: What timm's copy says of the first six validation images: none, two labels, two, one, two, one.
+#: Labels in timm's copy of the first six validation images: none, two labels, two, one, two, one.
 REAL = [[], [970, 795], [230, 231], [809], [516, 850], [57]]
-SAYS = [65, 795, 230, 800, 516, 57]
+ANSWERS = [65, 795, 230, 800, 516, 57]
 ORIGINAL = [65, 970, 230, 809, 516, 57]
 
 
@@ -25,8 +25,8 @@ def name(number: int) -> str:
 
 
 def write(root, flat=False) -> None:
-    for i, (says, original) in enumerate(zip(SAYS, ORIGINAL, strict=True), start=1):
-        paint(root / ("" if flat else wordnet_ids()[original]) / name(i), says)
+    for i, (answer, original) in enumerate(zip(ANSWERS, ORIGINAL, strict=True), start=1):
+        paint(root / ("" if flat else wordnet_ids()[original]) / name(i), answer)
 
 
 def stress(root, **settings):
@@ -56,7 +56,7 @@ def test_accuracy(tmp_path, flat, below) -> None:
 
 def test_a_file_of_labels_beside_the_images(tmp_path) -> None:
     write(tmp_path / "val")
-    labels = [[said] for said in SAYS] + [[]] * (50_000 - 6)
+    labels = [[answer] for answer in ANSWERS] + [[]] * (50_000 - 6)
     (tmp_path / "real.json").write_text(json.dumps(labels))
     found = stress(tmp_path)
     assert found.values["accuracy"] == 1 and found.provenance["labels"] == str(tmp_path / "real.json")
@@ -66,7 +66,7 @@ def test_a_file_of_labels_beside_the_images(tmp_path) -> None:
             stress(tmp_path)
 
 
-def test_names_say_which_image_it_is(tmp_path) -> None:
+def test_names_identify_images(tmp_path) -> None:
     write(tmp_path)
     paint(tmp_path / wordnet_ids()[0] / "cat.jpg", 0)
     with pytest.raises(vitlab.VitlabError, match=r"cat.jpg does not have the name of a validation.*\n  ROOT/val/"):

@@ -22,7 +22,7 @@ def test_accuracy(tmp_path, below) -> None:
     assert found.provenance["partial"] is True and found.provenance["official_images"] == 50_889
 
 
-def test_folders_of_strangers(tmp_path) -> None:
+def test_unknown_folders(tmp_path) -> None:
     fill(tmp_path, {"n01440764": [0, 0], "not a class": [1]})
     with pytest.warns(UserWarning, match="1 folders that are not classes: not a class"):
         found = vitlab.stress("imagenet_sketch", Colours(), tmp_path, processes=0)

@@ -31,7 +31,7 @@ def test_folders_are_numbers(tmp_path) -> None:
     assert found.provenance["images_by_set"] == dict.fromkeys(SETS, 5)
 
 
-def test_a_set_that_is_missing(tmp_path) -> None:
+def test_missing_sets(tmp_path) -> None:
     write(tmp_path, ("top-images",))
     found = stress(tmp_path)
     assert found.axes["set"] == tuple(SETS)
@@ -61,7 +61,7 @@ def test_it_resumes_at_the_next_set(tmp_path) -> None:
     assert all(np.array_equal(found.values[name], whole.values[name]) for name in whole.values)
 
 
-def test_answers_to_other_files_are_not_taken(tmp_path) -> None:
+def test_results_of_other_files_are_not_reused(tmp_path) -> None:
     write(tmp_path / "data")
     with step_cache(tmp_path / "steps"):
         stress(tmp_path / "data")
@@ -71,7 +71,7 @@ def test_answers_to_other_files_are_not_taken(tmp_path) -> None:
     assert found.values["accuracy"][2] == pytest.approx(5 / 6) and model.calls == 3  # six images are two batches
 
 
-def test_wordnet_ids_are_another_layout(tmp_path) -> None:
+def test_wordnet_ids_raise(tmp_path) -> None:
     fill(tmp_path / SETS["top-images"], {"n01440764": [0]})
     with pytest.raises(vitlab.VitlabError, match=r"expected:\n  ROOT/imagenetv2-matched-frequency-format-val/0/"):
         stress(tmp_path)

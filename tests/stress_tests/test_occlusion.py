@@ -1,4 +1,4 @@
-"""Masks against loops, and what the model sees where they lie."""
+"""Masks against loops, and the model's input under them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_dropped_cells(grid, ratio, size, seed) -> None:
                 assert bool(mask[b, y, x]) == (cell in lowest)
 
 
-def test_cells_need_not_be_as_many_along_both_sides_and_equal_draws_go_in_order() -> None:
+def test_grids_may_be_rectangular_and_ties_keep_their_order() -> None:
     mask = drop_mask(torch.zeros(1, 2, 3), 0.5, (4, 6))
     assert mask[0, :2].all() and not mask[0, 2:].any()  # round(0.5 · 6) = 3: the first row of cells
     many = drop_mask(torch.zeros(1, 40, 40), 0.25, (40, 40))
@@ -62,7 +62,7 @@ def test_patches_are_the_models_own_by_default() -> None:
     assert (drops[0] == drops[1]).all()
 
 
-def test_a_larger_ratio_hides_what_a_smaller_one_does() -> None:
+def test_a_larger_ratio_contains_the_cells_of_a_smaller_one() -> None:
     draws = torch.rand(3, 5, 5)
     small, large = drop_mask(draws, 0.2, (10, 10)), drop_mask(draws, 0.6, (10, 10))
     assert (small <= large).all() and small.sum() == 3 * 5 * 4 and large.sum() == 3 * 15 * 4

@@ -65,9 +65,9 @@ def _miou(predicted: Tensor, masks: Tensor, classes: int = 3) -> float:
     truth, guess = masks.flatten().tolist(), predicted.flatten().tolist()
     found = []
     for k in range(classes):
-        labelled, said = {i for i in valid if truth[i] == k}, {i for i in valid if guess[i] == k}
-        if labelled | said:
-            found.append(len(labelled & said) / len(labelled | said))
+        labelled, guessed = {i for i in valid if truth[i] == k}, {i for i in valid if guess[i] == k}
+        if labelled | guessed:
+            found.append(len(labelled & guessed) / len(labelled | guessed))
     return sum(found) / len(found)
 
 
@@ -98,14 +98,14 @@ def test_table_9_against_sets_of_pixels() -> None:
     np.testing.assert_allclose(values["mean_miou"], values["corruption_miou"].mean())
 
 
-def test_shot_noise_is_as_strong_as_the_paper_has_it() -> None:
+def test_shot_noise_has_the_strength_of_the_paper() -> None:
     """At a middle grey 255 photons give σ = √(255 / 2) ≈ 11 of 256 levels: Table 9 has it cost as much as σ = 10."""
     grey = torch.full((1, 3, 64, 64), 0.5)
     noisy = context_broadcasting()[0].perturbation(0)(grey, [0])
     assert noisy.sub(grey).mul(255).std().item() == pytest.approx(math.sqrt(127.5), rel=0.05)
 
 
-def test_what_is_not_random_runs_once() -> None:
+def test_deterministic_conditions_run_once() -> None:
     model = Bright()
     vitlab.stress(NAME, model, _scenes(4, 4), runs=3)
     assert model.seen == 1 + 3 * 3 + 2
@@ -138,7 +138,7 @@ def test_scores_against_torchmetrics() -> None:
 
 
 def test_parts_of_the_images_give_the_scores_of_all_images() -> None:
-    """mIoU is no mean over parts: pooled parts, and the jackknife over them, against sets of pixels."""
+    """mIoU is not a mean over parts: pooled parts, and the jackknife over them, against sets of pixels."""
 
     class Dark(Bright):
         def forward(self, images: Tensor) -> Tensor:
@@ -246,7 +246,7 @@ def test_batch_size_changes_nothing_and_it_can_be_stored(tmp_path) -> None:
     assert set(again.values) == set(one.values) and again.axes == dict(one.axes)
 
 
-def test_batches_that_can_be_walked_only_once() -> None:
+def test_one_shot_batches() -> None:
     batches = _scenes()
     once = Batches(iter(batches.items), MEAN, STD)
     one, other = (vitlab.stress(NAME, Bright(), each, runs=1, images=3) for each in (batches, once))
@@ -339,7 +339,7 @@ def test_mistakes(model, batches, settings, message) -> None:
 
 
 def test_pictures_are_images_with_their_labels_and_predictions() -> None:
-    """Images 0 and 4, whatever the batch size."""
+    """Images 0 and 4 for any batch size."""
     for size in (2, 5):
         found = vitlab.stress(NAME, Bright(), _scenes(5, size), suite="clean", pictures=3).values
         assert found["example_image"].shape == (2, 24, 24, 3) and found["example_truth"].shape == (2, 24, 24)

@@ -14,7 +14,7 @@ from vitlab.stress_tests.shape_texture import decide
 
 
 class Knows(torch.nn.Module):
-    """Looks the scenes up by their pixels, and answers by the rule that it was given."""
+    """Finds the scenes by their pixels and predicts by a given rule."""
 
     def __init__(self, rule, classes) -> None:
         super().__init__()

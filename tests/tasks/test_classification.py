@@ -55,7 +55,7 @@ def batch(seed: int = 0, patched: bool = False) -> tuple[Tensor, ...]:
 
 
 def sharp_vit() -> nn.Module:
-    """A tiny ViT whose attention is far from uniform: else ADL has nothing to say."""
+    """A tiny ViT whose attention is far from uniform, so that ADL is not trivial."""
     model = CASES[0].model()
     with torch.no_grad():
         for block in model.blocks:
@@ -84,7 +84,7 @@ def test_mixed_cross_entropy_is_that_of_soft_labels(b: int, c: int, smoothing: f
 
 
 def maps_by_hand(model: nn.Module, images: Tensor) -> list[Tensor]:
-    """softmax(q kᵀ / √d) of each block, from what its qkv layer put out."""
+    """softmax(q kᵀ / √d) of each block, from the output of its qkv layer."""
     seen: list[Tensor] = []
     hooks = [block.attn.qkv.register_forward_hook(lambda *given: seen.append(given[2])) for block in model.blocks]
     model(images)
@@ -98,7 +98,7 @@ def maps_by_hand(model: nn.Module, images: Tensor) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("form", ["paper", "released"])
-def test_diversification_is_that_of_the_maps_by_hand_and_acts_through_attention_alone(form: str) -> None:
+def test_diversification_equals_the_loss_of_the_maps(form: str) -> None:
     model, given_batch = sharp_vit(), batch()
     plain = make_loss(Objective())(model, given_batch)
     named = dict(model.named_parameters())
@@ -144,7 +144,7 @@ def distilled() -> tuple[nn.Module, nn.Module]:
 
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("kind", ["hard", "soft"])
-def test_distillation_is_deits_sum_by_hand(kind: str, weight: float) -> None:
+def test_distillation_equals_the_formula_of_deit(kind: str, weight: float) -> None:
     """(1 − α) CE(class head, labels) + α teacher, where soft is T² KL (DeiT, Eqs. 2 and 3)."""
     student, teacher = distilled()
     images, labels, *_ = given_batch = (*batch()[:3], torch.ones(4))
@@ -182,7 +182,7 @@ def test_diversification_sees_the_clean_images_only() -> None:
     assert together.item() == pytest.approx((alone + extra).item(), abs=1e-5)
 
 
-def test_logits_are_found_whatever_wraps_them() -> None:
+def test_logits_are_found_inside_model_outputs() -> None:
     @dataclasses.dataclass
     class Wrapped:
         logits: Tensor
@@ -195,7 +195,7 @@ def test_logits_are_found_whatever_wraps_them() -> None:
 
 
 class Fixed(nn.Module):
-    """Logits that depend on the image alone, and remember in which mode they were asked for."""
+    """Logits that depend on the image only; stores the mode of each call."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -217,7 +217,7 @@ def data_of(count: int, classes: int) -> DataSet:
 
 @pytest.mark.parametrize("classes", [3, 11])
 @pytest.mark.parametrize("through", ["resident", "workers"])
-def test_accuracies_are_counted_as_a_loop_counts_them(classes: int, through: str) -> None:
+def test_accuracies_equal_a_loop(classes: int, through: str) -> None:
     data, model = data_of(37, classes), Fixed(classes)
     recipe = Recipe("timm/x", "x", image_size=(4, 4), batch_size=8)
     feed: Any = batches(recipe, data, World())
@@ -309,7 +309,7 @@ def test_patched_batches_are_the_same_from_any_batch_on() -> None:
         ("hf/a/b(num_labels=25)", "hf/a/b(num_labels=25)"),
     ],
 )
-def test_a_model_gets_the_classes_of_the_data(expression: str, expected: str) -> None:
+def test_a_model_has_the_number_of_classes_of_the_data(expression: str, expected: str) -> None:
     assert with_classes(expression, 25) == expected
 
 
@@ -322,7 +322,7 @@ def test_the_head_of_a_file_is_new_for_another_number_of_classes(tmp_path: Path)
     assert with_classes(f"file/{tmp_path}/my 7.safetensors | P()", 25) == new
 
 
-def test_too_few_classes_are_refused() -> None:
+def test_too_few_classes_raise() -> None:
     with pytest.raises(VitlabError, match="num_classes=10, but the data has 25 classes"):
         with_classes("timm/x(num_classes=10)", 25)
 
@@ -343,7 +343,7 @@ def test_quick_from_end_to_end_with_and_without_diversification(tmp_path: Path) 
         assert model(torch.zeros(1, 3, 32, 32)).shape == (1, 25)
 
 
-def test_a_part_is_trained_and_comes_back_from_the_file(tmp_path: Path) -> None:
+def test_a_part_is_trained_saved_and_loaded(tmp_path: Path) -> None:
     recipe = change(plugins.recipe(QUICK), {"epochs": 2})
     recipe = dataclasses.replace(recipe, model=f"{recipe.model} | ScaledContextBroadcast()")
     run(recipe, tmp_path, device="cpu")
@@ -397,7 +397,7 @@ def test_a_distilled_model_is_trained_on_both_heads(tmp_path: Path, monkeypatch:
         ("batch_size=512", "smaller than one batch of 512|512, but an epoch has 64 images"),
     ],
 )
-def test_mistakes_are_named_before_anything_is_trained(
+def test_mistakes_are_errors_before_training(
     setting: str, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("VITLAB_DATA", raising=False)

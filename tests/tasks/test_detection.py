@@ -300,7 +300,9 @@ def test_coco_refuses_a_part_with_a_grid() -> None:
         ({"data": "cifar100"}, "has no boxes and masks of objects"),
     ],
 )
-def test_what_detection_does_not_have_is_one_line(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_unsupported_settings_of_detection_are_one_line_errors(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
     with pytest.raises(VitlabError, match=message) as error:
         run(tiny(**changes), tmp_path / "run", device="cpu")
     assert "\n" not in str(error.value)

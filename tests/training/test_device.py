@@ -17,7 +17,7 @@ def test_cuda_is_the_default_where_there_is_one(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(("name", "good"), [("cuda:1", True), ("cuda:2", False), ("cuda:x", False), ("mps", True)])
-def test_a_device_exists_or_is_refused(name: str, good: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unavailable_devices_raise(name: str, good: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     if good:
@@ -28,6 +28,6 @@ def test_a_device_exists_or_is_refused(name: str, good: bool, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("use", [choose_device, init_distributed])
-def test_unknown_devices_are_refused(use) -> None:
+def test_unknown_devices_raise(use) -> None:
     with pytest.raises(VitlabError, match="no device 'tpu' .*there are: cpu, cuda, mps"):
         use("tpu")

@@ -9,7 +9,7 @@ import pytest
 from vitlab.training.events import tensorboard_log, wandb_log
 
 
-def test_events_are_what_was_logged_and_nothing_is_made_before(tmp_path: Path) -> None:
+def test_events_equal_the_log_and_no_file_is_created_before(tmp_path: Path) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     log = tensorboard_log(tmp_path / "run")
     assert not (tmp_path / "run").exists()

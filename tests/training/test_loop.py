@@ -57,7 +57,7 @@ def losses(folder: Path) -> dict[int, float]:
     return {row["step"]: row["train_loss"] for row in rows if "top1" not in row}
 
 
-def test_a_step_is_what_adamw_does_by_hand(tmp_path: Path) -> None:
+def test_a_step_equals_the_formula_of_adamw(tmp_path: Path) -> None:
     """One step on one batch against torch's plain AdamW on the same loss, with the two groups of weight decay."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.LayerNorm(4))
@@ -81,7 +81,7 @@ def test_a_step_is_what_adamw_does_by_hand(tmp_path: Path) -> None:
         assert torch.allclose(ours, theirs, atol=1e-6)
 
 
-def test_it_learns(tmp_path: Path) -> None:
+def test_the_loss_decreases(tmp_path: Path) -> None:
     recipe = tiny(
         data="scenes(train=64, test=8)",
         epochs=60,
@@ -98,7 +98,7 @@ def test_it_learns(tmp_path: Path) -> None:
     assert rows[-1]["train_loss"] < 0.7 * rows[0]["train_loss"]
 
 
-def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     whole = run(tiny(), tmp_path / "whole")
     broken = tmp_path / "broken"
 
@@ -129,7 +129,7 @@ run(tiny(epochs=6), {folder!r})
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_kill_9_at_a_random_moment_loses_nothing(seed: int, tmp_path: Path) -> None:
+def test_a_run_killed_at_a_random_moment_resumes_bit_for_bit(seed: int, tmp_path: Path) -> None:
     code = KILLED.format(source=str(ROOT / "src"), tests=str(ROOT / "tests/training"), folder=str(tmp_path / "killed"))
     moment = random.Random(seed)
     for _ in range(2):
@@ -164,7 +164,7 @@ def test_epochs_of_a_fixed_number_of_steps_resume_bit_for_bit(tmp_path: Path) ->
     assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
 
 
-def test_a_damaged_newest_checkpoint_is_set_aside(tmp_path: Path) -> None:
+def test_a_damaged_newest_checkpoint_is_renamed(tmp_path: Path) -> None:
     run(tiny(epochs=2), tmp_path / "whole")
     run(tiny(epochs=2), tmp_path / "run")
     newest = sorted((tmp_path / "run/checkpoints").glob("*.safetensors"))[-1]
@@ -177,7 +177,7 @@ def test_a_damaged_newest_checkpoint_is_set_aside(tmp_path: Path) -> None:
     assert losses(tmp_path / "run") == losses(tmp_path / "whole")
 
 
-def test_a_checkpoint_from_before_there_were_markers_goes_on_bit_for_bit(tmp_path: Path) -> None:
+def test_a_checkpoint_without_markers_resumes_bit_for_bit(tmp_path: Path) -> None:
     recipe = tiny(model=f"{MODEL} | ContextBroadcast", epochs=2, checkpoint_every=3)
     run(recipe, tmp_path / "whole", device="cpu")
     run(recipe, tmp_path / "old", device="cpu")
@@ -196,7 +196,7 @@ def test_a_checkpoint_from_before_there_were_markers_goes_on_bit_for_bit(tmp_pat
     assert first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_another_recipe_does_not_go_on_in_this_folder(tmp_path: Path) -> None:
+def test_another_recipe_in_the_same_folder_raises(tmp_path: Path) -> None:
     run(tiny(epochs=1), tmp_path)
     with pytest.raises(vitlab.VitlabError, match="another recipe.*epochs"):
         run(tiny(epochs=2), tmp_path)
@@ -247,7 +247,7 @@ def test_accumulation_gives_the_gradient_of_the_whole_batch(tmp_path: Path) -> N
     assert all(abs(first[step] - second[step]) < 2e-4 for step in first)
 
 
-def test_runs_with_snapshots_keep_the_initial_weights_too(tmp_path: Path) -> None:
+def test_runs_with_snapshots_store_the_initial_weights(tmp_path: Path) -> None:
     """Also after a resumed run, whose model does not begin with them; `trajectory` reads the finished folder."""
     recipe = tiny(epochs=2, snapshots=(1,), ema=0.0)
     run(recipe, tmp_path)
@@ -265,7 +265,7 @@ def test_runs_with_snapshots_keep_the_initial_weights_too(tmp_path: Path) -> Non
     assert found.values["radius"][0] == 1 > found.values["radius"][1] > 0 == found.values["angle"][0]
 
 
-def test_runs_without_snapshots_keep_no_initial_weights(tmp_path: Path) -> None:
+def test_runs_without_snapshots_do_not_store_the_initial_weights(tmp_path: Path) -> None:
     run(tiny(epochs=1), tmp_path)
     assert not (tmp_path / "snapshots").exists()
 
@@ -311,7 +311,7 @@ def test_sharpness_aware_minimisation_is_its_two_steps_by_hand(tmp_path: Path) -
         assert torch.allclose(ours, theirs, atol=1e-5)
 
 
-def test_a_run_that_dies_before_its_first_checkpoint_logs_each_step_once(tmp_path: Path) -> None:
+def test_a_run_killed_before_its_first_checkpoint_logs_each_step_once(tmp_path: Path) -> None:
     class DiedError(Exception):
         pass
 
@@ -327,7 +327,7 @@ def test_a_run_that_dies_before_its_first_checkpoint_logs_each_step_once(tmp_pat
     assert steps == list(range(1, 7))
 
 
-def test_what_was_fine_tuned_from_a_file_loads_again(tmp_path: Path) -> None:
+def test_a_model_fine_tuned_from_a_file_loads_again(tmp_path: Path) -> None:
     run(tiny(epochs=1), tmp_path / "first")
     text = f"file/'{tmp_path}/first/model.safetensors' | ContextBroadcast(blocks='upper')"
     run(tiny(epochs=1, model=text), tmp_path / "second")
@@ -434,7 +434,7 @@ def test_an_epoch_that_was_logged_is_not_evaluated_again(tmp_path: Path) -> None
     assert logged == [2] and [row["epoch"] for row in Run(tmp_path).epochs()] == [1, 2]
 
 
-def test_kept_weights_bring_their_normalisation(tmp_path: Path) -> None:
+def test_saved_weights_contain_their_normalisation(tmp_path: Path) -> None:
     run(tiny(epochs=1), tmp_path)
     from vitlab.data import scenes
 
@@ -447,7 +447,7 @@ def test_kept_weights_bring_their_normalisation(tmp_path: Path) -> None:
     ("settings", "device", "message"),
     [({}, "foo", "cpu, cuda"), ({"image_size": (20, 20), "data": "scenes(train=48, test=24, size=20)"}, None, "20x20")],
 )
-def test_what_cannot_run_is_said_in_one_line(
+def test_recipes_that_cannot_run_raise_a_one_line_error(
     settings: dict[str, object], device: str | None, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(vitlab.VitlabError, match=message) as error:
@@ -455,7 +455,7 @@ def test_what_cannot_run_is_said_in_one_line(
     assert "\n" not in str(error.value)
 
 
-def test_rows_of_steps_and_of_epochs_count_epochs_alike(tmp_path: Path) -> None:
+def test_rows_of_steps_and_epochs_number_epochs_equally(tmp_path: Path) -> None:
     run(tiny(), tmp_path)
     rows = Run(tmp_path).metrics()
     assert [row["epoch"] for row in rows if "top1" not in row] == [1 + step // 6 for step in range(18)]
@@ -483,7 +483,7 @@ def test_a_recipe_that_cannot_run_leaves_no_folder(settings: dict[str, object], 
     run(tiny(epochs=1), tmp_path / "run")  # the folder is free for another recipe
 
 
-def test_a_batch_that_the_processes_cannot_share_leaves_no_folder(tmp_path: Path) -> None:
+def test_a_batch_that_cannot_be_divided_over_processes_leaves_no_folder(tmp_path: Path) -> None:
     feed = Resident(torch.zeros(8, 3, 2, 2, dtype=torch.uint8), torch.arange(8), (0.5,) * 3, (0.5,) * 3, batch_size=8)
     with pytest.raises(vitlab.VitlabError, match="batch_size=8 cannot be divided .* 3 processes"):
         train(
@@ -498,7 +498,7 @@ def test_a_batch_that_the_processes_cannot_share_leaves_no_folder(tmp_path: Path
     assert not (tmp_path / "run").exists()
 
 
-def test_a_float16_run_goes_on_with_its_loss_scale(tmp_path: Path) -> None:
+def test_a_float16_run_resumes_with_its_loss_scale(tmp_path: Path) -> None:
     """The first steps overflow, so the scale falls; a run resumed without it would skip steps again."""
     recipe = tiny(precision="float16", ema=0.0, augment=Augment())
     usual = make_loss(Objective())
@@ -528,7 +528,7 @@ def test_a_float16_run_goes_on_with_its_loss_scale(tmp_path: Path) -> None:
     assert all(torch.equal(whole[key], broken[key]) for key in whole)
 
 
-def test_a_recipe_is_compiled_on_a_cpu_only_when_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recipe_is_compiled_on_a_cpu_only_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = []
     monkeypatch.setattr(torch, "compile", lambda function: compiled.append(1) or function)  # counts; compiles nothing
     recipe = tiny(epochs=1, compile=True, model=MODEL.replace(" drop_path_rate=0.2, proj_drop_rate=0.1", ""))
@@ -556,7 +556,7 @@ def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
     assert [row["step"] for row in Run(tmp_path / "run").metrics() if "top1" not in row] == list(range(1, 37))
 
 
-def test_a_damaged_line_of_metrics_blocks_no_resume(tmp_path: Path) -> None:
+def test_a_damaged_line_of_metrics_does_not_prevent_resuming(tmp_path: Path) -> None:
     recipe = tiny(epochs=2, log_every=0)
     whole = run(recipe, tmp_path)
     path = tmp_path / "metrics.jsonl"

@@ -37,7 +37,7 @@ def test_matrices_decay_and_biases_norms_scales_and_embeddings_do_not() -> None:
     [Optimizer(lr=0.1, betas=(0.8, 0.9)), Optimizer("sgd", 0.1), Optimizer("sgd", 0.1, momentum=0.0)],
     ids=["adamw", "nesterov", "plain sgd"],
 )
-def test_two_steps_by_hand(given_settings: Optimizer) -> None:
+def test_two_steps_equal_the_formula(given_settings: Optimizer) -> None:
     """One decaying weight, gradients 2 and -1; torch's definitions, written out with plain numbers."""
     layer = nn.Linear(1, 1, bias=False)
     layer.weight.data.fill_(3.0)

@@ -97,5 +97,5 @@ def test_a_head_rate_without_a_head_is_an_error() -> None:
         rate_scales(model, Optimizer(head_lr=2.0))
 
 
-def test_equal_rates_need_no_description() -> None:
+def test_equal_rates_do_not_describe_the_model() -> None:
     assert rate_scales(nn.Linear(1, 1), Optimizer()) == {"weight": 1.0, "bias": 1.0}

@@ -50,7 +50,7 @@ def test_pieces_give_the_step_of_the_whole_batch(accumulate: int) -> None:
         assert torch.allclose(ours, theirs - 0.1 * gradient, atol=1e-12)
 
 
-def test_a_batch_that_cannot_be_cut_equally_is_refused() -> None:
+def test_a_batch_that_cannot_be_divided_equally_raises() -> None:
     """Five images in four pieces would be three pieces, and the loss three quarters of what it is."""
     images, labels = batch()
     with pytest.raises(VitlabError, match="a batch of 5 images cannot be divided equally into accumulate=4 steps"):
@@ -116,7 +116,7 @@ def vit_losses(recipe: Recipe, device: str = "cpu", steps: int = 3) -> list[floa
 
 
 def test_the_compiled_step_is_one_graph_of_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dynamo alone, whose graphs are run as they are: the numbers must not change at all."""
+    """Dynamo without a backend: the graphs run unchanged, so the numbers must be equal."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager", fullgraph=True))
     assert vit_losses(change(ADAM, {"compile": True})) == vit_losses(ADAM)
 
@@ -128,7 +128,7 @@ def test_the_inductor_gives_the_same_losses() -> None:
 
 
 @pytest.mark.gpu
-def test_a_captured_step_trains_as_the_step_itself_from_the_state_before_the_capture() -> None:
+def test_a_captured_step_equals_the_step_from_the_same_state() -> None:
     model = CASES[0].model().train().cuda()
     twin = copy.deepcopy(model)
     averages = [ModelEmaV3(each, decay=0.9) for each in (model, twin)]

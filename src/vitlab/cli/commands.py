@@ -448,10 +448,11 @@ def explore(
     with _importing(quiet):
         from vitlab.explore.app import explore
 
-    def say(address: str) -> None:
+    def report_address(address: str) -> None:
         _print_json({"address": address}) if as_json else typer.echo(address)
 
-    explore(models, data=data, root=root, images=images, port=port, device=device, say=say, show=not quiet)
+    options: dict[str, Any] = {"data": data, "root": root, "images": images, "port": port, "device": device}
+    explore(models, **options, report_address=report_address, show=not quiet)
 
 
 def _connect(models: list[str]) -> None:

@@ -18,7 +18,7 @@ from PIL import Image, ImageOps
 
 from vitlab.core.errors import VitlabError
 
-#: Formats that are read: photographs and scans. Pillow would run Ghostscript on EPS, whatever the name of the file.
+#: Formats that are read: photographs and scans. Pillow would run Ghostscript on EPS under any file name.
 FORMATS = ("BMP", "DIB", "GIF", "ICO", "JPEG", "JPEG2000", "PCX", "PNG", "PPM", "TGA", "TIFF", "WEBP")
 
 

@@ -21,7 +21,15 @@ from vitlab.core.expressions import ModelExpression, parse_model
 from vitlab.core.recipe import stored_recipe
 from vitlab.core.store import read_about
 
-__all__ = ["MISSING", "data_fingerprint", "files_fingerprint", "forget", "libraries", "trained_on", "weights_digests"]
+__all__ = [
+    "MISSING",
+    "clear_cache",
+    "data_fingerprint",
+    "files_fingerprint",
+    "libraries",
+    "trained_on",
+    "weights_digests",
+]
 
 #: Stands for data that is not found. No fingerprint equals it, and a job on missing data stores no result.
 MISSING = "missing"
@@ -230,7 +238,7 @@ def _version(name: str) -> str:
         return MISSING
 
 
-def forget() -> None:
+def clear_cache() -> None:
     """Read data again at the next request: files may have changed since."""
     data_fingerprint.cache_clear()
     files_fingerprint.cache_clear()

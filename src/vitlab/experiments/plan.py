@@ -11,7 +11,7 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.experiment import Job, Results, Scale
 from vitlab.experiments.catalogue import Experiment
 from vitlab.experiments.disk_estimate import written_by
-from vitlab.experiments.work import Training, Work, all_work, forget_keys, work_of
+from vitlab.experiments.work import Training, Work, all_work, clear_key_cache, work_of
 
 __all__ = ["Cost", "Plan"]
 
@@ -65,7 +65,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Compute keys from the files as they are now."""
-        forget_keys()
+        clear_key_cache()
 
     @cached_property
     def jobs(self) -> dict[str, list[Job]]:

@@ -32,7 +32,7 @@ from vitlab.experiments.fingerprints import (
     weights_digests,
 )
 
-__all__ = ["SPECIAL", "Training", "Work", "all_work", "forget_keys", "module_of", "root_of", "work_of"]
+__all__ = ["SPECIAL", "Training", "Work", "all_work", "clear_key_cache", "module_of", "root_of", "work_of"]
 
 #: Procedures that are neither instruments nor stress tests, and the modules whose code they run.
 SPECIAL = {
@@ -185,11 +185,11 @@ def _read(job: Job, module: str, root: str) -> str:
     return data_fingerprint(data or "scenes", root)
 
 
-def forget_keys() -> None:
+def clear_key_cache() -> None:
     """Compute all keys anew: files may have changed since."""
     _training_key.cache_clear()
     _work_key.cache_clear()
-    fingerprints.forget()
+    fingerprints.clear_cache()
 
 
 def _named(measurement: Measurement, name: str) -> Measurement:

@@ -39,7 +39,7 @@ def explore(
     images: int = 24,
     port: int = 0,
     device: str | None = None,
-    say: Callable[[str], None] = print,
+    report_address: Callable[[str], None] = print,
     show: bool = True,
 ) -> None:
     """Serve the explorer on 127.0.0.1 until Ctrl-C.
@@ -52,7 +52,7 @@ def explore(
         images: the number of images on the page.
         port: the port; 0 for any free port.
         device: `cpu`, `cuda` or `mps`; by default CUDA where available.
-        say: called with the address when the server is ready.
+        report_address: called with the address when the server is ready.
         show: whether to show progress while models are loaded.
     """
     import uvicorn
@@ -61,7 +61,7 @@ def explore(
         with waiting("loading the models", show=show):
             state = thread.submit(open_explorer, models, data, root, images, device).result()
         server = uvicorn.Server(uvicorn.Config(build(state, thread), log_level="warning", lifespan="off"))
-        say(f"http://{ADDRESS}:{listener.getsockname()[1]}/")
+        report_address(f"http://{ADDRESS}:{listener.getsockname()[1]}/")
         with suppress(KeyboardInterrupt):  # uvicorn closes its connections, then raises the signal again
             server.run(sockets=[listener])
 

@@ -170,7 +170,7 @@ def measure(
         model: a model with attention maps; it runs in evaluation mode.
         batches: yields (images, targets) or images.
         images: indices of the images in the data. Default: the first. Maps are shown and not averaged, so only these
-            images are used, whatever `--images` of the command line is.
+            images are used, independent of `--images` of the command line.
         layers: names or indices (negative from the end) of blocks with attention, without class attention.
         heads: indices of heads, `"mean"` for their average (TAPADL Fig. 1), None for all.
         queries: indices of query tokens, prefix tokens first, then the grid row by row (0 is the class token if there

@@ -42,7 +42,7 @@ PAPER = {
     "local_vit_small": {"params_m": 22.4, "macs_g": 4.6, "exact_params": 22_433_176},
 }
 
-_SQUEEZED = 4  # hidden channels of the squeeze-and-excitation, in Ti and S alike
+_SQUEEZED = 4  # hidden channels of the squeeze-and-excitation, the same in Ti and S
 
 
 class LocalityFeedForward(nn.Module):

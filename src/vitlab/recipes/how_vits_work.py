@@ -1,6 +1,6 @@
 """The training runs of "How Do Vision Transformers Work?" (HDVW).
 
-One recipe for CNNs and ViTs alike (App. A and the released settings): AdamW at 1.25e-4, weight decay 0.05, batch 96 on
+One recipe for CNNs and ViTs (App. A and the released settings): AdamW at 1.25e-4, weight decay 0.05, batch 96 on
 CIFAR and 128 on ImageNet, 5 warm-up epochs from 0 and then 300 of a cosine to 0, 305 in all. Mixup has α = 1 and CutMix
 α = 0.8, the reverse of DeiT. The paper says that random erasing is used; the released settings use it on ImageNet only.
 

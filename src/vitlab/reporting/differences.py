@@ -115,7 +115,7 @@ def number(measurement: Measurement, reading: Reading) -> Number:
     """
     combined = measurement if isinstance(measurement, Combined) else None
     value, own = reading(combined.whole if combined and combined.whole else measurement)
-    own = own if own > 0 else math.nan  # images that are all alike show no noise, which is not the same as none
+    own = own if own > 0 else math.nan  # identical outcomes show no noise, which does not mean that there is none
     if combined is None or not math.isfinite(value):
         return Number(value, own)
     each = units(combined, reading)

@@ -173,20 +173,20 @@ def _single(row: Row) -> str:
     return whole if len(whole) <= LONGEST else shortened(row.what)
 
 
-def _shortest(phrase: Phrase, told: Sequence[Difference], rest: Sequence[str], ending: str) -> str:
+def _shortest(phrase: Phrase, stated: Sequence[Difference], rest: Sequence[str], ending: str) -> str:
     """The most detailed form of a claim that is not longer than `LONGEST`."""
     verb = f"{'do' if len(rest) > 1 else 'does'} not differ measurably"
     named, counted = (f"; {who} {verb}" if rest else "" for who in (_and(rest), f"{len(rest)} of the others"))
-    full, brief = (_sides(phrase, told, names=names) for names in (True, False))
+    full, brief = (_sides(phrase, stated, names=names) for names in (True, False))
     endings = (f"{named}{ending}", f"{counted}{ending}", ending, "")
     forms = [f"{start}{end}" for start in (full, brief) for end in endings]
     return next((form for form in forms if len(form) <= LONGEST), shortened(brief))
 
 
-def _sides(phrase: Phrase, told: Sequence[Difference], *, names: bool) -> str:
+def _sides(phrase: Phrase, stated: Sequence[Difference], *, names: bool) -> str:
     sides = []
     for larger in (True, False):
-        own = [each.label for each in told if each.value and (each.value > 0) == larger]
+        own = [each.label for each in stated if each.value and (each.value > 0) == larger]
         models = _and(own) if names else f"{len(own)} model{'s' if len(own) > 1 else ''}"
         sides += [f"{phrase.words[larger]} with {models}"] if own else []
     return f"{phrase.subject} {', '.join(sides)}"

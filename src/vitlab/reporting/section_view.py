@@ -131,7 +131,7 @@ def _cell(row: Row, label: str) -> dict[str, str]:
     number, count = row.numbers[label], row.counts.get(label, "")
     cell = {"value": value_text(number, row.scale), "count": count}
     if count and math.isnan(number.half_width):
-        cell = {"value": count, "count": ""}  # a count says more than a percentage without an error
+        cell = {"value": count, "count": ""}  # a count is more informative than a percentage without an error
     difference = row.differences.get(label)
     if difference is not None:
         kind = clearness(difference)

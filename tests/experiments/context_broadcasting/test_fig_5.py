@@ -41,7 +41,7 @@ def example(claim: Claim, effects: Sequence[float]) -> Results:
 
 
 @pytest.mark.parametrize("point", [(0, 1), (2, 0)])
-def test_one_steep_point_off_the_diagonal_is_enough(point: tuple[int, int]) -> None:
+def test_one_steep_point_off_the_diagonal_refutes_the_claim(point: tuple[int, int]) -> None:
     found = gradient()
     found.values["plane_norm"][point] = 0.6
     assert fig_5.check(parts("ViT", [found]))[0].outcome == "does not hold"

@@ -91,7 +91,7 @@ def test_slopes_are_those_of_least_squares() -> None:
 
 
 def test_effects_are_paired_by_seed_and_part() -> None:
-    """Runs that only one arm has are left out."""
+    """Runs that only one arm has are omitted."""
     nll = {("a", 0): 1.0, ("a", 1): 2.0, ("b", 1): 5.0, ("b", 2): 9.0}
     results = Results([entry(arm, measured("train_fit", train_nll=value), seed) for (arm, seed), value in nll.items()])
     assert more(readings.NLL_TRAIN, "b", "a")(results) == [3.0]

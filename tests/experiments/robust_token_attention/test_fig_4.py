@@ -29,6 +29,6 @@ def test_diagonal_heads_of_the_last_layer_are_counted(count: int, outcome: str) 
     assert fig_4.check(with_diagonal_heads(count))[-1].outcome == outcome
 
 
-def test_trained_networks_say_nothing_about_the_published_weights() -> None:
+def test_trained_networks_do_not_decide_claims_on_published_weights() -> None:
     (_, found), *_ = with_diagonal_heads(2).entries
     assert fig_4.check(Results([entry("tap_adl", found)]))[-1].outcome == "not run"

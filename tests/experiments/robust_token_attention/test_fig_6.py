@@ -1,4 +1,4 @@
-"""TAPADL Fig. 6: the jobs in snow and at night are told apart, and classes are found by name."""
+"""TAPADL Fig. 6: the jobs in snow and at night are distinguished, and classes are found by name."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def example(claim: Claim, effects: Sequence[float]) -> Results:
     )
 
 
-def test_images_in_snow_say_nothing_about_the_night() -> None:
+def test_results_in_snow_do_not_decide_the_claim_on_night() -> None:
     outcomes = [verdict.outcome for verdict in fig_6.check(example(fig_6.CLAIMS[0], [0.9, 1.0, 1.1]))]
     assert outcomes == ["holds", "inconclusive", "not run", "not run"]  # the IoU of road is equal in both
 

@@ -13,7 +13,7 @@ def outcomes(results: Results) -> dict[str, str]:
     return dict(zip([c.name for c in table_2.CLAIMS], [v.outcome for v in table_2.check(results)], strict=True))
 
 
-def test_fan_says_nothing_about_rvt() -> None:
+def test_results_of_fan_do_not_decide_the_claim_on_rvt() -> None:
     claim = next(claim for claim in table_2.CLAIMS if claim.name == "mce_fan_tap")
     found = outcomes(example(claim, [1.1, 1.2, 1.3]))
     assert {name for name, outcome in found.items() if outcome != "not run"} == {"mce_fan_tap"}

@@ -71,7 +71,7 @@ def test_several_matrices_at_once_agree_with_each_alone() -> None:
 
 
 @pytest.mark.parametrize("values", [[5.0] * 3 + [1.0] * 20, [-2.0] * 30, [4.0, -4.0, 4.0, -4.0] + [0.0] * 30])
-def test_an_eigenvalue_that_stands_several_times_is_found_as_often(values: list[float]) -> None:
+def test_eigenvalues_are_found_with_their_multiplicity(values: list[float]) -> None:
     matrix = symmetric(torch.tensor(values), 1)
     found = solve(matrix, 4)
     np.testing.assert_allclose(sorted(found.values[0]), sorted(dense(matrix, 4)), rtol=1e-6)
@@ -84,7 +84,7 @@ def test_thick_restart_needs_little_more_than_an_unbounded_basis() -> None:
     assert free.products <= bounded.products <= 3 * free.products
 
 
-def test_float32_products_do_not_bring_false_copies() -> None:
+def test_float32_products_give_no_spurious_copies() -> None:
     values = torch.cat([torch.tensor([1000.0, -300.0, 100.0, 50.0, 20.0]), torch.linspace(-1, 1, 400)])
     matrix = symmetric(values, 4)
     found = solve(matrix.float(), 5)
@@ -112,7 +112,7 @@ def test_a_quarter_of_the_products_of_power_iteration(seed: int) -> None:
     assert found.products <= products / 3
 
 
-def test_what_did_not_converge_is_marked() -> None:
+def test_unconverged_eigenvalues_are_marked() -> None:
     found = solve(symmetric(torch.linspace(0.9, 1.0, 200), 0), 5, limit=6)
     assert found.products == 6
     assert not found.converged.all()

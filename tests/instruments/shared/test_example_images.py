@@ -1,4 +1,4 @@
-"""The first images, whatever the batches."""
+"""The first images are the same for any batches."""
 
 from __future__ import annotations
 

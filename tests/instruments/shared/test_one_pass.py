@@ -1,4 +1,4 @@
-"""What all instruments of one pass share: which batches they take, and how they keep what they saw."""
+"""Instruments of one pass: accepted batches and stored results."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_swin_windows_that_wrap_around_keep_their_true_positions():
     assert any(any(shift) for shift in shifts)
 
 
-def test_a_reduced_key_stands_in_the_middle_of_its_cells():
+def test_a_reduced_key_is_at_the_centre_of_its_cells():
     fine, coarse = positions(TokenLayout((8, 16)))[0], positions(TokenLayout((2, 4)))[0]
     cells = fine.reshape(2, 4, 4, 4, 2).transpose(1, 2).reshape(8, 16, 2)
     assert torch.allclose(cells.mean(1), coarse)

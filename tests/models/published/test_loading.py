@@ -98,7 +98,7 @@ def start(tensor: Tensor) -> tuple[float, ...]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_tensor_arrives(name: str, tmp_path: Path) -> None:
+def test_every_tensor_is_loaded(name: str, tmp_path: Path) -> None:
     layout, model_name, parts, places = CASES[name]
     given, path = checkpoint(name), tmp_path / "released.pth"
     torch.save({"state_dict": given}, path)
@@ -166,7 +166,7 @@ def test_a_file_in_our_layout_is_not_converted(tmp_path: Path) -> None:
         ("t2t_vit_t_14", "t2t_vit_t_24", "vitlab/t2t_vit_t_24(embed_dim=384, depth=14, num_heads=6, {w})"),
     ],
 )
-def test_what_does_not_fit_is_one_line_with_what_to_write(name: str, given: str, fits: str, tmp_path: Path) -> None:
+def test_weights_that_do_not_fit_name_the_models_that_do(name: str, given: str, fits: str, tmp_path: Path) -> None:
     path = tmp_path / "released.pth"
     torch.save(checkpoint(name), path)
     model, bar, parts = given.partition(" |")

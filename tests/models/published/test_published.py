@@ -100,7 +100,7 @@ def model_of(name: str) -> nn.Module:
     return vitlab.retrofit(model, "TokenAwarePooling(branches=4)") if name.startswith("tap_") else model
 
 
-def test_every_list_is_converted_or_said_not_to_be() -> None:
+def test_every_list_is_converted_or_listed_as_unsupported() -> None:
     assert set(lists()) == set(OURS) | OTHERS | set(REFUSED)
 
 
@@ -121,7 +121,7 @@ def test_each_list_has_one_mark(name: str) -> None:
     ["tap_fan_tiny_8_p4_hybrid", "alternet_18_cifar100_window4", "resnet_50_cifar100", "rvt_tiny_plus", "pvt_tiny"],
 )
 def test_the_numbers_are_the_released_ones(name: str) -> None:
-    """Each tensor holds a number of its own: none is lost, none is there twice, and each keeps its count."""
+    """Each tensor has a unique value: none is lost or duplicated, and each keeps its number of elements."""
     tensors = {key: torch.full(shape, float(i)) for i, (key, shape) in enumerate(lists()[name].items())}
     before, after = torch.zeros(len(tensors)), torch.zeros(len(tensors))
     for counts, given in ((before, tensors), (after, convert(tensors))):
@@ -192,7 +192,7 @@ def test_alternet_attention_by_hand() -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_the_classes_of_other_code_are_refused_by_name(name: str) -> None:
+def test_weights_of_unsupported_classes_raise_with_their_name(name: str) -> None:
     message = rf"weights of the class {REFUSED[name]} of how-do-vits-work's own code, which are not converted \(.*"
     with pytest.raises(VitlabError, match=message + "expected weights in timm's layout"):
         convert(released(name))

@@ -68,7 +68,7 @@ def data(fragment: str) -> dict[str, Any]:
     return json.loads(re.search(r'<script type="application/json"[^>]*>(.*?)</script>', fragment, re.S)[1])
 
 
-def test_the_fragment_holds_the_numbers() -> None:
+def test_the_fragment_contains_the_numbers() -> None:
     found, shown = view(), data(render([view(), view("CB", seed=1)]))
     assert shown["grid"] == [3, 3] and [model["name"] for model in shown["models"]] == ["plain", "CB"]
     layer = shown["models"][0]["images"][1]["layers"][0]
@@ -81,13 +81,13 @@ def test_the_fragment_holds_the_numbers() -> None:
     assert conv["lens"] is None and conv["why"] == "a convolution mixes its tokens" and "stored" not in conv
 
 
-def test_hostile_strings_stay_data() -> None:
+def test_hostile_strings_remain_data() -> None:
     fragment = render([view(HOSTILE)])
     assert HOSTILE not in fragment and data(fragment)["models"][0]["name"] == HOSTILE
     assert len(re.findall("</script>", fragment)) == 1 + len(SCRIPTS)
 
 
-def test_views_with_other_lattices_are_refused() -> None:
+def test_views_with_other_grids_raise() -> None:
     with pytest.raises(VitlabError, match=r"invalid lattice=\[3, 7\]"):
         render([view(), view(lattice=7)])
 
@@ -120,7 +120,7 @@ def test_clicking_without_a_server(browser_page: Any, tmp_path: Path) -> None:  
     assert page.title() == "honest" and not page.locator("img[src=x]").count()
 
 
-def test_what_is_not_finite_is_left_out_with_a_word() -> None:
+def test_values_that_are_not_finite_are_omitted_with_a_note() -> None:
     found = view()
     found.values["entropy of first"][0, 0, 0] = np.nan
     found.values["probability"][1, 0] = np.inf

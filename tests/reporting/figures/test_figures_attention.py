@@ -81,7 +81,7 @@ def test_each_head_is_a_dot() -> None:
         (looks.maps, 1, "more", "fewer"),  # a higher level raises weights to a lower power: flatter rows
     ],
 )
-def test_the_finding_says_which_way(make, figure: int, less: str, more: str) -> None:
+def test_the_finding_states_the_direction(make, figure: int, less: str, more: str) -> None:
     if make is looks.maps:
         less, more = more, less
     low, high = make("low", level=0.3), make("high", level=0.7)
@@ -101,7 +101,7 @@ def test_deep_half_is_the_second_half_of_the_layers() -> None:
     )
 
 
-def test_entropy_has_one_bound_where_all_agree_and_two_where_not() -> None:
+def test_entropy_bounds_are_drawn_once_if_equal() -> None:
     def grey(found: list[Measurement]) -> list:
         return [t for t in draw("attention_entropy", found)[0].plot.data if t.line.dash == "dot" and t.mode == "lines"]
 
@@ -113,7 +113,7 @@ def test_entropy_has_one_bound_where_all_agree_and_two_where_not() -> None:
     assert len([t for t in grey([looks.entropy("a"), other]) if "log N" in (t.name or "")]) == 2
 
 
-def test_models_without_a_class_token_have_no_figure_of_it() -> None:
+def test_models_without_a_class_token_have_no_class_token_figure() -> None:
     found = with_value(looks.entropy(), class_row=np.full((4, 3), np.nan))
     assert len(draw(found.kind, [found])) == 2
     assert len(draw(found.kind, [found, looks.entropy("b")])) == 3
@@ -137,7 +137,7 @@ def test_a_band_lies_between_the_percentiles() -> None:
     np.testing.assert_allclose(shade.y, [*high, *low[::-1]])
 
 
-def test_the_band_is_that_of_all_heads_together_where_it_is_known() -> None:
+def test_the_band_uses_pooled_percentiles_if_stored() -> None:
     found = with_value(looks.entropy("a"), pooled_p15=np.full(4, 0.7), pooled_p85=np.full(4, 3.1))
     figure = draw(found.kind, [found])[0]
     (shade,) = [trace for trace in figure.plot.data if trace.fill == "toself"]
@@ -173,11 +173,11 @@ def test_matrices_of_heads_are_tiles() -> None:
     assert by_name["b, layer 2"].text[0][3] == "heads 1 and 4"
 
 
-def test_the_two_heads_most_alike_are_found() -> None:
+def test_the_two_most_similar_heads_are_found() -> None:
     found = looks.diversity("a", depth=3, heads=4, level=0.2)
     found.values["head_pairs"][1, 1, 3] = found.values["head_pairs"][1, 3, 1] = 0.9
-    said = draw(found.kind, [found])[1].finding
-    assert said == "The two most similar heads: 2 and 4 in layer 2 of a, similarity 0.900, noise not known"
+    sentence = draw(found.kind, [found])[1].finding
+    assert sentence == "The two most similar heads: 2 and 4 in layer 2 of a, similarity 0.900, noise not known"
     doubt = {"head_pairs_error": np.full((3, 4, 4), 0.01)}
     dims = {**found.dims, "head_pairs_error": found.dims["head_pairs"]}
     sure = replace(found, values={**found.values, **doubt}, dims=dims, errors={"head_pairs": "head_pairs_error"})
@@ -199,7 +199,7 @@ def test_overfocus_draws_the_first_share_beside_uniform_attention() -> None:
     assert "5 % of the tokens" in drawn.finding
 
 
-def test_overfocus_has_the_map_of_mean_heads_beside_it() -> None:
+def test_overfocus_also_shows_the_mean_over_heads() -> None:
     found = looks.overfocus("a", depth=3)
     each, of_mean = lines(draw(found.kind, [found])[1], "a")
     np.testing.assert_allclose(each.y, 100 * found.values["top1"].mean(1))
@@ -221,14 +221,14 @@ def test_a_row_of_attention_is_laid_out_on_the_grid() -> None:
     np.testing.assert_allclose(average.z, found.values["blocks.0"][0].mean(0)[0, 1:].reshape(3, 4), atol=1e-4)
 
 
-def test_few_chosen_tokens_are_pictures_and_no_whole_map() -> None:
+def test_a_few_selected_tokens_are_drawn_as_pictures() -> None:
     found = looks.maps("a", depth=1, queries=(5, 9))
     (only,) = draw(found.kind, [found])
     assert len(only.plot.data) == 2 * 2 * 4 and "token 5 and token 9" in only.finding
     assert only.plot.layout.yaxis.range[0] > only.plot.layout.yaxis.range[1]  # the first row on top
 
 
-def test_whole_maps_are_averaged_down() -> None:
+def test_large_maps_are_averaged_down() -> None:
     found = looks.maps("a", depth=1, heads=1, grid=(14, 14))
     whole = draw(found.kind, [found])[1].plot.data[0]
     assert np.shape(whole.z) == (49, 49)
@@ -252,7 +252,7 @@ def test_softmax_is_steepest_on_the_diagonal() -> None:
     assert "0.5 where they are equal, 0.00067 where they differ by 8" in plane.finding
 
 
-def test_steepness_by_entropy_leaves_gaps_where_no_row_is() -> None:
+def test_steepness_by_entropy_has_gaps_in_empty_bins() -> None:
     found = looks.softmax("a")
     drawn = draw(found.kind, [found])[1]
     y = lines(drawn, "a")[0].y
@@ -272,7 +272,7 @@ def test_the_weights_of_scaled_broadcasting_rise_or_fall_with_depth(level: float
     assert f"the ratio {word}" in drawn.finding
 
 
-def test_a_model_that_lacks_a_value_is_left_out_and_keeps_its_colour() -> None:
+def test_a_model_without_a_value_is_omitted_and_keeps_its_colour() -> None:
     rich, poor = looks.distance("rich"), looks.distance("poor")
     poor = replace(poor, values={"distance": poor.values["distance"]}, dims={"distance": poor.dims["distance"]})
     plot = curves([poor, rich], "attended", "y")
@@ -293,12 +293,12 @@ def test_shrunk_is_the_mean_of_blocks(rows: int, columns: int, most: int) -> Non
             assert small[i, j] == pytest.approx(block.mean())
 
 
-def test_names_and_numbers_are_cut_to_size() -> None:
+def test_names_and_numbers_are_shortened() -> None:
     assert len(short("x" * 100, 21)) == 21 and short("abc") == "abc"
     assert rounded(np.array([[0.123456, np.nan]])).tolist()[0][0] == 0.1235
 
 
-def test_what_the_papers_do_not_draw_is_called_after_them() -> None:
+def test_figures_that_are_not_in_the_papers_are_labelled() -> None:
     assert [figure.paper for figure in draw("attention_distance", [looks.distance()])] == [
         "after CB Fig. 7b",
         "CB Fig. 7b",

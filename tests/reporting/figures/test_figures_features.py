@@ -24,7 +24,7 @@ def shaded(figure: Figure, colour: str, panel: str = "x") -> list[tuple[float, f
 
 
 @pytest.mark.parametrize(("make", "value"), [(looks.fourier, "high"), (looks.variance, "variance")])
-def test_the_stream_holds_each_map_once_and_msas_are_grey(make, value: str) -> None:
+def test_the_stream_has_each_map_once_and_msas_are_grey(make, value: str) -> None:
     found = make("a", depth=3)
     drawn = draw(found.kind, [found])[0]
     (line,) = lines(drawn, "a")
@@ -56,12 +56,12 @@ def test_convolutions_are_white_and_other_mixers_have_a_colour_of_their_own() ->
     assert shaded(drawn, "other mixing") == [(1, 2)] and not shaded(drawn, "MSA")
 
 
-def test_a_step_that_changes_nothing_is_still_a_step() -> None:
+def test_a_step_without_change_is_drawn() -> None:
     found = looks.variance("a", depth=2, level=0.0)
     assert stream(found, "variance").kinds == ("MSA", "MLP", "MSA", "MLP")
 
 
-def test_models_of_one_build_share_a_panel() -> None:
+def test_models_of_one_architecture_share_a_panel() -> None:
     same = draw("feature_variance", [looks.variance("a"), looks.variance("b", level=0.2)])[0]
     assert {line.xaxis for name in "ab" for line in lines(same, name)} == {"x"}
     apart = draw("feature_variance", [looks.variance("a"), looks.variance("b", depth=2)])[0]
@@ -70,14 +70,14 @@ def test_models_of_one_build_share_a_panel() -> None:
 
 
 @pytest.mark.parametrize("make", [looks.fourier, looks.variance])
-def test_what_msas_and_mlps_do_is_said_both_ways(make) -> None:
+def test_effects_of_msas_and_mlps_are_stated_in_both_directions(make) -> None:
     down = draw(make().kind, [make("a", depth=4, level=0.5)])[0].finding
     assert "MSA lowers it in 4 of 4 steps (mean -0.5), MLP raises it in 4 of 4 steps (mean +0.25)" in down
     up = draw(make().kind, [make("a", depth=4, level=-0.5)])[0].finding
     assert "MSA raises it in 4 of 4 steps (mean +0.5), MLP lowers it in 4 of 4 steps (mean -0.25)" in up
 
 
-def test_counts_and_means_may_disagree_and_both_are_said() -> None:
+def test_disagreeing_counts_and_means_are_both_stated() -> None:
     values = {"change": np.array([-1.0, 5.0, -1.0, np.nan])}
     axes = {"step": tuple(f"blocks.{i} MSA" for i in range(4))}
     found = Measurement("k", "a", values, {"change": ("step",)}, axes)
@@ -104,14 +104,14 @@ def test_a_spectrum_for_the_input_and_after_each_block() -> None:
     assert len({curve.line.color for curve in curves}) == 4
 
 
-def test_the_frequency_that_is_called_1_is_named() -> None:
+def test_the_frequency_at_1_is_defined() -> None:
     found = looks.fourier("a")
     assert "at 0.75π, the paper's 1.0π)" in draw(found.kind, [found])[0].finding
     found.values["frequency"][:] = np.linspace(0, 1, 4)
     assert "at 1.0π)" in draw(found.kind, [found])[0].finding
 
 
-def test_the_spectrum_says_where_the_last_block_ends() -> None:
+def test_the_spectrum_marks_the_last_block() -> None:
     low, high = looks.fourier("low", level=0.9), looks.fourier("high", level=0.1)
     assert draw(low.kind, [high, low])[1].finding.endswith("lower); noise not known")
     assert draw(low.kind, [low, high])[1].finding.endswith("higher); noise not known")
@@ -157,7 +157,7 @@ def test_lesions_are_points_with_95_percent_bars_by_kind() -> None:
     assert list(bars["a, MLP"].customdata) == ["blocks.0 MLP", "blocks.1 MLP", "blocks.2 MLP"]
 
 
-def test_lesions_name_the_unit_missed_most() -> None:
+def test_lesions_name_the_unit_with_the_largest_effect() -> None:
     found = looks.lesion("a", level=0.5)
     accuracy, loss = draw(found.kind, [found])
     assert (
@@ -171,13 +171,13 @@ def test_lesions_name_the_unit_missed_most() -> None:
     assert draw(found.kind, [found])[0].finding.endswith(": not known in a")
 
 
-def test_stages_are_parted() -> None:
+def test_stages_are_separated() -> None:
     found = looks.lesion("a", depth=4)  # stages of two blocks, four units
     (line,) = draw(found.kind, [found])[0].plot.layout.shapes
     assert line.x0 == line.x1 == 3.5
 
 
-def test_the_gradient_of_a_block_adds_up_as_squares_do() -> None:
+def test_gradients_of_a_block_add_in_squares() -> None:
     found = looks.reach("a", depth=3)
     expected = np.full((3, 3), np.nan)
     for seam in range(3):
@@ -196,7 +196,7 @@ def test_the_gradient_of_a_block_adds_up_as_squares_do() -> None:
     assert "25.0 % at Front, 40.0 % at Mid, 50.0 % at End in a" in drawn.finding
 
 
-def test_the_weight_reached_most_is_named() -> None:
+def test_the_weight_with_the_largest_gradient_is_named() -> None:
     found = looks.reach("a", depth=3)
     found.values["through"][1, 2, 1] = 0.9 * found.values["total"][1, 2, 1]
     drawn = draw(found.kind, [found])[1]
@@ -206,7 +206,7 @@ def test_the_weight_reached_most_is_named() -> None:
 
 
 @pytest.mark.parametrize("make", [looks.lesion, looks.fourier, looks.overfocus, looks.reach])
-def test_no_axis_follows_itself(make) -> None:
+def test_no_axis_is_repeated(make) -> None:
     for figure in draw(make().kind, [make(name) for name in "abc"]):
         axes = {axis.plotly_name.replace("axis", ""): axis.matches for axis in figure.plot.select_yaxes()}
         assert all(axes.get(of) is None for of in axes.values() if of) and axes.get("y") is None

@@ -88,7 +88,7 @@ def traces(figure: Figure) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("kind", MAKERS)
 @pytest.mark.parametrize("models", [1, 2, 6])
-def test_every_figure_says_something_and_is_json(kind: str, models: int) -> None:
+def test_every_figure_has_a_finding_and_is_json(kind: str, models: int) -> None:
     for figure in draw(kind, [MAKERS[kind](f"model {i}") for i in range(models)]):
         json.loads(figure.plot.to_json(), parse_constant=pytest.fail)
         assert figure.finding and "nan" not in figure.finding
@@ -96,7 +96,7 @@ def test_every_figure_says_something_and_is_json(kind: str, models: int) -> None
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_what_is_not_a_number_leaves_a_gap(kind: str) -> None:
+def test_nan_values_leave_a_gap(kind: str) -> None:
     whole = MAKERS[kind]()
     keep = ("bin_count", "edges")
     nothing = {n: v if n in keep else np.full(np.shape(v), np.nan) for n, v in whole.values.items()}
@@ -107,7 +107,7 @@ def test_what_is_not_a_number_leaves_a_gap(kind: str) -> None:
             assert "nan" not in figure.finding
 
 
-def test_training_curves_hold_losses_and_accuracy_and_stop_where_the_training_did() -> None:
+def test_training_curves_show_losses_and_accuracy_up_to_the_last_epoch() -> None:
     one, other = training("a", 3), training("b", 5, top=60.0)
     (figure,) = draw("training", [one, other])
     drawn = {(trace["name"], trace.get("yaxis", "y")): trace for trace in traces(figure)}
@@ -122,14 +122,14 @@ def test_training_curves_hold_losses_and_accuracy_and_stop_where_the_training_di
     assert "10.0 points lower" in draw("training", [other, one])[0].finding
 
 
-def test_the_learning_rate_has_a_figure_of_its_own_where_it_was_kept() -> None:
+def test_the_learning_rate_has_its_own_figure_if_stored() -> None:
     rate = np.array([0.001, 0.002, 0.0])
     _, second = draw("training", [training("a", lr=rate), training("b")])
     (trace,) = traces(second)
     assert trace["y"] == rate.tolist() and "0.00200 for a, not known for b" in second.finding
 
 
-def test_training_draws_top_5_as_figure_s11_does_where_it_was_kept() -> None:
+def test_training_draws_top_5_as_figure_s11_if_stored() -> None:
     five = np.array([40.0, 70.0, 80.0])
     (figure,) = draw("training", [training("a", 3, top5=five), training("b", 3)])
     assert [axis.title.text for axis in figure.plot.select_yaxes()] == [
@@ -141,7 +141,7 @@ def test_training_draws_top_5_as_figure_s11_does_where_it_was_kept() -> None:
     assert len(list(draw("training", [training("a", 3)])[0].plot.select_yaxes())) == 2
 
 
-def test_training_without_accuracy_tells_of_the_loss() -> None:
+def test_training_without_accuracy_reports_the_loss() -> None:
     values = {"train_loss": np.array([3.0, 2.5])}
     (figure,) = draw("training", [Measurement("training", "a", values, {"train_loss": ("epoch",)})])
     assert figure.finding == "Training loss after the last epoch: 2.50 nats, noise not known"
@@ -162,7 +162,7 @@ def test_train_fit_is_a_point_between_its_intervals() -> None:
 @pytest.mark.parametrize(
     ("shift", "side"), [(-0.1, "overconfident by 10.0"), (0.1, "underconfident by 10.0"), (0.0, "neither")]
 )
-def test_calibration_says_on_which_side(shift: float, side: str) -> None:
+def test_calibration_names_overconfidence_or_underconfidence(shift: float, side: str) -> None:
     one = calibration("a", shift)
     (figure,) = draw("calibration", [one])
     diagonal, reliability, spread = traces(figure)
@@ -234,7 +234,7 @@ def test_a_convex_loss_has_an_empty_left_side() -> None:
     assert sum(traces(spectrum)[0]["y"]) == 0
 
 
-def test_surface_contour_and_cuts_hold_the_landscape() -> None:
+def test_surface_contour_and_sections_show_the_landscape() -> None:
     one, steep = loss_landscape("a"), loss_landscape("b", 3.0)
     contour, surface, cuts = draw("loss_landscape", [one, steep])
     first = traces(surface)[0]
@@ -246,7 +246,7 @@ def test_surface_contour_and_cuts_hold_the_landscape() -> None:
     np.testing.assert_allclose(along_second["y"], 2 * np.linspace(-1, 1, 5) ** 2 + 1)
 
 
-def test_steepness_in_words() -> None:
+def test_steepness_is_described_in_words() -> None:
     contour, surface, _ = draw("loss_landscape", [loss_landscape("a"), loss_landscape("b", 3.0)])
     assert "sharper" in contour.finding
     assert "flatter" in draw("loss_landscape", [loss_landscape("b", 3.0), loss_landscape("a")])[0].finding
@@ -271,7 +271,7 @@ def test_a_fine_grid_is_thinned_around_the_model() -> None:
     assert np.min(drawn["z"]) == pytest.approx(8.0)
 
 
-def test_losses_that_explode_are_gaps() -> None:
+def test_diverging_losses_are_gaps() -> None:
     one = loss_landscape("a")
     total = one.values["total"].copy()
     total[0, 0] = np.inf
@@ -279,7 +279,7 @@ def test_losses_that_explode_are_gaps() -> None:
     assert np.isnan(traces(draw("loss_landscape", [broken])[0])[0]["z"][0][0])
 
 
-def test_trajectory_in_degrees_down_to_the_origin() -> None:
+def test_the_trajectory_is_drawn_in_degrees_with_the_origin() -> None:
     (figure,) = draw("trajectory", [trajectory("a"), trajectory("b", 120.0)])
     first, _ = traces(figure)
     np.testing.assert_allclose(first["theta"], [0, 60, 60])
@@ -289,7 +289,7 @@ def test_trajectory_in_degrees_down_to_the_origin() -> None:
     assert "(60 smaller)" in draw("trajectory", [trajectory("b", 120.0), trajectory("a")])[0].finding
 
 
-def test_the_hessian_says_how_little_of_the_spectrum_it_is() -> None:
+def test_the_hessian_states_its_share_of_the_spectrum() -> None:
     spectrum, bars = draw("hessian_spectrum", [hessian_spectrum("a", [[-1.0, 2.0, 3.0]])])
     assert spectrum.finding.startswith("Negative eigenvalues (NEP) among the 3 largest by |λ|, 1 mini-batch: 33.3 %")
     assert bars.finding.endswith("1 mini-batch: 2.50, noise not known")
@@ -313,7 +313,7 @@ def test_both_sides_of_the_spectrum_have_ticks_inside(values: tuple[float, ...])
         assert len(inside) >= 2 and len(axis.ticktext) == len(axis.tickvals)
 
 
-def test_planes_without_a_finite_loss_are_left_out() -> None:
+def test_planes_without_a_finite_loss_are_omitted() -> None:
     whole = loss_landscape("a")
     empty = Measurement(
         "loss_landscape", "b", {n: np.full_like(v, np.nan) for n, v in whole.values.items()}, whole.dims, whole.axes
@@ -323,7 +323,7 @@ def test_planes_without_a_finite_loss_are_left_out() -> None:
     assert "not known for b" in contour.finding and draw("loss_landscape", [empty]) == []
 
 
-def test_training_is_told_at_the_last_epoch_that_was_tested() -> None:
+def test_training_is_reported_at_the_last_evaluated_epoch() -> None:
     found = training("a", 3, lr=np.array([np.nan, 0.1, 0.05]))
     found.values["top1"][-1] = np.nan
     figure, rate = draw("training", [found])

@@ -1,4 +1,4 @@
-"""What every figure of the instruments that look inside a model promises, whatever it is given."""
+"""Contract of the figures of attention and feature instruments."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_standard_errors_of_repeats_are_taken(kind: str) -> None:
 
 @each_kind
 @pytest.mark.filterwarnings("error::RuntimeWarning")
-def test_nothing_known(kind: str) -> None:
+def test_models_without_known_values(kind: str) -> None:
     """Titles and panels say so, and no NaN is printed."""
     whole = LOOKS[kind]("a")
     values = {n: np.full_like(v, np.nan) if np.asarray(v).dtype.kind == "f" else v for n, v in whole.values.items()}

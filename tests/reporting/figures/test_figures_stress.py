@@ -96,7 +96,7 @@ def traces(figure: Figure) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("models", [1, 2, 6])
-def test_every_figure_says_something_and_is_json(kind: str, models: int) -> None:
+def test_every_figure_has_a_finding_and_is_json(kind: str, models: int) -> None:
     found = draw(kind, [make(kind, f"model {i}", 0.01 * i, i) for i in range(models)])
     for figure in found:
         assert figure.finding and "nan" not in figure.finding
@@ -105,7 +105,7 @@ def test_every_figure_says_something_and_is_json(kind: str, models: int) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_not_a_number_leaves_a_gap(kind: str) -> None:
+def test_nan_values_leave_a_gap(kind: str) -> None:
     whole = make(kind)
     empty = {name: np.full(np.shape(value), np.nan) for name, value in whole.values.items()}
     for measurements in ([make(kind, **empty)], [make(kind, "a"), make(kind, "b", **empty)]):
@@ -115,7 +115,7 @@ def test_what_is_not_a_number_leaves_a_gap(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_finding_goes_with_the_numbers(kind: str) -> None:
+def test_the_finding_agrees_with_the_numbers(kind: str) -> None:
     errs = kind in ("corruptions", "imagenet_c", "cifar_c", "frequency_noise")
     higher, lower = (
         draw(kind, [make(kind, "a"), make(kind, "b", 0.1)]),
@@ -160,7 +160,7 @@ def test_the_title_above_bars_of_ce_is_about_ce() -> None:
 
 
 @pytest.mark.parametrize(
-    ("abouts", "said"),
+    ("abouts", "sentence"),
     [
         ([{"images": 64, "partial": True}], "; on 64 images, not the full 50,000"),
         ([{"images": 1024, "partial": True}] * 2, "; on 1,024 images, not the full 50,000"),
@@ -169,13 +169,13 @@ def test_the_title_above_bars_of_ce_is_about_ce() -> None:
         ([{}], ""),
     ],
 )
-def test_a_part_of_the_images_is_called_that(abouts: list[dict[str, Any]], said: str) -> None:
+def test_a_subset_of_the_images_is_stated(abouts: list[dict[str, Any]], sentence: str) -> None:
     models = [make("corruptions", f"model {i}", 0.01 * i) for i in range(len(abouts))]
-    told = [replace(model, provenance=about) for model, about in zip(models, abouts, strict=True)]
-    assert draw("corruptions", told)[0].finding == draw("corruptions", models)[0].finding + said
+    subsets = [replace(model, provenance=about) for model, about in zip(models, abouts, strict=True)]
+    assert draw("corruptions", subsets)[0].finding == draw("corruptions", models)[0].finding + sentence
 
 
-def test_models_with_other_corruptions_stand_on_the_same_rows() -> None:
+def test_models_with_other_corruptions_share_the_rows() -> None:
     one = make("corruptions", "a")
     few = Measurement(
         "corruptions",
@@ -206,7 +206,7 @@ def test_means_over_other_corruptions_are_not_compared() -> None:
     assert "mean_accuracy" in [each.name for each in compare(section)]
 
 
-def test_curves_begin_with_the_untouched_images() -> None:
+def test_curves_begin_with_the_unmodified_images() -> None:
     shuffle, attack, hidden = (make(kind) for kind in ("patch_shuffle", "adversarial", "occlusion"))
     (curve,) = traces(draw("patch_shuffle", [shuffle])[0])
     assert curve["x"] == ["clean", "2 × 2", "8 × 8"]
@@ -221,10 +221,10 @@ def test_curves_begin_with_the_untouched_images() -> None:
     np.testing.assert_allclose(centre["y"], 100 * np.array([0.7, hidden.values["accuracy"][0]]))
 
 
-def test_findings_are_about_the_strongest_strain_that_all_share() -> None:
+def test_findings_use_the_strongest_common_perturbation() -> None:
     one = make("adversarial", "a")
-    said = draw("adversarial", [one])[0].finding
-    assert said == f"Accuracy under PGD at ε = 4/255: {100 * one.values['accuracy'][1, 0]:.1f} ± 2.0 %"
+    sentence = draw("adversarial", [one])[0].finding
+    assert sentence == f"Accuracy under PGD at ε = 4/255: {100 * one.values['accuracy'][1, 0]:.1f} ± 2.0 %"
     other = Measurement(
         "adversarial",
         "b",
@@ -235,7 +235,7 @@ def test_findings_are_about_the_strongest_strain_that_all_share() -> None:
     assert "not comparable" in draw("adversarial", [one, other])[0].finding
 
 
-def test_low_and_high_frequencies_are_told_apart() -> None:
+def test_low_and_high_frequencies_are_distinguished() -> None:
     drops = np.array([0.0, 0.1, 0.3, 0.5])
     forward = make("frequency_noise", "ResNet", drop=drops)
     backward = make("frequency_noise", "ViT", drop=drops[::-1])
@@ -253,7 +253,7 @@ def test_shape_bias_and_shares() -> None:
     np.testing.assert_allclose(bias["y"], [100 * 0.4 / 0.7])
 
 
-def test_sets_keep_both_ways_of_counting() -> None:
+def test_both_accuracies_of_a_set_are_drawn() -> None:
     one = make("imagenet_a", "a", accuracy_200=np.asarray(0.25), accuracy_1000=np.asarray(0.125))
     (figure,) = draw("imagenet_a", [one])
     (bar,) = traces(figure)
@@ -264,7 +264,7 @@ def test_sets_keep_both_ways_of_counting() -> None:
     assert "threshold-0.7: 50.00 ± 0.20 %" in draw("imagenet_v2", [sets])[0].finding
 
 
-def test_a_part_of_a_set_is_said_to_be_one() -> None:
+def test_a_subset_of_a_set_is_stated() -> None:
     one = make("imagenet_sketch")
     part = replace(one, subject="b", provenance={"partial": True})
     assert draw("imagenet_sketch", [one, part])[0].finding.endswith("Measured on part of the set for b")
@@ -304,13 +304,13 @@ def test_many_strengths_are_drawn_by_corruption() -> None:
     assert bar["x"] == ["fog"] and bar["y"] == [40.0]
 
 
-def test_who_has_no_accuracy_can_lose_none() -> None:
+def test_models_without_accuracy_have_no_drop() -> None:
     near_chance = make("frequency_noise", "b", clean_accuracy=np.asarray(0.2))
-    said = draw("frequency_noise", [make("frequency_noise", "a"), near_chance])[0].finding
-    assert said.endswith("; accuracy without noise: 70.00 % for a, 20.00 % for b (50.00 points lower)")
+    sentence = draw("frequency_noise", [make("frequency_noise", "a"), near_chance])[0].finding
+    assert sentence.endswith("; accuracy without noise: 70.00 % for a, 20.00 % for b (50.00 points lower)")
 
 
-def test_only_fgsm_is_after_the_paper() -> None:
+def test_only_fgsm_is_labelled_as_in_the_paper() -> None:
     one = make("adversarial")
     assert draw("adversarial", [one])[0].paper == "after CB Table 8 (FGSM; its ε is not given)"
     other = replace(one, axes={**one.axes, "attack": ("cw", "pgd")})
@@ -327,7 +327,7 @@ def test_the_hardest_corruption_has_its_noise() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_bars_are_promised_only_where_there_are_some(kind: str) -> None:
+def test_error_bars_are_mentioned_only_if_drawn(kind: str) -> None:
     doubts = {
         n: np.full(np.shape(v), np.nan) for n, v in make(kind).values.items() if n.endswith(("_error", "_interval"))
     }

@@ -26,7 +26,7 @@ from vitlab.stress_tests.shared.pixel_evaluation import mean_and_error
 
 @settings(deadline=None, max_examples=20)
 @given(st.integers(1, 4), st.integers(2, 9), st.integers(0, 1000))
-def test_where_every_set_holds_every_image_the_error_is_the_usual_one(sets, images, seed) -> None:
+def test_complete_sets_give_the_usual_standard_error(sets, images, seed) -> None:
     each = np.random.default_rng(seed).integers(0, 2, (sets, images)).astype(float)
     mean, error = mean_and_error(each.mean(0))
     np.testing.assert_allclose(mean_over_sets(each), (mean, error), atol=1e-12)
@@ -58,7 +58,7 @@ def test_the_error_is_the_spread_of_the_estimate() -> None:
     assert np.mean(errors) == pytest.approx(np.std(means), rel=0.12)
 
 
-def test_nothing_at_all() -> None:
+def test_no_images() -> None:
     assert np.isnan(mean_over_sets(np.full((2, 3), np.nan))).all()
     mean, error = mean_over_sets(np.array([[1.0, np.nan], [np.nan, np.nan]]))
     assert mean == 1 and np.isnan(error)

@@ -102,7 +102,7 @@ def _linear_batches() -> Batches:
     return Batches([(torch.rand(4, 3, 8, 8), torch.arange(4))], (0.0,) * 3, (1.0,) * 3)
 
 
-def test_a_plain_list_takes_the_models_own_normalisation() -> None:
+def test_a_plain_list_uses_the_models_normalisation() -> None:
     from cases import CASES
 
     case = CASES[0]  # mean and std ½
@@ -204,7 +204,7 @@ def test_against_the_other_order_of_loops() -> None:
     np.testing.assert_allclose(found.values["error"], wrong / 12)
 
 
-def test_a_stream_is_as_good_as_a_list() -> None:
+def test_a_stream_equals_a_list() -> None:
     model = scenes_model()
     items = list(scene_batches(model))
     for streamed in (Batches(iter(items), MEAN, STD), Batches(Loader(items), MEAN, STD)):
@@ -225,7 +225,7 @@ class Loader:
         return iter(self.items[:: -1 if self.shuffled and self.iterations % 2 else 1])
 
 
-def test_shuffled_batches_cannot_be_compared() -> None:
+def test_shuffled_batches_raise() -> None:
     model = scenes_model()
     batches = Batches(Loader(list(scene_batches(model)), shuffled=True), MEAN, STD)
     with pytest.raises(vitlab.VitlabError, match="shuffled"):

@@ -97,7 +97,7 @@ _MEASURED = {
 
 
 def tiny_changes(trained: Network) -> tuple[str, ...]:
-    """The settings of `how_vits_work_cifar` that train the tiny network which stands for a network at `smoke`."""
+    """The settings of `how_vits_work_cifar` that train the tiny network which replaces a network at `smoke`."""
     return (f"model={_TINY_MODELS[trained.tiny]}", *_TINY_CHANGES)
 
 

@@ -1,4 +1,4 @@
-"""The networks of HDVW's experiments: recipes, tiny networks that stand for them, and their speed.
+"""The networks of HDVW's experiments: recipes, tiny networks that replace them, and their speed.
 
 Images per second: HDVW's numbers (App. A, App. E) times 10, the ratio between 4,028 images per second of its
 pre-activation ResNet-50 on one H200 (float32, eager, batch 96: `docs/results/speed.md`) and HDVW's 394 (473 / 1.2).

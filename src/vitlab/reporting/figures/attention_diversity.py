@@ -28,16 +28,16 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     if any(known(measurement, "head_similarity") for measurement in measurements):
         plot = curves(measurements, "head_similarity", "cosine similarity of two heads")
         words = ("more diverse", "less diverse")
-        said = deep_half_finding(
+        finding = deep_half_finding(
             measurements, "head_similarity", "Similarity of heads", words=words, claim=Phrase("Heads are", words)
         )
-        figures.append(Figure(said, _PAPER, plot))
+        figures.append(Figure(finding, _PAPER, plot))
     paired = [measurement for measurement in measurements if known(measurement, "head_pairs")]
     figures += [_pairs(paired)] if paired else []
     if any(known(measurement, "row_similarity") for measurement in measurements):
         plot = curves(measurements, "row_similarity", "cosine to the mean row (dots: heads)")
-        said = deep_half_finding(measurements, "row_similarity", "Similarity of rows to their mean", claim=_ROWS)
-        figures.append(Figure(said, "TAPADL Eq. 2", plot))
+        finding = deep_half_finding(measurements, "row_similarity", "Similarity of rows to their mean", claim=_ROWS)
+        figures.append(Figure(finding, "TAPADL Eq. 2", plot))
     if any(known(measurement, "neighbourhood_mass") for measurement in measurements):
         figures.append(_local(measurements))
     return figures

@@ -23,13 +23,23 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     """The spectrum in two panels, one per sign, then NEP and APE."""
     of, convex, flat = _of(measurements), ("more convex", "less convex"), ("flatter", "sharper")
     eigenvalues = Samples("eigenvalues", lambda measurement: len(_pool(measurement)))
-    told: list[dict[str, Any]] = [{"claim": Phrase("The loss is", convex), "samples": eigenvalues}]
-    told.append({"claim": Phrase("The loss is", flat)})
     share = describe_number(
-        f"Negative eigenvalues (NEP) {of}", measurements, _NEP, "%", words=convex, name="negative_proportion", **told[0]
+        f"Negative eigenvalues (NEP) {of}",
+        measurements,
+        _NEP,
+        "%",
+        words=convex,
+        name="negative_proportion",
+        claim=Phrase("The loss is", convex),
+        samples=eigenvalues,
     )
     mean = describe_number(
-        f"Mean positive eigenvalue (APE) {of}", measurements, _APE, words=flat, name="positive_average", **told[1]
+        f"Mean positive eigenvalue (APE) {of}",
+        measurements,
+        _APE,
+        words=flat,
+        name="positive_average",
+        claim=Phrase("The loss is", flat),
     )
     return [
         Figure(share, "HDVW Figs. 1c and 4", _spectrum(measurements)),

@@ -94,7 +94,7 @@ def counter(
                 for image, each, mask in zip(pixels, logits, masks.to(device), strict=True):
                     predicted = segment(each, (mask.shape[0], mask.shape[1]))
                     confusion += confusion_matrix(predicted, mask, classes, ignore)
-                    if examples.wants(seen):
+                    if examples.selects(seen):
                         examples.add(image, mask, predicted)
                     seen += 1
         if confusion is None or not bool(confusion.any()):

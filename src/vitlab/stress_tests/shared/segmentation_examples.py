@@ -29,7 +29,7 @@ class Examples:
         self._size: tuple[int, int] | None = None
         self._found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
 
-    def wants(self, index: int) -> bool:
+    def selects(self, index: int) -> bool:
         """Whether the image of this index is shown."""
         return index % _EVERY == 0 and len(self._found) < self.count
 
