@@ -29,7 +29,7 @@ from evidence.working import names_of_finished
 import vitlab
 from vitlab.core.recipe import change
 from vitlab.core.store import Run, write_atomically
-from vitlab.pair_inputs import pair_parts
+from vitlab.inputs.pairs import pair_parts
 from vitlab.recipes.segmentation import camvid_upernet, quick_segmentation
 
 #: The compared variants, as settings of the recipe `camvid_upernet`.

@@ -27,9 +27,9 @@ from vitlab.core.recipe import change
 from vitlab.core.signatures import Setting, settings_of
 from vitlab.data import catalogue, question_catalogue, segmentation_sets
 from vitlab.data.detection_sets import open_detection
-from vitlab.data.question_inputs import question_parts
 from vitlab.data.scenes import MEAN, STD, draw_scenes
-from vitlab.detection_inputs import detection_parts
+from vitlab.inputs.detection import detection_parts
+from vitlab.inputs.questions import question_parts
 from vitlab.models._library_settings import configuration_settings, torchvision_settings
 from vitlab.models._settings import COMMON, architecture
 from vitlab.models._timm_settings import accepts, constructor_settings

@@ -15,7 +15,7 @@ from vitlab import runner
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
 from vitlab.data.detection_sets import open_detection
-from vitlab.detection_inputs import detection_parts
+from vitlab.inputs.detection import detection_parts
 from vitlab.instruments.shared.average_precision import detect, precision_curves
 from vitlab.instruments.shared.detection_examples import SCORE, SIDE, Examples
 

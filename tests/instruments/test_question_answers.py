@@ -12,8 +12,8 @@ from vitlab import runner, zoo
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
 from vitlab.core.pooling import pool
-from vitlab.data.question_inputs import question_parts
 from vitlab.data.scene_questions import ANSWERS
+from vitlab.inputs.questions import question_parts
 from vitlab.reporting.key_numbers import key_numbers
 
 SMALL = "hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, max_position_embeddings=8"

@@ -93,7 +93,7 @@ def _opened(text: str, name: str, root: str | None) -> Iterator[str]:
     from vitlab.data.detection_sets import detection_folder
     from vitlab.data.question_catalogue import question_folders, question_sets
     from vitlab.data.segmentation_sets import open_pairs
-    from vitlab.pair_inputs import only_pairs
+    from vitlab.inputs.pairs import only_pairs
 
     if name in question_sets():
         yield from map(_tree, question_folders(text, root))

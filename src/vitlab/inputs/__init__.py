@@ -23,6 +23,7 @@ from vitlab.data.resident import TrainingBatch
 from vitlab.data.streaming import ImageStream
 from vitlab.data.workers import Workers
 from vitlab.eval_mode import eval_mode
+from vitlab.inputs.parts import DEFAULT_IMAGES, count_images
 from vitlab.preprocessing import LabelMatch, Preprocessing, input_size, match_labels, preprocessing_of
 from vitlab.preprocessing.resolution import Given
 
@@ -31,10 +32,6 @@ Split = Literal["test", "train"]
 
 class NoTrainingImagesError(VitlabError):
     """Training images were requested from a data set that has none."""
-
-
-#: The default number of images.
-DEFAULT_IMAGES = 64
 
 
 @dataclass(frozen=True)
@@ -128,7 +125,7 @@ def parts_for(
     chosen_from = opened.test if split == "test" else opened.train
     if chosen_from is None:
         raise NoTrainingImagesError(f"{data!r} has no training images; give data that has a training set")
-    count = _count(images, len(chosen_from), repeats, f"the {split} set of {data!r}")
+    count = count_images(images, len(chosen_from), repeats, f"the {split} set of {data!r}", DEFAULT_IMAGES)
     match = label_match(model, opened, resolved, classes)
     parts = []
     for first in range(repeats):
@@ -179,16 +176,6 @@ def count_outputs(model: nn.Module, size: tuple[int, int]) -> int:
     if not isinstance(logits, torch.Tensor) or logits.ndim != 2:
         raise VitlabError(f"{type(inner).__name__} does not return logits (B, classes), so labels cannot be used")
     return int(logits.shape[1])
-
-
-def _count(requested: int | None, available: int, repeats: int, what: str) -> int:
-    """The number of images to use; too few are an error only where a number was requested."""
-    if requested is not None and requested > available:
-        raise VitlabError(f"invalid images={requested}; {what} has {available}; request fewer")
-    count = min(DEFAULT_IMAGES, available) if requested is None else requested
-    if repeats > count:
-        raise VitlabError(f"invalid repeats={repeats}; {count} images of {what} give at most {count} parts")
-    return count
 
 
 def _plain(

@@ -7,10 +7,10 @@ from pathlib import Path
 from torch import nn
 
 from vitlab.core.batches import Batches
-from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Detection
 from vitlab.data.detection_sets import open_detection
 from vitlab.data.detection_stream import DetectionStream
+from vitlab.inputs.parts import count_images, spread
 from vitlab.preprocessing import input_size, preprocessing_of
 from vitlab.preprocessing.resolution import Given
 
@@ -42,15 +42,11 @@ def detection_parts(
     opened = open_detection(data, root=root, image_size=size)
     how = preprocessing_of(model, preprocessing, assume={"mean": opened.mean, "std": opened.std})
     available = len(opened.test)
-    if images is not None and images > available:
-        raise VitlabError(f"invalid images={images}; the test set of {data!r} has {available}; request fewer")
-    count = available if images is None else images
-    if repeats > count:
-        raise VitlabError(f"invalid repeats={repeats}; {count} images of {data!r} give at most {count} parts")
+    count = count_images(images, available, repeats, f"the test set of {data!r}")
     side, longest = min(size), min(max(size), Detection().longest)
     parts = []
     for first in range(repeats):
-        chosen = opened.test.subset([place * available // count for place in range(first, count, repeats)])
+        chosen = opened.test.subset(spread(available, count, first, repeats))
         stream = DetectionStream(chosen, side, longest, how.mean, how.std, batch_size)
         fingerprint = f"{data} test[{first}:{count}:{repeats}] {chosen.fingerprint}"
         record = {"mean": list(how.mean), "std": list(how.std), "source": how.source, "side": side, "longest": longest}

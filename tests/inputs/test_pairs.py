@@ -13,7 +13,7 @@ import vitlab
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
 from vitlab.data.acdc import CONDITIONS
-from vitlab.pair_inputs import check_source, conditions_of, pair_parts
+from vitlab.inputs.pairs import check_source, conditions_of, pair_parts
 from vitlab.runner import stress
 
 VIT = "timm/vit_tiny_patch16_224(img_size=16, patch_size=4, embed_dim=24, depth=4, num_heads=3)"

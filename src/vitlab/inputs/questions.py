@@ -18,10 +18,9 @@ from vitlab.core.batches import Batches
 from vitlab.core.errors import VitlabError
 from vitlab.data.question_batches import QuestionBatches
 from vitlab.data.question_catalogue import open_questions
+from vitlab.inputs.parts import DEFAULT_IMAGES
 
 __all__ = ["AskedBatch", "question_parts"]
-
-_DEFAULT = 64
 
 
 class AskedBatch(NamedTuple):
@@ -95,7 +94,7 @@ def question_parts(
         )
     lengths = opened.test.lengths
     usual = (lengths == torch.bincount(lengths).argmax()).nonzero()[:, 0] if same_length else torch.arange(len(lengths))
-    count = min(_DEFAULT, len(usual)) if images is None else images
+    count = min(DEFAULT_IMAGES, len(usual)) if images is None else images
     if not repeats <= count <= len(usual):
         raise VitlabError(
             f"invalid images={count}, repeats={repeats}; {data!r} has {len(usual)} test questions"

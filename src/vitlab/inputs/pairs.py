@@ -22,6 +22,7 @@ from vitlab.data.images import UNLABELLED
 from vitlab.data.question_catalogue import check_questions, question_sets
 from vitlab.data.segmentation_feed import PairStream
 from vitlab.data.segmentation_sets import check_pairs, open_pairs, pair_sets
+from vitlab.inputs.parts import count_images, spread
 from vitlab.preprocessing import input_size, preprocessing_of
 from vitlab.preprocessing.resolution import Given
 
@@ -79,14 +80,10 @@ def pair_parts(
     opened = open_pairs(data, root=root, image_size=size)
     how = preprocessing_of(model, preprocessing, assume={"mean": opened.mean, "std": opened.std})
     available = len(opened.test)
-    if images is not None and images > available:
-        raise VitlabError(f"invalid images={images}; the test set of {data!r} has {available}; request fewer")
-    count = available if images is None else images
-    if repeats > count:
-        raise VitlabError(f"invalid repeats={repeats}; {count} images of {data!r} give at most {count} parts")
+    count = count_images(images, available, repeats, f"the test set of {data!r}")
     parts = []
     for first in range(repeats):
-        chosen = opened.test.subset([place * available // count for place in range(first, count, repeats)])
+        chosen = opened.test.subset(spread(available, count, first, repeats))
         stream = PairStream(chosen, how.mean, how.std, batch_size)
         fingerprint = f"{data} test[{first}:{count}:{repeats}] {chosen.fingerprint}"
         names, why, items = (opened.classes, "", stream) if masks else ((), _WHY_NO_LABELS, _Resized(stream, size))
