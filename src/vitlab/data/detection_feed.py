@@ -20,7 +20,7 @@ from vitlab.data.detection import Annotated, DetectionSet
 from vitlab.data.detection_batches import DetectionBatch, normalised, padded
 from vitlab.data.detection_transform import Prepared, flipped, resized
 from vitlab.data.images import Channels
-from vitlab.data.order import epoch_order
+from vitlab.data.order import check_batch_size, epoch_order
 from vitlab.data.seeding import host_random
 from vitlab.data.streaming import worker_count
 
@@ -62,10 +62,7 @@ class DetectionFeed:
 
     def __post_init__(self) -> None:
         """Validate the batch size."""
-        if self.batch_size % self.world:
-            raise VitlabError(
-                f"invalid batch_size={self.batch_size}; expected a multiple of the {self.world} processes"
-            )
+        check_batch_size(self.batch_size, self.world)
 
     def __len__(self) -> int:
         """Returns the number of full batches in an epoch."""

@@ -11,9 +11,15 @@ from torch import Tensor
 from vitlab.core.errors import VitlabError
 from vitlab.data.seeding import seeded_generator
 
-__all__ = ["epoch_order", "evenly"]
+__all__ = ["check_batch_size", "epoch_order", "evenly"]
 
 _ROUND = 256
+
+
+def check_batch_size(batch_size: int, world: int) -> None:
+    """Raise an error if a batch cannot be divided equally over the processes."""
+    if batch_size % world:
+        raise VitlabError(f"invalid batch_size={batch_size}; expected a multiple of the {world} processes")
 
 
 def epoch_order(count: int, epoch: int, seed: int, repeats: int = 1, rank: int = 0, world: int = 1) -> Tensor:

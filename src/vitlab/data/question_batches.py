@@ -20,12 +20,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import functional as F
 
-from vitlab.core.errors import VitlabError
 from vitlab.data.augment import normalise
 from vitlab.data.decoding import open_rgb
 from vitlab.data.device_copy import per_channel
 from vitlab.data.images import Channels
-from vitlab.data.order import epoch_order
+from vitlab.data.order import check_batch_size, epoch_order
 from vitlab.data.question_set import PAD, QuestionSet
 
 __all__ = ["QuestionBatch", "QuestionBatches"]
@@ -87,10 +86,7 @@ class QuestionBatches:
 
     def __post_init__(self) -> None:
         """Raise an error if a batch cannot be divided over the processes."""
-        if self.batch_size % self.world:
-            raise VitlabError(
-                f"invalid batch_size={self.batch_size}; expected a multiple of the {self.world} processes"
-            )
+        check_batch_size(self.batch_size, self.world)
 
     def __len__(self) -> int:
         """Returns the number of batches of an epoch."""

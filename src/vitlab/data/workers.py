@@ -26,11 +26,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Augment
 from vitlab.data.images import ImageArray, ImageFiles
 from vitlab.data.mixing import draw_mixes, mix_images, mix_labels
-from vitlab.data.order import epoch_order
+from vitlab.data.order import check_batch_size, epoch_order
 from vitlab.data.resident import TrainingBatch
 from vitlab.data.seeding import host_random
 
@@ -68,10 +67,7 @@ class Workers:
 
     def __post_init__(self) -> None:
         """Validate the batch size."""
-        if self.batch_size % self.world:
-            raise VitlabError(
-                f"invalid batch_size={self.batch_size}; expected a multiple of the {self.world} processes"
-            )
+        check_batch_size(self.batch_size, self.world)
 
     def __len__(self) -> int:
         """Returns the number of full batches in an epoch."""
