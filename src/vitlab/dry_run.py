@@ -29,8 +29,9 @@ from vitlab.data.question_catalogue import open_questions
 from vitlab.data.segmentation_sets import open_pairs
 from vitlab.eval_mode import eval_mode
 from vitlab.identity import identify
-from vitlab.measured_model import MeasuredModel, Procedure
-from vitlab.runner import Kind, folder_of, pending, prepare
+from vitlab.runner import prepare
+from vitlab.runner.jobs import Kind, folder_of, pending
+from vitlab.runner.measured_model import MeasuredModel, Procedure
 from vitlab.tasks import train_task
 from vitlab.training.device import choose_device
 

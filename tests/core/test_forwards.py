@@ -10,7 +10,7 @@ import torch
 from vitlab import load
 from vitlab.core import plugins
 from vitlab.core.forwards import forwards
-from vitlab.measured_model import procedure
+from vitlab.runner.measured_model import procedure
 
 MODEL = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3, num_classes=5)"
 

@@ -29,9 +29,9 @@ from vitlab.data.segmentation_sets import check_pairs
 from vitlab.experiments.plan import Plan
 from vitlab.experiments.speed import speed
 from vitlab.experiments.work import SPECIAL, Training, Work, module_of
-from vitlab.measured_model import procedure
-from vitlab.pair_inputs import only_pairs
+from vitlab.inputs.pairs import only_pairs
 from vitlab.preprocessing.resolution import input_size
+from vitlab.runner.measured_model import procedure
 
 __all__ = ["Checked", "dry_run"]
 

@@ -20,7 +20,7 @@ import pytest
 import torch
 
 import vitlab
-from vitlab import inputs, measured_model, runner, zoo
+from vitlab import inputs, runner, zoo
 from vitlab.core import plugins
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Inputs, Measurement, Passes
@@ -31,6 +31,7 @@ from vitlab.data.catalogue import open_data
 from vitlab.data.scenes import CLASSES
 from vitlab.progress import Bar
 from vitlab.recipes.quick import quick
+from vitlab.runner import measured_model
 from vitlab.stress_tests import corruptions
 from vitlab.tasks.classification import run as train
 
@@ -87,7 +88,7 @@ def test_new_weights_in_the_same_file_are_measured_again(tmp_path: Path) -> None
 
 # -- interrupted and resumed ------------------------------------------------------------------------------------------
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def killed_after(steps: int, out: Path) -> int:

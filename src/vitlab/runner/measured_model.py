@@ -26,11 +26,11 @@ from vitlab.core.measurement import Card
 from vitlab.core.recipe import Augment, Recipe
 from vitlab.core.settings import check_settings
 from vitlab.core.step_cache import preparing
-from vitlab.data.question_inputs import question_parts
-from vitlab.detection_inputs import detection_parts
 from vitlab.identity import identify
 from vitlab.inputs import Augmentation, NoTrainingImagesError, Split, augmentation_of, parts_for
-from vitlab.pair_inputs import conditions_of, pair_parts
+from vitlab.inputs.detection import detection_parts
+from vitlab.inputs.pairs import conditions_of, pair_parts
+from vitlab.inputs.questions import question_parts
 from vitlab.recipes.deit_imagenet import deit_imagenet
 
 
