@@ -71,8 +71,8 @@ LIMITS = """\
 
 - Three seeds, one small backbone, one schedule per data set. The schedules are short: 388 steps on CIFAR-100 and 1,800
   on CamVid. Longer schedules were not tried.
-- Parts train with the learning rate of their block, after layer decay on CIFAR-100. A higher rate for the parts was not
-  tried, and neither was a start that differs from the identity.
+- Parts train with the learning rate of the table, without the layer decay of their block. A higher rate for the parts
+  was not tried, and neither was a start that differs from the identity.
 - Pretraining with the parts, as in the papers, was not tried.
 - λ = 1 is the paper's weight of ADL for training from random weights. Other weights were not tried. The two experiments
   use different forms of ADL.

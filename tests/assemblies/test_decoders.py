@@ -31,6 +31,14 @@ def test_parameters_of_the_segformer_decoder_by_hand() -> None:
     assert decoder == projections + fuse + classifier
 
 
+def test_the_segformer_decoder_over_fan_is_that_of_tapadl() -> None:
+    """Linear layers of 128, 256, 448 and 448 channels, fusion with BatchNorm, classifier; no layers before them."""
+    with torch.device("meta"):
+        model = segformer(vitlab.load("vitlab/fan_base_hybrid"), classes=19, width=768, size=(1024, 1024))
+    decoder = sum(p.numel() for name, p in model.named_parameters() if not name.startswith("backbone."))
+    assert decoder == (128 + 256 + 448 + 448 + 4) * 768 + 4 * 768 * 768 + 2 * 768 + (768 + 1) * 19
+
+
 def test_the_neck_makes_four_scales_of_a_plain_vit() -> None:
     maps = [torch.randn(1, 8, 6, 10) for _ in range(4)]
     neck = Neck((8,) * 4, (16,) * 4).eval()

@@ -173,6 +173,7 @@ def test_the_command_of_a_note_names_the_recipe(name):
         ("context_broadcasting(position='middle')", "'front', 'mid', 'end'"),
         ("how_vits_work_cifar(fraction=0.0)", "expected a number above 0 and up to 1"),
         ("how_vits_work_cifar(epochs=0)", "an integer from 1 to 90,000"),
+        ("ade20k_upernet(iterations=6000)", "at most 4000, or a multiple of 4000"),
         ("deit_recipe", "no recipe 'deit_recipe'"),
         ("deit_imagenet.__globals__", "no recipe"),
     ],

@@ -18,7 +18,7 @@ from vitlab.core.measurement import Measurement
 from vitlab.core.recipe import Augment, Objective, Optimizer, Recipe, Segmentation, change
 from vitlab.core.store import Run, read_tensors
 from vitlab.data import segmentation_feed
-from vitlab.data.segmentation_sets import CITYSCAPES_IDS, open_pairs
+from vitlab.data.segmentation_sets import open_pairs
 from vitlab.preprocessing import Preprocessing
 from vitlab.recipes.segmentation import quick_segmentation
 from vitlab.reporting import read
@@ -301,25 +301,37 @@ class Constant(nn.Module):
         return logits
 
 
-def test_predictions_for_the_acdc_server_have_label_ids(tmp_path: Path) -> None:
-    image = tmp_path / "rgb_anon/fog/test/GOPR01/frame_rgb_anon.png"
+def write_test_image(folder: Path, condition: str, name: str) -> None:
+    image = folder / f"rgb_anon/{condition}/test/{name[:8]}/{name}_rgb_anon.png"
     image.parent.mkdir(parents=True)
     Image.fromarray(np.zeros((4, 6, 3), dtype=np.uint8)).save(image)
+
+
+def test_predictions_for_the_acdc_server_have_training_labels(tmp_path: Path) -> None:
+    """The server asks for a folder labelTrainIds, training labels (0 is the road) and images of the same size."""
+    write_test_image(tmp_path, "fog", "GOPR0475_frame_000041")
     with pytest.warns(UserWarning, match="preprocessing"):
         (file,) = export_acdc(Constant(), tmp_path, tmp_path / "out", ["fog"])
-    assert file == tmp_path / "out/fog/test/GOPR01/frame_gt_labelIds.png"
+    assert file == tmp_path / "out/labelTrainIds/GOPR0475_frame_000041_rgb_anon.png"
     labels = np.array(Image.open(file))
-    assert labels.dtype == np.uint8 and (labels[:, :3] == CITYSCAPES_IDS[18]).all() and (labels[:, 3:] == 7).all()
+    assert labels.dtype == np.uint8 and labels.tolist() == [[18, 18, 18, 0, 0, 0]] * 4
     with pytest.warns(UserWarning), pytest.raises(VitlabError, match="the model has 5 classes"):
         list(export_acdc(Constant(5), tmp_path, tmp_path / "out", ["fog"]))
 
 
+def test_no_prediction_for_acdc_replaces_another(tmp_path: Path) -> None:
+    for condition in ("fog", "snow"):
+        write_test_image(tmp_path, condition, "GOPR0475_frame_000041")
+    with pytest.warns(UserWarning), pytest.raises(VitlabError, match="have the same name"):
+        list(export_acdc(Constant(), tmp_path, tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_export_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The block of docs/tasks.md, in a folder with one image of each condition."""
-    for condition in ("fog", "night", "rain", "snow"):
-        image = tmp_path / f"DIR/acdc/rgb_anon/{condition}/test/GOPR01/frame_rgb_anon.png"
-        image.parent.mkdir(parents=True)
-        Image.fromarray(np.zeros((4, 6, 3), dtype=np.uint8)).save(image)
+    frames = [f"GOPR000{i}_frame_000041" for i in range(4)]
+    for condition, frame in zip(("fog", "night", "rain", "snow"), frames, strict=True):
+        write_test_image(tmp_path / "DIR/acdc", condition, frame)
     page = (Path(__file__).resolve().parents[2] / "docs/tasks.md").read_text(encoding="utf-8")
     code = page.partition('```python title="export_acdc.py"\n')[2].partition("```")[0]
     monkeypatch.chdir(tmp_path)
@@ -327,7 +339,7 @@ def test_the_export_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.warns(UserWarning, match="preprocessing"):
         exec(code, {})
     files = {str(path.relative_to(tmp_path / "predictions")) for path in (tmp_path / "predictions").rglob("*.png")}
-    assert files == {f"{each}/test/GOPR01/frame_gt_labelIds.png" for each in ("fog", "night", "rain", "snow")}
+    assert files == {f"labelTrainIds/{frame}_rgb_anon.png" for frame in frames}
 
 
 # -- the recipe without a download -------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from vitlab.assemblies.assembly import Classes, Sides, Taps, Width
 from vitlab.assemblies.convolution import convolution
-from vitlab.assemblies.neck import Neck
 from vitlab.assemblies.segmenter import Segmenter, enlarge
 from vitlab.core.bounds import Rate
 
@@ -34,8 +33,6 @@ class SegFormer(Segmenter):
         base_size: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(backbone, classes, size, taps, stride, base_size)
-        hierarchical = len(set(self.strides)) > 1
-        self.neck = Neck(self.channels, self.strides, [round(each) for each in self.strides]) if hierarchical else None
         self.projections = nn.ModuleList(nn.Conv2d(each, width, 1) for each in self.channels)
         self.fuse = convolution(len(self.channels) * width, width)
         self.dropout = nn.Dropout2d(dropout)
@@ -44,8 +41,6 @@ class SegFormer(Segmenter):
     def scores(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
         """Logits (B, K, h, w) at the size of the finest map."""
         maps = self.maps(images)
-        if self.neck is not None:
-            maps = self.neck(maps)
         finest = maps[0].shape[-2:]
         projected = [enlarge(layer(each), finest) for layer, each in zip(self.projections, maps, strict=True)]
         return self.classifier(self.dropout(self.fuse(torch.cat(projected[::-1], dim=1)))), None
@@ -63,6 +58,8 @@ def segformer(
     base_size: Sides | None = None,
 ) -> SegFormer:
     """The all-MLP decoder of SegFormer: each map is projected to `width` channels, resized to the finest and fused.
+
+    The maps are not normalised or resized before, as in the code of TAPADL and FAN.
 
     Args:
         backbone: a model that `describe` supports; it is changed.

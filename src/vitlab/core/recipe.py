@@ -146,7 +146,6 @@ class Segmentation:
         cat_max_ratio: a crop in which one class has this share of the labelled pixels or more is drawn again, up to ten
             times; 1 for any crop.
         jitter: strength of the random change of brightness, contrast and saturation; 0 for none.
-        ignore: the label of pixels that neither loss nor metric count.
         auxiliary_weight: weight of the auxiliary head's loss, if the model has one.
         inference: `whole` images, or a `slide`: overlapping windows of the recipe's `image_size`.
         stride: distance of the windows, in pixels.
@@ -156,7 +155,6 @@ class Segmentation:
     base_size: tuple[Pixels, Pixels] | None = None
     cat_max_ratio: PositiveShare = 1.0
     jitter: Share = 0.25
-    ignore: Annotated[int, Range(-(2**31), 2**31 - 1)] = 255
     auxiliary_weight: Weight = 0.4
     inference: Literal["whole", "slide"] = "whole"
     stride: tuple[Pixels, Pixels] = (341, 341)

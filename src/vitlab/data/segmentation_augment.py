@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from vitlab.core.recipe import Segmentation
 from vitlab.data.device_copy import to_device
 from vitlab.data.seeding import host_random
+from vitlab.data.segmentation_pairs import IGNORE
 
 __all__ = ["View", "balanced", "base_scale", "draw_view", "jittered", "viewed"]
 
@@ -83,13 +84,13 @@ def balanced(labels: Tensor, view: View, size: tuple[int, int], settings: Segmen
         labels: (H, W) uint8.
         view: with other positions, unless `cat_max_ratio` is 1.
         size: (h, w) of the crop.
-        settings: `cat_max_ratio`, `base_size` and the ignored label.
+        settings: `cat_max_ratio` and `base_size`.
     """
     own = view
     for top, left in view.others:
         rows, columns = _positions(labels.shape[-2:], [own], size, settings.base_size)
-        counts = torch.bincount(_nearest(labels[None], rows, columns, settings.ignore).flatten().long(), minlength=256)
-        counts[settings.ignore % 256] = 0
+        counts = torch.bincount(_nearest(labels[None], rows, columns, IGNORE).flatten().long(), minlength=256)
+        counts[IGNORE] = 0
         if int((counts > 0).sum()) > 1 and int(counts.max()) < settings.cat_max_ratio * int(counts.sum()):
             break
         own = replace(own, top=top, left=left)

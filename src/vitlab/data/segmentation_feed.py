@@ -25,7 +25,7 @@ from vitlab.data.device_copy import per_channel, to_device
 from vitlab.data.images import Channels
 from vitlab.data.order import epoch_order
 from vitlab.data.segmentation_augment import View, balanced, draw_view, jittered, viewed
-from vitlab.data.segmentation_pairs import Pairs
+from vitlab.data.segmentation_pairs import IGNORE, Pairs
 
 __all__ = ["PairFeed", "PairStream"]
 
@@ -40,7 +40,7 @@ class PairFeed:
     Args:
         pairs: the training set.
         size: (h, w) of the crops.
-        settings: scale, base size, balance of the classes, jitter and the ignored label.
+        settings: scale, base size, balance of the classes, and jitter.
         mean, std: normalisation, for pixels in [0, 1].
         flip: probability of a horizontal flip.
         batch_size: B, over all processes.
@@ -182,7 +182,7 @@ class _Cropped(Dataset[Any]):
 
     def crops(self, images: Tensor, labels: Tensor, views: list[View]) -> tuple[Tensor, Tensor]:
         """The crops of a batch."""
-        return viewed(images, labels, views, self.size, self.settings.ignore, self.settings.base_size)
+        return viewed(images, labels, views, self.size, IGNORE, self.settings.base_size)
 
     def __getitem__(self, item: tuple[int, int]) -> Any:
         return _or_error(lambda: self._crop(*item))

@@ -27,7 +27,7 @@ from vitlab.data.segmentation_pairs import IGNORE, PairData, PairFiles, ScenePai
 
 __all__ = ["CITYSCAPES_IDS", "check_pairs", "open_pairs", "pair_sets", "pair_settings"]
 
-#: Label id of each of Cityscapes' 19 training classes; the ids of ACDC's test server are the same.
+#: Label id of each of Cityscapes' 19 training classes.
 CITYSCAPES_IDS = (7, 8, 11, 12, 13, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 31, 32, 33)
 
 _CITYSCAPES_ENDS = ("_leftImg8bit.png", "_gtFine_labelIds.png")

@@ -5,17 +5,20 @@ from __future__ import annotations
 from typing import Annotated
 
 from vitlab.core.bounds import Choices, Range, Seed, Weight
+from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import ModelExpression
 from vitlab.core.recipe import Augment, Objective, Optimizer, Recipe, Segmentation
 from vitlab.recipes._parts import Epochs, PartName, Scenes, Width, choose, identity_parts, model, parts
 
 __all__ = ["ade20k_upernet", "camvid_upernet", "cityscapes_segformer", "quick_segmentation"]
 
-_VIT = {
-    "ti": "timm/vit_tiny_patch16_224",
-    "s": "timm/vit_small_patch16_224",
-    "b": "timm/vit_base_patch16_224",
+_DEIT = {
+    "ti": "timm/deit_tiny_patch16_224",
+    "s": "timm/deit_small_patch16_224",
+    "b": "timm/deit_base_patch16_224",
 }
+
+_EPOCH = 4000  # iterations
 
 
 def assembled(
@@ -27,7 +30,7 @@ def assembled(
 
 
 def ade20k_upernet(
-    size: Annotated[str, Choices(tuple(_VIT))] = "ti",
+    size: Annotated[str, Choices(tuple(_DEIT))] = "ti",
     part: PartName = "",
     iterations: Annotated[int, Range(1, 10**8)] = 160_000,
     backbone: str = "",
@@ -46,25 +49,27 @@ def ade20k_upernet(
     Command: vitlab train "ade20k_upernet(size='ti', part='cb', backbone='file/RUN')" --root DATA
 
     Args:
-        size: `ti`, `s` or `b`, with ImageNet weights of timm.
+        size: `ti`, `s` or `b`, with DeiT's ImageNet-1K weights of timm.
         part: short name of a part, as in `deit_imagenet`.
-        iterations: 160,000 or 40,000 in the paper.
+        iterations: 160,000 or 40,000 in the paper; at most 4,000, or a multiple of 4,000.
         backbone: a model expression instead of timm's weights, for example `file/RUN` of a classification run with the
             part: the paper pretrains with it.
         width: channels of the decoder.
     """
-    weights = backbone or choose("size", size, _VIT) + "(pretrained=True)"
+    weights = backbone or choose("size", size, _DEIT) + "(pretrained=True)"
+    if iterations > _EPOCH and iterations % _EPOCH:
+        raise VitlabError(f"invalid iterations={iterations}; expected at most {_EPOCH}, or a multiple of {_EPOCH}")
     return Recipe(
         model=assembled("upernet", weights, {"width": width}, "" if backbone else part),
         data="ade20k",
         task="segmentation",
         image_size=(512, 512),
-        epochs=max(1, iterations // 4000),
-        steps_per_epoch=min(iterations, 4000),
+        epochs=max(1, iterations // _EPOCH),
+        steps_per_epoch=min(iterations, _EPOCH),
         batch_size=16,
         augment=Augment(flip=0.5),
         optimizer=Optimizer(
-            lr=6e-5, weight_decay=0.01, schedule="poly", warmup_epochs=1500 / 4000, warmup_lr=6e-11, min_lr=0.0
+            lr=6e-5, weight_decay=0.01, schedule="poly", warmup_epochs=1500 / _EPOCH, warmup_lr=6e-11, min_lr=0.0
         ),
         segmentation=Segmentation(base_size=(512, 2048), cat_max_ratio=0.75, inference="slide", stride=(341, 341)),
         precision="bfloat16",
@@ -96,14 +101,14 @@ def cityscapes_segformer(part: PartName = "", diversification: Weight = 0.0, bac
         task="segmentation",
         image_size=(1024, 1024),
         epochs=40,
-        steps_per_epoch=4000,
+        steps_per_epoch=_EPOCH,
         batch_size=8,
         augment=Augment(flip=0.5),
         optimizer=Optimizer(
             lr=6e-5,
             weight_decay=0.01,
             schedule="poly",
-            warmup_epochs=1500 / 4000,
+            warmup_epochs=1500 / _EPOCH,
             warmup_lr=6e-11,
             min_lr=0.0,
             head_lr=10.0,

@@ -27,7 +27,7 @@ from vitlab.core.recipe import Objective, Recipe, Segmentation
 from vitlab.core.store import Run
 from vitlab.data.order import evenly
 from vitlab.data.segmentation_feed import PairFeed, PairStream
-from vitlab.data.segmentation_pairs import PairData
+from vitlab.data.segmentation_pairs import IGNORE, PairData
 from vitlab.data.segmentation_sets import open_pairs
 from vitlab.identity import is_random
 from vitlab.losses.attention_diversification import attention_diversification
@@ -173,7 +173,7 @@ def make_loss(
     """Returns the loss function of a batch (images, labels): cross entropy, with the auxiliary head's and ADL.
 
     Args:
-        settings: the ignored label and the weight of the auxiliary head.
+        settings: the weight of the auxiliary head.
         objective: ADL's weight and form.
         tape: attention recorded with gradients, for ADL; cleared before and after each forward pass.
     """
@@ -183,9 +183,9 @@ def make_loss(
         if tape is not None:
             tape.clear()
         output = model(images)
-        value = pixel_cross_entropy(logits_of(output), labels, settings.ignore)
+        value = pixel_cross_entropy(logits_of(output), labels, IGNORE)
         if isinstance(output, Mapping) and "aux" in output:
-            value = value + settings.auxiliary_weight * pixel_cross_entropy(output["aux"], labels, settings.ignore)
+            value = value + settings.auxiliary_weight * pixel_cross_entropy(output["aux"], labels, IGNORE)
         if tape is not None:
             calls, form = tape.self_attention(), objective.diversification_form
             value = value + objective.diversification * attention_diversification(calls, tau=objective.tau, form=form)
@@ -220,7 +220,7 @@ class MeanIoU:
         training, device = model.training, self.world.device
         model.eval()
         kind = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(self.recipe.precision)
-        ignore, classes = self.recipe.segmentation.ignore, len(self.data.classes)
+        classes = len(self.data.classes)
         confusion = torch.zeros(classes, classes, dtype=torch.int64, device=device)
         sums = torch.zeros(2, dtype=torch.float64, device=device)
         for images, labels in self._stream:
@@ -228,8 +228,8 @@ class MeanIoU:
                 logits = logits_of(model(images)).float()
             if self.tape is not None:
                 self.tape.clear()  # the maps of the whole test set would not fit in memory
-            confusion += confusion_matrix(logits[:, :classes].argmax(1), labels, classes, ignore)
-            total = F.cross_entropy(logits, labels.long(), ignore_index=ignore, reduction="sum")
+            confusion += confusion_matrix(logits[:, :classes].argmax(1), labels, classes, IGNORE)
+            total = F.cross_entropy(logits, labels.long(), ignore_index=IGNORE, reduction="sum")
             sums += torch.stack([total.double(), torch.full_like(total, len(images)).double()])
         model.train(training)
         loss, images_seen = sum_over_ranks(sums, self.world).tolist()
