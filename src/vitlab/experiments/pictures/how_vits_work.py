@@ -103,8 +103,11 @@ def _fig_d5(experiment: Experiment, results: Results, scale: Scale) -> str:
 def _fig_8(experiment: Experiment, results: Results, scale: Scale) -> str:
     """The Δ log amplitude at 1.0π before and after each MSA (shaded) and MLP."""
     measured = [found for _, found in results.select("vit_tiny", "feature_fourier")]
-    width = 860
-    canvas = Canvas(width, 470, experiment.title, "Shaded: MSA, else MLP. The paper has a curve only, without numbers.")
+    pairs = zip(experiment.claims, judge(experiment, results, scale), strict=True)
+    lines = [f"{verdict_line(claim, verdict)}: {verdict.claim}" for claim, verdict in pairs]
+    width = round(max(860.0, *(40 + 0.85 * text_width(line) for line in lines)))
+    about = "Shaded: MSA, else MLP. The paper has a curve only, without numbers."
+    canvas = Canvas(width, 450 + 20 * len(lines), experiment.title, about)
     high = np.mean([found.values["high"] for found in measured], axis=0).reshape(-1, 3)  # block, (in, mid, out)
     depth = [value for block in range(len(high)) for value in (block, block + 0.5)] + [len(high)]
     values = [*high[:, :2].reshape(-1), high[-1, 2]]
@@ -112,9 +115,8 @@ def _fig_8(experiment: Experiment, results: Results, scale: Scale) -> str:
     panel = Panel(canvas, x, round_axis(values, 380, 90, "Δ log amplitude at 1.0π"), _NETWORKS[scale])
     panel.frame([(block, block + 0.5) for block in range(len(high))])
     panel.curve(depth, values, "ours")
-    pairs = zip(experiment.claims, judge(experiment, results, scale), strict=True)
-    for number, (claim, verdict) in enumerate(list(pairs)[:2]):
-        canvas.text(80, 438 + 20 * number, f"{verdict_line(claim, verdict)}: {verdict.claim}", "soft small")
+    for number, line in enumerate(lines):
+        canvas.text(20, 438 + 20 * number, line, "soft small")
     return str(canvas)
 
 
