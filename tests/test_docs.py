@@ -278,7 +278,7 @@ def test_a_docstring_becomes_markdown(generator: Any) -> None:
     ]
 
 
-@pytest.mark.parametrize("module", ["docstrings", "families", "hooks", "pages", "paper_overview"])
+@pytest.mark.parametrize("module", ["docstrings", "families", "hooks", "pages", "paper_overview", "paper_pages"])
 def test_generator_doctests(generator: Any, module: str) -> None:
     ended = doctest.testmod(importlib.import_module(module))
     assert ended.attempted and not ended.failed
@@ -331,7 +331,9 @@ def test_pages_of_experiments_show_every_claim_and_verdict(generator: Any) -> No
     text = pages.page(found, {"small": {"verdicts": [entry]}})
     rows = [line for line in text.splitlines() if line.endswith("* |")]
     assert len(rows) == len(found.claims)
-    assert [row for row in rows if "| small | 0.51 | 0.25 to 0.75 | *holds* |" in row and "raises the top-1" in row]
+    assert [
+        row for row in rows if "| small | 0.51 points | 0.25 to 0.75 | *holds* |" in row and "raises the top-1" in row
+    ]
     assert sum("*not run*" in row for row in rows) == len(rows) - 1
 
 
@@ -397,12 +399,15 @@ def test_a_row_of_the_overview_has_numbers_verdict_and_counts(generator: Any) ->
     entries[place] |= {**numbers, "outcome": "holds"}
     entries[0] |= {"our_value": 4599, "outcome": "does not hold"}
     text = overview.overview([found], {found.name: {"small": {"verdicts": entries}}})
+    assert "1 of 1 experiments have results, for 2 of all 19 claims." in text
+    assert "on 1 counts and facts: 1 does not hold. Verdicts on 1 effects: 1 holds." in text
     (row,) = [line for line in text.splitlines() if "`vitlab reproduce cb_table_s16`" in line]
-    assert "| CB at attention raises the top-1 accuracy of ViT-S | 0.2 | small: 0.51 (0.25 to 0.75) | *holds* |" in row
+    assert "| CB at attention raises the top-1 accuracy of ViT-S | 0.2 points |" in row
+    assert "| small: 0.51 (0.25 to 0.75) points | *holds* |" in row
     assert "small: 1 holds, 1 does not hold, 17 not run" in row
     untouched = overview.overview([found], {found.name: {}})
     (row,) = [line for line in untouched.splitlines() if "`vitlab reproduce cb_table_s16`" in line]
-    assert "| 0.6 | – | *not run* | 19 not run | – |" in row, "the first claim with a published effect"
+    assert "| 0.6 points | – | *not run* | 19 not run | – |" in row, "the first claim with a published effect"
 
 
 @pytest.fixture(scope="module")

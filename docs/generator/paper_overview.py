@@ -19,10 +19,10 @@ from vitlab.core import plugins
 from vitlab.core.experiment import SCALES, Claim
 from vitlab.core.expressions import parse_model
 from vitlab.core.recipe import change
-from vitlab.core.verdicts import OUTCOMES, Verdict
+from vitlab.core.verdicts import OUTCOMES
 from vitlab.experiments.catalogue import Experiment, experiment
 from vitlab.experiments.record import read_records, verdict_of
-from vitlab.reporting.experiment_page import interval_in_words, number_in_words
+from vitlab.reporting.experiment_page import ours_in_words, paper_in_words
 
 DOCS = Path(__file__).resolve().parents[1]
 RECORDS = DOCS / "results/data/reproduce"
@@ -54,14 +54,28 @@ NETWORKS = {
 DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "imagenet": "ImageNet", "camvid": "CamVid"}
 
 START = """\
-A row has one claim of a table or figure: the first one with a result, statistical claims before counts; without
-results the first one with a published number. *Paper* and *ours* are effects, positive in the direction of the claim,
-ours with its 95 % interval and the network and data that were used; or counts. *All claims* counts the verdicts. The
-name links to the page with all claims and the jobs of each scale. The picture is drawn like the table or figure, from
-the stored result, with the paper's numbers beside ours. Nothing was run at the papers' own scale: at `small`,
-pretrained DeiT-Ti, or ViT-Ti trained on CIFAR-100, replaces the networks of the papers. The page of an experiment says
-what differs. The networks trained on CIFAR-100 are those of [the evidence](results/cifar100_evidence.md);
-`python -m evidence.records` with the folder of its runs judges the experiments that they belong to.
+Every table and figure of the three papers is an experiment: some claims, each one sentence that can be false, and the
+jobs that test them. `vitlab reproduce NAME` runs one, at the scale `small` by default
+([options](command_line.md#reproduce)); it shows the plan and its cost first.
+
+{summary}
+
+Nothing was run at the papers' own scale. At `small`, pretrained DeiT-Ti, or ViT-Ti trained on CIFAR-100, replaces the
+networks of the papers; the page of an experiment says what differs. The networks trained on CIFAR-100 are those of
+[the evidence](results/cifar100_evidence.md); `python -m evidence.records` with the folder of its runs judges the
+experiments that they belong to.
+
+A row of the tables below shows one claim of a table or figure: the first one with a result, statistical claims before
+counts; without results the first one with a published number.
+
+- **experiment**: links to the page with all claims, the published numbers, and the jobs of each scale.
+- **paper**: the published effect, positive in the direction of the claim, or a count. *Sign only*: the paper has a
+  curve or a sentence without a number. *Yes or no*: the claim is a fact about an architecture or a function.
+- **ours**: our effect with its 95 % interval, and the network and data that were used. *Points* are percentage points.
+- **verdict**: on this claim. **all claims** counts the verdicts on all claims of the table or figure.
+- **picture**: drawn like the table or figure, from the stored result, with the paper's numbers beside ours.
+
+The verdicts:
 
 - *holds*: the 95 % interval of our effect lies above 0, or a count agrees with the printed one.
 - *holds, smaller than published*: it lies above 0 and below the smallest relevant effect, by default half of the
@@ -69,9 +83,6 @@ what differs. The networks trained on CIFAR-100 are those of [the evidence](resu
 - *does not hold*: it lies below the smallest relevant effect, or a count differs.
 - *inconclusive*: neither; a single pair of runs has no interval.
 - *not run*: no result yet. Claims about training are never judged at `smoke`.
-
-Every row is one command: `vitlab reproduce NAME`, which runs at the scale `small` by default
-([options](command_line.md#reproduce)). It shows the plan and its cost first.
 
 [Claims measured outside of these experiments](measured_claims.md) has results on a pretrained DeiT-Ti and of
 benchmarks, and the parts and models of each paper. [The log](log.md) lists all findings by date."""
@@ -90,13 +101,33 @@ def overview(experiments: Sequence[Experiment], records: Mapping[str, Records]) 
     """Returns the page: a table for each paper, with a row for each experiment; those of extensions have pages only."""
     experiments = [each for each in experiments if not each.origin]
     shown = sum("_fig_" in each.name or "_table_" in each.name for each in experiments)
-    text = [f"# {shown} tables and figures at a glance", START]
+    text = [f"# {shown} tables and figures at a glance", START.format(summary=summary(experiments, records))]
     for key, title in PAPERS.items():
         own = [each for each in experiments if each.paper == key]
         rows = [_row(each, records[each.name]) for each in own]
         head = ("experiment", "claim", "paper", "ours", "verdict", "all claims", "picture", "command")
         text += [f"## {title}", *shared_results(own, records), table(head, rows), OTHERS[key]]
     return "\n\n".join(text) + "\n"
+
+
+def summary(experiments: Sequence[Experiment], records: Mapping[str, Records]) -> str:
+    """The number of experiments and claims with a result at each scale, and their verdicts; counts are told apart."""
+    exact = {(each.name, claim.name): claim.deterministic for each in experiments for claim in each.claims}
+    about = []
+    for scale in SCALES:
+        names = [each.name for each in experiments if scale in records[each.name]]
+        judged: dict[bool, list[Mapping[str, Any]]] = {True: [], False: []}
+        for name in names:
+            for entry in filter(_was_run, records[name][scale]["verdicts"]):
+                judged[exact[name, entry["name"]]].append(entry)
+        if any(judged.values()):
+            about.append(
+                f"At `{scale}`, {len(names)} of {len(experiments)} experiments have results, for "
+                f"{sum(map(len, judged.values()))} of all {len(exact)} claims. Verdicts on {len(judged[True])} counts "
+                f"and facts: {counts({'verdicts': judged[True]})}. Verdicts on {len(judged[False])} effects: "
+                f"{counts({'verdicts': judged[False]})}."
+            )
+    return " ".join(about) or "No experiment has results."
 
 
 def headline(found: Experiment, records: Records) -> Claim:
@@ -121,7 +152,8 @@ def shared_results(experiments: Sequence[Experiment], records: Mapping[str, Reco
             for entry in record["verdicts"]:
                 if entry["name"] == claim.name and _was_run(entry) and not claim.deterministic:
                     used = used_in(record)
-                    groups.setdefault((scale + used, our_number(verdict_of(entry))), []).append(_name(each))
+                    number = ours_in_words(claim, verdict_of(entry), interval=True)
+                    groups.setdefault((scale + used, number), []).append(_name(each))
     return [
         f"The rows {', '.join(names[:-1])} and {names[-1]} show one result, {number}: they share one set of runs and "
         "are not independent evidence."
@@ -185,21 +217,6 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def paper_number(claim: Claim) -> str:
-    """The published number of a claim, or what it is if there is none."""
-    if claim.paper is None:
-        return "yes or no" if claim.deterministic else "sign only"
-    return number_in_words(claim.paper)
-
-
-def our_number(verdict: Verdict) -> str:
-    """Our number with its interval; a dash if there is none, or if the claim is only true or false."""
-    if verdict.paper_value is None and verdict.interval is None:
-        return "–"
-    interval = interval_in_words(verdict.interval)
-    return number_in_words(verdict.our_value) + (f" ({interval})" if interval != "–" else "")
-
-
 def _row(found: Experiment, records: Records) -> tuple[str, ...]:
     claim = headline(found, records)
     entries = {
@@ -213,9 +230,9 @@ def _row(found: Experiment, records: Records) -> tuple[str, ...]:
     return (
         f"[{_name(found)}](papers/{found.name}.md)",
         cell(claim.sentence),
-        paper_number(claim),
+        paper_in_words(claim),
         "; ".join(
-            f"{scale}{f' ({used[scale]})' if used[scale] else ''}: {our_number(each)}"
+            f"{scale}{f' ({used[scale]})' if used[scale] else ''}: {ours_in_words(claim, each, interval=True)}"
             for scale, each in entries.items()
         )
         or "–",

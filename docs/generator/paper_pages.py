@@ -20,7 +20,7 @@ from paper_overview import page as overview
 from vitlab.core.experiment import SCALES
 from vitlab.experiments.catalogue import Experiment, experiment
 from vitlab.experiments.record import verdict_of
-from vitlab.reporting.experiment_page import interval_in_words, number_in_words, published_table
+from vitlab.reporting.experiment_page import interval_in_words, ours_in_words, paper_in_words, published_table
 
 
 def pages() -> dict[str, str]:
@@ -64,13 +64,13 @@ def _commands(found: Experiment, records: Records) -> str:
 def _claim(found: Experiment, index: int, records: Records) -> list[tuple[str, ...]]:
     """The rows of a claim: one for each scale that was run."""
     claim = found.claims[index]
-    start = (cell(claim.sentence), cell(claim.source or "–"), number_in_words(claim.paper))
+    start = (cell(claim.sentence), cell(claim.source or "–"), paper_in_words(claim))
     rows = []
     for scale, record in records.items():
         entry = next((entry for entry in record["verdicts"] if entry["name"] == claim.name), None)
         if entry is not None:
             verdict = verdict_of(entry)
-            numbers = (number_in_words(verdict.our_value), interval_in_words(verdict.interval))
+            numbers = (ours_in_words(claim, verdict), interval_in_words(verdict.interval))
             rows.append((*start, scale, *numbers, f"*{verdict.outcome}*"))
     return rows or [(*start, "–", "–", "–", "*not run*")]
 
@@ -79,7 +79,18 @@ def _needs(found: Experiment, scale: Any) -> str:
     jobs = found.plan(scale)
     needs = sorted({f"`{need}`" for job in jobs for need in job.needs})
     hours = sum(job.gpu_minutes for job in jobs) / 60
-    return f"{len(jobs)} jobs, at most {hours:.3g} GPU hours; {', '.join(needs) or 'no data sets'}" if jobs else "none"
+    return f"{len(jobs)} jobs, {_hours(hours)}; {', '.join(needs) or 'no data sets'}" if jobs else "none"
+
+
+def _hours(hours: float) -> str:
+    """The time of all jobs, if none is stored and each trains its own network.
+
+    >>> _hours(0.0), _hours(0.833), _hours(1330.4)
+    ('seconds', 'at most 0.83 GPU hours', 'at most 1,330 GPU hours')
+    """
+    if not hours:
+        return "seconds"
+    return f"at most {hours:,.0f} GPU hours" if hours >= 10 else f"at most {hours:.2g} GPU hours"
 
 
 def committed() -> dict[str, str]:

@@ -19,7 +19,7 @@ from vitlab.core.experiment import SCALES
 from vitlab.experiments.catalogue import Experiment
 from vitlab.experiments.plan import Plan
 from vitlab.experiments.record import read_records
-from vitlab.reporting.experiment_page import interval_in_words, number_in_words
+from vitlab.reporting.experiment_page import interval_in_words, ours_in_words, paper_in_words
 
 if TYPE_CHECKING:
     from vitlab.experiments.dry_run import Checked
@@ -146,12 +146,12 @@ def show_verdicts(found: Sequence[Reproduced], *, as_json: bool = False) -> bool
         return not any(each.failures for each in found)
     table = Table("experiment", "claim", "paper", "ours", "95 % interval", "verdict", box=None)
     for each in found:
-        for verdict in each.verdicts:
-            numbers = map(number_in_words, (verdict.paper_value, verdict.our_value))
+        for claim, verdict in zip(each.experiment.claims, each.verdicts, strict=True):
             table.add_row(
                 each.experiment.name,
                 Text(verdict.claim),
-                *numbers,
+                paper_in_words(claim),
+                ours_in_words(claim, verdict),
                 interval_in_words(verdict.interval),
                 verdict.outcome,
             )

@@ -99,6 +99,8 @@ class Claim:
         smallest: the smallest relevant effect; by default half of `paper`, or 0 without it.
         deterministic: whether the claim is exact (counts, block plans, closed forms), so that every scale judges it.
         source: where the paper says so, for example `Table 2` or `Sec. 4.1`.
+        unit: the unit of the effect or count, for tables: `points` (of per cent), `nats`, `M`, …; empty for a number
+            without a unit.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Claim:
     smallest: float | None = None
     deterministic: bool = False
     source: str = ""
+    unit: str = ""
 
 
 @dataclass(frozen=True)

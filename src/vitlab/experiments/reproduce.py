@@ -110,6 +110,7 @@ def _judged(plan: Plan, experiment: Experiment, reasons: dict[str, str]) -> Repr
                 *record["differences"],
             ]
         ),
+        experiment.claims,
         verdicts,
         experiment.published,
         _with_seeds(results),

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from vitlab.core.errors import VitlabError
-from vitlab.core.experiment import Published
+from vitlab.core.experiment import Claim, Published
 from vitlab.core.measurement import Measurement
 from vitlab.core.store import write_atomically
 from vitlab.core.verdicts import Verdict
+from vitlab.reporting.findings import error_places
+from vitlab.reporting.number_text import minus
 from vitlab.reporting.page import contents, fill_template
 
-__all__ = ["experiment_page", "interval_in_words", "number_in_words", "published_table"]
+__all__ = ["experiment_page", "interval_in_words", "ours_in_words", "paper_in_words", "published_table"]
 
 #: Kinds whose values are read by a claim and not drawn.
 _NOT_DRAWN = ("blocks",)
@@ -24,6 +26,7 @@ def experiment_page(
     path: Path,
     title: str,
     about: str,
+    claims: Sequence[Claim],
     verdicts: Sequence[Verdict],
     published: Sequence[Published],
     measurements: Sequence[Measurement],
@@ -35,6 +38,7 @@ def experiment_page(
         path: the file to write.
         title: the table or figure.
         about: one sentence: the scale and the command.
+        claims: of the experiment.
         verdicts: one per claim.
         published: the numbers of the paper.
         measurements: with the arm, and the seed if there are several, as the name of the model.
@@ -47,44 +51,95 @@ def experiment_page(
     except VitlabError as error:
         failures = [*failures, f"The measurements cannot be drawn: {error}"]
     columns, rows = published_table(published)
-    claims = [claim_row(verdict) for verdict in verdicts]
-    page = {"about": about, "claims": claims, "columns": columns, "rows": rows, "failures": failures}
+    judged = [claim_row(claim, verdict) for claim, verdict in zip(claims, verdicts, strict=True)]
+    page = {"about": about, "claims": judged, "columns": columns, "rows": rows, "failures": failures}
     path.parent.mkdir(parents=True, exist_ok=True)
     with write_atomically(path) as file:
         file.write(fill_template("experiment.html.j2", title=title, **page, **found).encode())
     return path
 
 
-def claim_row(verdict: Verdict) -> dict[str, str]:
+def claim_row(claim: Claim, verdict: Verdict) -> dict[str, str]:
     """The cells of a claim's row."""
     return {
         "claim": verdict.claim,
-        "paper": number_in_words(verdict.paper_value),
-        "ours": number_in_words(verdict.our_value),
+        "paper": paper_in_words(claim),
+        "ours": ours_in_words(claim, verdict),
         "interval": interval_in_words(verdict.interval),
-        "smallest": number_in_words(verdict.smallest_relevant),
+        "smallest": "–" if claim.deterministic else _with_unit(_short(verdict.smallest_relevant), claim),
         "outcome": verdict.outcome,
         "why": verdict.why,
     }
 
 
-def number_in_words(value: float | None) -> str:
-    """A number with four digits; a dash for None and NaN.
+def paper_in_words(claim: Claim) -> str:
+    """The published effect or count; `sign only` or `yes or no` for claims without a number.
 
-    >>> number_in_words(1.23456), number_in_words(1260.0), number_in_words(None)
-    ('1.235', '1260', '–')
+    >>> paper_in_words(Claim("a", "b", 0.9, unit="points")), paper_in_words(Claim("a", "b"))
+    ('0.9 points', 'sign only')
     """
-    return "–" if value is None or math.isnan(value) else f"{value:.4g}"
+    if claim.paper is None:
+        return "yes or no" if claim.deterministic else "sign only"
+    return _with_unit(_short(claim.paper), claim)
+
+
+def ours_in_words(claim: Claim, verdict: Verdict, *, interval: bool = False) -> str:
+    """Our effect rounded to its interval, or our count; a dash without runs.
+
+    Args:
+        claim: the claim.
+        verdict: of the claim.
+        interval: whether to add the interval, if there is one.
+
+    >>> found = Verdict("b", 0.9, 1.1234, (0.792, 1.45), 0.45, "holds", "")
+    >>> ours_in_words(Claim("a", "b", 0.9, unit="points"), found, interval=True)
+    '1.12 (0.79 to 1.45) points'
+    """
+    if verdict.our_value is None or math.isnan(verdict.our_value):
+        return "–"
+    if claim.deterministic and claim.paper is None:
+        return "yes" if verdict.outcome == "holds" else "no"
+    ends = _finite(verdict.interval)
+    number = minus(f"{verdict.our_value:.{_places(ends)}f}") if ends else _short(verdict.our_value)
+    return _with_unit(f"{number} ({interval_in_words(ends)})" if interval and ends else number, claim)
 
 
 def interval_in_words(interval: Sequence[float | None] | None) -> str:
-    """An interval; a dash without one, or with a single run.
+    """An interval, rounded to two digits of its half width; a dash without one, or with a single run.
 
-    >>> interval_in_words((0.5, 1.25)), interval_in_words((float("-inf"), float("inf")))
-    ('0.5 to 1.25', '–')
+    >>> interval_in_words((0.5, 1.25)), interval_in_words((-0.00096, 0.0382)), interval_in_words((0.004, 0.9))
+    ('0.50 to 1.25', '−0.001 to 0.038', '0.004 to 0.900')
+    >>> interval_in_words((float("-inf"), float("inf")))
+    '–'
     """
-    ends = [] if interval is None else [end for end in interval if end is not None and math.isfinite(end)]
-    return f"{ends[0]:.3g} to {ends[1]:.3g}" if len(ends) == 2 else "–"
+    ends = _finite(interval)
+    return minus(" to ".join(f"{end:.{_places(ends)}f}" for end in ends)) if ends else "–"
+
+
+def _finite(interval: Sequence[float | None] | None) -> tuple[float, ...]:
+    """Both ends of an interval; nothing unless both are finite."""
+    ends = tuple(end for end in interval or () if end is not None and math.isfinite(end))
+    return ends if len(ends) == 2 else ()
+
+
+def _places(ends: Sequence[float]) -> int:
+    """Decimals of an interval and of its mean: more if an end would be rounded to 0, whose sign decides."""
+    low, high = ends
+    places = error_places((high - low) / 2)
+    while places < 6 and any(end and not round(end, places) for end in ends):
+        places += 1
+    return places
+
+
+def _short(value: float) -> str:
+    """A number without an interval, with four digits."""
+    return minus(f"{value:.4g}")
+
+
+def _with_unit(number: str, claim: Claim) -> str:
+    """A number and its unit; points have a decimal, as the tables of the papers."""
+    tenths = ".0" if claim.unit.startswith("points") and number.isdigit() else ""
+    return f"{number}{tenths} {claim.unit}".rstrip()
 
 
 def published_table(published: Sequence[Published]) -> tuple[list[str], dict[str, list[str]]]:

@@ -13,7 +13,7 @@ from vitlab.experiments.context_broadcasting import fig_10
 
 
 def entropy(last: float) -> Measurement:
-    return layered("attention_entropy", {}, mean=(("layer", "head"), [[9.0, 9.0], [last - 1, last + 1]]))
+    return layered("attention_entropy", {}, mean=(("layer", "head"), [[9.0, 9.0], [5.0, 5.0], [last - 1, last + 1]]))
 
 
 def maps(attended: int) -> Measurement:

@@ -56,8 +56,15 @@ def test_variance_by_stage() -> None:
 
 
 def test_peaks_and_trend_of_variance() -> None:
-    places = [f"stages.{stage}.{i} out" for stage in range(2) for i in range(3)]
-    variance = np.exp([0.0, 2.0, 4.0, 1.0, 1.0, 0.0])
+    places = [
+        "stages.0.0 out",
+        "stages.0.1 out",
+        "stages.0.2 out",
+        "stages.1.0 out",
+        "stages.1.1 out",
+        "stages.2.0 out",
+    ]
+    variance = np.exp([0.0, 2.0, 4.0, 1.0, 0.0, 9.0])  # the last stage has one block and no inside
     found = layered("feature_variance", {"place": places}, variance=(("place",), variance))
     assert feature_maps.stage_peak().value(found) == pytest.approx(((4 - 1) + (0 - 1)) / 2)
     doubling = layered("feature_variance", {"place": places}, variance=(("place",), 2.0 ** np.arange(6)))
@@ -66,10 +73,10 @@ def test_peaks_and_trend_of_variance() -> None:
 
 def test_stage_drop_compares_neighbours_only() -> None:
     names = ["stages.0.0", "stages.0.1", "stages.1.0", "stages.1.1"]
-    cka = np.array([[1, 0.9, 0.3, 0.2], [0.9, 1, 0.5, 0.3], [0.3, 0.5, 1, 0.7], [0.2, 0.3, 0.7, 1]])
+    cka = np.array([[1, 0.9, 0.3, 0.2], [0.9, 1, 0.5, 0.3], [0.3, 0.5, 1, 0.8], [0.2, 0.3, 0.8, 1]])
     found = layered("representation_cka", {"layer": names, "other_layer": names}, cka=(("layer", "other_layer"), cka))
-    assert feature_maps.STAGE_DROP.value(found) == pytest.approx((0.9 + 0.7) / 2 - 0.5)
-    assert feature_maps.MEAN_SIMILARITY.value(found) == pytest.approx(np.mean([0.9, 0.3, 0.2, 0.5, 0.3, 0.7]))
+    assert feature_maps.STAGE_DROP.value(found) == pytest.approx((0.9 + 0.8) / 2 - 0.5)
+    assert feature_maps.MEAN_SIMILARITY.value(found) == pytest.approx(np.mean([0.9, 0.3, 0.2, 0.5, 0.3, 0.8]))
 
 
 def test_lesions_at_the_ends_of_stages() -> None:
@@ -79,6 +86,13 @@ def test_lesions_at_the_ends_of_stages() -> None:
     assert feature_maps.lesion("MSA", "end", "start").value(found) == pytest.approx((2 + 8) / 2 - (1 + 4) / 2)
     assert feature_maps.lesion("MSA", "last", "first").value(found) == pytest.approx((4 + 8) / 2 - (1 + 2) / 2)
     assert math.isnan(feature_maps.lesion("Conv", "end", "start").value(found))
+
+
+def test_drops_under_noise_are_means_over_a_range_without_frequency_0() -> None:
+    axes = {"frequency": (0.0, 0.1, 0.3, 0.5, 0.8, 1.0)}
+    found = layered("frequency_noise", axes, drop=(("frequency",), [0.9, 0.02, 0.04, 0.5, 0.1, 0.3]))
+    assert readings.LOW_NOISE_DROP.value(found) == pytest.approx(3)
+    assert readings.HIGH_NOISE_DROP.value(found) == pytest.approx(20)
 
 
 def test_slopes_are_those_of_least_squares() -> None:
@@ -104,5 +118,5 @@ def test_runs_without_a_finite_effect_are_counted() -> None:
     )
     check = Check(Claim("c", "a claim"), own(readings.LOG_APE, "a"))
     (verdict,) = verdicts([check], values)
-    assert verdict.our_value == 0.0 and "1 run(s) without a finite effect" in verdict.why
+    assert verdict.our_value == 0.0 and "; 1 run(s) without a finite effect" in verdict.why
     assert verdicts([Check(check.claim, Effect(((readings.LOG_APE, "b"),), sum))], values)[0].outcome == "not run"

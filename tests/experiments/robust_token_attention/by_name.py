@@ -15,11 +15,15 @@ from vitlab.core.measurement import Measurement
 MODEL = "vitlab/fan_base_hybrid"
 
 
+#: The first two layers of numbers that are read in the last one.
+WRONG = ([9.0, 0.0], [5.0, 5.0])
+
+
 def diversity(**values: object) -> Measurement:
-    """A measurement of two layers and two heads; values that are not given are 0."""
+    """A measurement of three layers and two heads; values that are not given are 0."""
     names = ("row_similarity", "self_mass", "neighbourhood_mass")
     return measured(
-        "attention_diversity", **{"head_similarity": [0, 0], **dict.fromkeys(names, [[0, 0]] * 2), **values}
+        "attention_diversity", **{"head_similarity": [0, 0, 0], **dict.fromkeys(names, [[0, 0]] * 3), **values}
     )
 
 
@@ -31,12 +35,14 @@ FOUND: dict[str, Callable[[float], Measurement]] = {
     "adversarial": lambda value: measured("imagenet_a", accuracy_200=value / 100, accuracy_1000=0),
     "renditions": lambda value: measured("imagenet_r", accuracy_200=value / 100, accuracy_1000=0),
     "similarity": lambda value: measured("attention_stability", overall=value),
-    "gini": lambda value: measured("token_overfocus", gini_of_mean=[9.0, value]),
+    "gini": lambda value: measured("token_overfocus", gini_of_mean=[9.0, -value, value]),
     "heads": lambda value: diversity(head_similarity=[value - 1, value + 1]),
-    "rows": lambda value: diversity(row_similarity=[[9.0, 9.0], [value - 1, value + 1]]),
-    "self": lambda value: diversity(self_mass=[[9.0, 9.0], [value - 1, value + 1]]),
-    "around": lambda value: diversity(neighbourhood_mass=[[9.0], [value + 0.3]], self_mass=[[0.0], [0.3]]),
-    "local": lambda value: diversity(neighbourhood_mass=[[9.0, 0.0], [0.1, 0.1 + value]]),
+    "rows": lambda value: diversity(row_similarity=[*WRONG, [value - 1, value + 1]]),
+    "self": lambda value: diversity(self_mass=[*WRONG, [value - 1, value + 1]]),
+    "around": lambda value: diversity(
+        neighbourhood_mass=[*WRONG, [value + 0.3] * 2], self_mass=[[0.0] * 2, [0.0] * 2, [0.3] * 2]
+    ),
+    "local": lambda value: diversity(neighbourhood_mass=[*WRONG, [0.1, 0.1 + value]]),
 }
 LOWER = {"mce", "mfr", "gini", "heads", "rows"}
 

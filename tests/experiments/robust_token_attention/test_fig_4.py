@@ -20,7 +20,7 @@ def example(claim: Claim, effects: Sequence[float]) -> Results:
 
 def with_diagonal_heads(count: int) -> Results:
     last = [0.9] * count + [0.4] * max(8 - count, 0)
-    found = by_name.diversity(neighbourhood_mass=[[0.9] * len(last), last])
+    found = by_name.diversity(neighbourhood_mass=[[0.9] * len(last), [0.1] * len(last), last])
     return Results([entry("tap_adl", found, model=by_name.MODEL)])
 
 

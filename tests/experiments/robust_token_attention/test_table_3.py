@@ -76,6 +76,15 @@ def test_without_errors_of_alexnet_the_plain_error_is_used() -> None:
     verdict_of("error_gaussian_noise", plain)
 
 
+def test_the_mean_error_replaces_an_mce_that_is_not_defined() -> None:
+    """Fewer severities, or scenes: 100 · (1 − mean accuracy) in place of NaN."""
+    values = {"mce": np.nan, "mean_accuracy": 0.7}
+    (found,) = table_3.MCE.of(
+        Results([entry("plain", layered("corruptions", {}, **{k: ((), v) for k, v in values.items()}))]), "plain"
+    ).values()
+    assert found == pytest.approx(30)
+
+
 def test_the_paper_contradicts_itself() -> None:
     """The mean of the 15 printed errors is the printed mCE, but for TAP & ADL, where it is 43.52."""
     means = {arm: float(np.mean(row[1:])) for arm, row in table_3._ROWS.items()}

@@ -67,8 +67,8 @@ def checks(rows: Rows, source: str, suffix: str = "") -> list[Check]:
 
 
 def _counts(arm: str, row: str, values: Sequence[float], source: str) -> list[Check]:
-    parameters = Claim(f"{arm}: parameters", f"{row} has {values[0]} M parameters", values[0], None, True, source)
-    macs = Claim(f"{arm}: FLOPs", f"{row} has {values[1]} G FLOPs", values[1], None, True, source)
+    parameters = Claim(f"{arm}: parameters", f"{row} has {values[0]} M parameters", values[0], None, True, source, "M")
+    macs = Claim(f"{arm}: FLOPs", f"{row} has {values[1]} G FLOPs", values[1], None, True, source, "G")
     # Some printed numbers are cut off (22.05 M of ViT-S, 17.66 G of distilled ViT-B), others are rounded.
     return [
         count(parameters, partial(_counted, arm=arm, value="parameters", unit=1e6), tolerance=0.06),

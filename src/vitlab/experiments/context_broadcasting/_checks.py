@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vitlab.core.experiment import Claim, Published, Results, exact, judged, paired, values_of
@@ -45,10 +45,13 @@ def effect(claim: Claim, effects: Callable[[Results], Sequence[float]]) -> Check
     return Check(claim, lambda results: judged(claim, effects(results)))
 
 
-def gain(claim: Claim, first: str, second: str, value: Value = "top1", kind: str = "training") -> Check:
+def gain(
+    claim: Claim, first: str, second: str, value: Value = "top1", kind: str = "training", unit: str = "points"
+) -> Check:
     """Returns the check of the claim that a value is higher in the second arm, paired by seed."""
     return effect(
-        claim, lambda results: paired(results.by_seed(first, kind, value), results.by_seed(second, kind, value))
+        replace(claim, unit=unit),
+        lambda results: paired(results.by_seed(first, kind, value), results.by_seed(second, kind, value)),
     )
 
 

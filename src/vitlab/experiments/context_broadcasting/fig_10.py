@@ -43,6 +43,7 @@ _CHECKS = [
         "plain",
         _entropy,
         "attention_entropy",
+        unit="nats",
     ),
     gain(
         Claim(
@@ -54,6 +55,7 @@ _CHECKS = [
         "plain",
         _attended,
         "attention_maps",
+        unit="of all keys",
     ),
 ]
 

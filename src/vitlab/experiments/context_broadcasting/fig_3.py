@@ -47,6 +47,7 @@ _CHECKS = [
         "attention",
         "mlp",
         "train_loss",
+        unit="nats",
     ),
     gain(
         Claim(

@@ -69,18 +69,21 @@ def _checks_of(arm: str) -> list[Check]:
         f"{arm}: as high as 4.4",
         f"in {arm} a layer has an average entropy of 4.4 nats or more",
         smallest=0.0,
+        unit="nats",
         source="Sec. 3.1",
     )
     dense = Claim(
         f"{arm}: dense",
         f"in {arm} the entropy, averaged over layers, heads and tokens, is above half of its bound",
         smallest=0.0,
+        unit="nats",
         source="Sec. 3.1: a majority of the attention has high entropy",
     )
     top = Claim(
         f"{arm}: top 15 %",
         f"in {arm} the 85th percentile of the entropy, averaged over layers, is above 0.9 of its bound",
         smallest=0.0,
+        unit="nats",
         source="Sec. 3.1: the top 15 % are close to the bound; 0.9 is our choice",
     )
     return [
@@ -93,6 +96,7 @@ _BOUND = Claim(
     "bound",
     "the entropy of 197 tokens is at most ln 197, printed as 5.3 nats",
     paper=5.3,
+    unit="nats",
     deterministic=True,
     source="Sec. 3.1",
 )

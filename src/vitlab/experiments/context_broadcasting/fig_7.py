@@ -79,6 +79,7 @@ _CHECKS = [
         "plain",
         _half("class_row", deep=True),
         _ENTROPY,
+        unit="nats",
     ),
     gain(
         Claim(
@@ -90,12 +91,14 @@ _CHECKS = [
         "plain",
         _half("mean", deep=True),
         _ENTROPY,
+        unit="nats",
     ),
     effect(
         Claim(
             "deeper is more",
             "CB lowers the class token's entropy more in the deep half of the layers than in the shallow half",
             source="Sec. 3.3: especially in deeper layers",
+            unit="nats",
         ),
         _deeper,
     ),

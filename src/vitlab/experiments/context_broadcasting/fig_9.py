@@ -47,11 +47,21 @@ _CHECKS = [
         _arm("cb", 1),
     ),
     effect(
-        Claim("fewer heads", "the gain in top-1 with CB is larger with one head than with three", source="Fig. 9"),
+        Claim(
+            "fewer heads",
+            "the gain in top-1 with CB is larger with one head than with three",
+            source="Fig. 9",
+            unit="points",
+        ),
         _fewer,
     ),
     effect(
-        Claim("trend", "the gain in top-1 with CB falls with the logarithm of the number of heads", source="Fig. 9"),
+        Claim(
+            "trend",
+            "the gain in top-1 with CB falls with the logarithm of the number of heads",
+            source="Fig. 9",
+            unit="points per doubling",
+        ),
         _trend,
     ),
 ]

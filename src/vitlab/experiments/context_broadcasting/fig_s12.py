@@ -61,6 +61,7 @@ _CHECKS = [
             "deep is dense",
             "the entropy of attention is higher in the deep half of the layers than in the shallow half",
             source="Sec. B.4, He et al.; at `small` for DeiT-Ti",
+            unit="nats",
         ),
         "plain",
         "attention_entropy",

@@ -65,7 +65,7 @@ _CHECKS = [
     *_architectures.checks(_ROWS, "Table 11"),
     *(
         count(
-            Claim(f"{arm}: {name}", f"{row} has {printed} {unit} {name}", printed, None, True, "Table 11"),
+            Claim(f"{arm}: {name}", f"{row} has {printed} {unit} {name}", printed, None, True, "Table 11", unit),
             partial(_counted, arm=arm, value=value, unit=divisor),
             tolerance=0.05,
         )

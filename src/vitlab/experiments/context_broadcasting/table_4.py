@@ -105,7 +105,9 @@ _CHECKS = [
     gain(Claim("end over front", "CB at End is better than at Front", paper=0.6, source="Table 4b"), "front", "end"),
     *(
         count(
-            Claim(f"{arm}: FLOPs", f"{name} has 4.6 G FLOPs", paper=4.6, deterministic=True, source="Table 4"),
+            Claim(
+                f"{arm}: FLOPs", f"{name} has 4.6 G FLOPs", paper=4.6, deterministic=True, source="Table 4", unit="G"
+            ),
             partial(_giga, arm=arm),
             tolerance=0.05,
         )

@@ -71,6 +71,7 @@ _CHECKS = [
                 paper=parameters,
                 deterministic=True,
                 source="Table 6",
+                unit="M",
             ),
             partial(_millions, size=size),
             tolerance=0.05,

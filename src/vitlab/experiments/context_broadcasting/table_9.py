@@ -55,6 +55,7 @@ def _checks_of(row: str) -> list[Check]:
         f"the gain in mIoU with CB is larger under {row} than on clean images",
         paper=round(cb - plain - (_CLEAN[1] - _CLEAN[0]), 2),
         source="Table 9: the gap increases from 0.6 up to 0.97",
+        unit="points",
     )
     return [
         gain(higher, "plain", "cb", points("miou", condition=condition), _KIND),

@@ -87,6 +87,7 @@ _FLOPS = {
         paper=added,
         deterministic=True,
         source="Table S16",
+        unit="M",
     )
     for (part, position), (added, _, _) in _ROWS.items()
 }
@@ -96,6 +97,7 @@ _TOP1 = {
         f"{_TITLES[part]} at {position} raises the top-1 accuracy of ViT-S",
         paper=round(top1 - _BASE_TOP1, 1),
         source="Table S16",
+        unit="points",
     )
     for (part, position), (_, top1, _) in _ROWS.items()
     if top1 is not None
@@ -106,9 +108,14 @@ _BASE = Claim(
     paper=1260,
     deterministic=True,
     source="Table S16; Table 1 prints 4.6 G, and 1260 M is the count of ViT-Ti",
+    unit="M",
 )
 _BEST = Claim(
-    "best_position", "CB is more accurate after the MLP than after attention", paper=0.4, source="Sec. B.7, Table S16"
+    "best_position",
+    "CB is more accurate after the MLP than after attention",
+    paper=0.4,
+    source="Sec. B.7, Table S16",
+    unit="points",
 )
 
 CLAIMS = [_BASE, *_FLOPS.values(), *_TOP1.values(), _BEST]

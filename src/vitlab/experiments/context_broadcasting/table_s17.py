@@ -70,6 +70,7 @@ _BASE = Claim(
     paper=1260,
     deterministic=True,
     source="Table S17; Table 4 prints 4.6 G, and 1260 M is the count of ViT-Ti",
+    unit="M",
 )
 _CHECKS = [
     count(_BASE, partial(_millions, arm="plain", value="macs"), tolerance=5),
@@ -81,6 +82,7 @@ _CHECKS = [
                 paper=added,
                 deterministic=True,
                 source="Table S17",
+                unit="M",
             ),
             partial(_millions, arm=_arm(part, position), value="added_macs"),
             tolerance=0.05,

@@ -38,11 +38,13 @@ class Reading:
         name: of the number, in the words of the paper where it has any.
         kinds: the procedures that measure it, without settings.
         value: reads it from a measurement.
+        unit: of differences; empty for a number without a unit.
     """
 
     name: str
     kinds: tuple[str, ...]
     value: Callable[[Measurement], float]
+    unit: str = ""
 
     def by_run(self, results: Results, arm: str) -> dict[Run, float]:
         """Returns the number of each run of an arm."""
@@ -71,10 +73,12 @@ class Effect:
     Args:
         terms: readings, each of an arm.
         combine: a function of the readings of one run.
+        unit: of the number.
     """
 
     terms: tuple[tuple[Reading, str], ...]
     combine: Callable[[Sequence[float]], float]
+    unit: str = ""
 
     def __call__(self, results: Results) -> list[float]:
         """Returns the effects, ordered by run."""
@@ -100,7 +104,8 @@ class Check:
 
 def summed(*terms: tuple[float, Reading, str]) -> Effect:
     """The weighted sum of readings, each of an arm."""
-    return Effect(tuple((reading, arm) for _, reading, arm in terms), Sum(tuple(weight for weight, _, _ in terms)))
+    weights, readings, arms = zip(*terms, strict=True)
+    return Effect(tuple(zip(readings, arms, strict=True)), Sum(weights), readings[0].unit)
 
 
 def more(reading: Reading, arm: str, than: str) -> Effect:
@@ -113,15 +118,16 @@ def own(reading: Reading, arm: str, sign: float = 1.0) -> Effect:
     return summed((sign, reading, arm))
 
 
-def trend(reading: Reading, positions: Mapping[str, float], sign: float = 1.0) -> Effect:
-    """The slope of a reading over the positions of arms, by least squares; or minus it.
+def trend(reading: Reading, positions: Mapping[str, float], sign: float = 1.0, per: str = "") -> Effect:
+    """The slope of a reading over the positions of arms, by least squares; or minus it. One position is a `per`.
 
     >>> trend(Reading("x", (), float), {"a": 0.0, "b": 2.0}).combine([1.0, 4.0])
     1.5
     """
     mean = sum(positions.values()) / len(positions)
     spread = sum((x - mean) ** 2 for x in positions.values())
-    return summed(*((sign * (x - mean) / spread, reading, arm) for arm, x in positions.items()))
+    effect = summed(*((sign * (x - mean) / spread, reading, arm) for arm, x in positions.items()))
+    return replace(effect, unit=f"{reading.unit} per {per}" if reading.unit else "")
 
 
 def slope(y: Reading, x: Reading, arms: Sequence[str]) -> Effect:
@@ -138,7 +144,8 @@ def slope(y: Reading, x: Reading, arms: Sequence[str]) -> Effect:
         product = sum((each - mean) * other for each, other in zip(xs, ys, strict=True))
         return product / spread if spread else math.nan
 
-    return Effect((*((x, arm) for arm in arms), *((y, arm) for arm in arms)), combine)
+    unit = f"{y.unit} per {x.unit.removesuffix('s')}"
+    return Effect((*((x, arm) for arm in arms), *((y, arm) for arm in arms)), combine, unit)
 
 
 def tested(
@@ -151,7 +158,7 @@ def tested(
     smallest: float | None = None,
 ) -> Check:
     """A statistical claim with its effect; the arguments are those of `Claim`."""
-    return Check(Claim(name, sentence, paper, smallest, source=source), effect)
+    return Check(Claim(name, sentence, paper, smallest, source=source, unit=effect.unit), effect)
 
 
 def fact(

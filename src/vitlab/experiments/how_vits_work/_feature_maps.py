@@ -22,6 +22,9 @@ __all__ = [
     "variance",
 ]
 
+#: The unit of differences of the Δ log amplitude.
+_AMPLITUDE = "of log amplitude"
+
 
 def stage_of(name: str) -> int:
     """The stage of a block or step from its name; 0 for models without stages.
@@ -60,7 +63,9 @@ def amplitude(unit: str, part: str = "all") -> Reading:
         part: `all`, the first quarter of the units (`early`) or the others (`late`); the quarter is our choice.
     """
     name = f"change of the Δ log amplitude in {part} {unit}s"
-    return Reading(name, ("feature_fourier",), lambda found: _mean(_part_of_depth(_steps(found, unit)[1], part)))
+    return Reading(
+        name, ("feature_fourier",), lambda found: _mean(_part_of_depth(_steps(found, unit)[1], part)), _AMPLITUDE
+    )
 
 
 def _net_amplitude(found: Measurement) -> float:
@@ -72,7 +77,7 @@ def _net_amplitude(found: Measurement) -> float:
 
 def net_amplitude() -> Reading:
     """The Δ log amplitude at the highest frequency, last place but one minus first place."""
-    return Reading("Δ log amplitude, deep minus shallow", ("feature_fourier",), _net_amplitude)
+    return Reading("Δ log amplitude, deep minus shallow", ("feature_fourier",), _net_amplitude, _AMPLITUDE)
 
 
 def variance(
@@ -164,4 +169,4 @@ def lesion(unit: str, place: str, than: str) -> Reading:
         places = {"start": begins, "end": ends, "first": stage == stage[0], "last": stage == stage[-1]}
         return _mean(loss[places[place]]) - _mean(loss[places[than]])
 
-    return Reading(f"accuracy lost without a {unit}, {place} minus {than}", ("lesion",), value)
+    return Reading(f"accuracy lost without a {unit}, {place} minus {than}", ("lesion",), value, "points")

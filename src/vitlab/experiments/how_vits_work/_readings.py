@@ -36,14 +36,19 @@ def _scalar(name: str, factor: float = 1.0) -> Callable[[Measurement], float]:
 
 # -- predictions, in per cent and nats --------------------------------------------------------------------------------
 
-ERROR = Reading("test error [%]", ("train_fit",), _scalar("test_error", 100))
-ACCURACY = Reading("top-1 [%]", ("train_fit",), lambda found: 100 - 100 * float(values_of(found, "test_error")))
-NLL_TRAIN = Reading("NLL_train", ("train_fit",), _scalar("train_nll"))
-ROBUSTNESS = Reading(
-    "mean accuracy under corruptions [%]", ("corruptions", "cifar_c", "imagenet_c"), _scalar("mean_accuracy", 100)
+ERROR = Reading("test error [%]", ("train_fit",), _scalar("test_error", 100), "points")
+ACCURACY = Reading(
+    "top-1 [%]", ("train_fit",), lambda found: 100 - 100 * float(values_of(found, "test_error")), "points"
 )
-OVERCONFIDENCE = Reading("signed ECE [%]", ("calibration",), _scalar("signed_ece", 100))
-CALIBRATION_ERROR = Reading("ECE [%]", ("calibration",), _scalar("ece", 100))
+NLL_TRAIN = Reading("NLL_train", ("train_fit",), _scalar("train_nll"), "nats")
+ROBUSTNESS = Reading(
+    "mean accuracy under corruptions [%]",
+    ("corruptions", "cifar_c", "imagenet_c"),
+    _scalar("mean_accuracy", 100),
+    "points",
+)
+OVERCONFIDENCE = Reading("signed ECE [%]", ("calibration",), _scalar("signed_ece", 100), "points")
+CALIBRATION_ERROR = Reading("ECE [%]", ("calibration",), _scalar("ece", 100), "points")
 
 
 def _drop(low: float, high: float) -> Callable[[Measurement], float]:
@@ -58,8 +63,8 @@ def _drop(low: float, high: float) -> Callable[[Measurement], float]:
 
 
 #: Our choice of the two ends of the axis; frequency 0, a change of brightness, belongs to neither.
-LOW_NOISE_DROP = Reading("drop under noise from 0.1π to 0.3π", ("frequency_noise",), _drop(0.1, 0.3))
-HIGH_NOISE_DROP = Reading("drop under noise from 0.8π to 1.0π", ("frequency_noise",), _drop(0.8, 1.0))
+LOW_NOISE_DROP = Reading("drop under noise from 0.1π to 0.3π", ("frequency_noise",), _drop(0.1, 0.3), "points")
+HIGH_NOISE_DROP = Reading("drop under noise from 0.8π to 1.0π", ("frequency_noise",), _drop(0.8, 1.0), "points")
 
 # -- the loss surface -------------------------------------------------------------------------------------------------
 

@@ -93,14 +93,14 @@ _CHECKS = [
     tested(
         "less_data_error",
         "The error of ViT rises as the training set shrinks (slope over the logarithm of its size)",
-        trend(ERROR, _SIZES, sign=-1),
+        trend(ERROR, _SIZES, sign=-1, per="factor e"),
         "Fig. 5b",
         smallest=POINTS,
     ),
     tested(
         "less_data_nll",
         "The NLL_train of ViT rises as the training set shrinks (slope over the logarithm of its size)",
-        trend(NLL_TRAIN, _SIZES, sign=-1),
+        trend(NLL_TRAIN, _SIZES, sign=-1, per="factor e"),
         "Fig. 5b",
     ),
 ]

@@ -40,7 +40,7 @@ _CHECKS = [
     tested(
         "comparable",
         "The errors of 3×3 and 5×5 are closer to each other than that of 8×8 is above 5×5",
-        Effect(tuple((ERROR, kernel) for kernel in _KERNELS), _closer),
+        Effect(tuple((ERROR, kernel) for kernel in _KERNELS), _closer, "points"),
         "Sec. 2: comparable",
         smallest=POINTS,
     ),

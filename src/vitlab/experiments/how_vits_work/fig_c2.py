@@ -36,14 +36,15 @@ def _arm(name: str, length: int) -> str:
 
 def _falls(reading: Reading) -> Effect:
     """Minus the slope of ViT's reading over the doublings of the epochs."""
-    return trend(reading, {_arm("vit_tiny", length): index for index, length in enumerate(_LENGTHS)}, sign=-1)
+    positions = {_arm("vit_tiny", length): float(index) for index, length in enumerate(_LENGTHS)}
+    return trend(reading, positions, sign=-1, per="doubling")
 
 
 def _always_worse(reading: Reading) -> Effect:
     """The smallest difference between ViT and ResNet over all numbers of epochs."""
     terms = tuple((reading, _arm(name, length)) for name in _NAMES for length in _LENGTHS)
     count = len(_LENGTHS)
-    return Effect(terms, lambda values: min(values[i] - values[count + i] for i in range(count)))
+    return Effect(terms, lambda values: min(values[i] - values[count + i] for i in range(count)), reading.unit)
 
 
 _CHECKS = [

@@ -54,7 +54,7 @@ _CHECKS = [
     tested(
         "on_par_with_swin",
         "On ImageNet the accuracy of AlterNet is closer to Swin's than it is above its ResNet's",
-        Effect(tuple((ACCURACY, arm) for arm in ("preact_resnet50", "alternet50", "swin_tiny")), _on_par),
+        Effect(tuple((ACCURACY, arm) for arm in ("preact_resnet50", "alternet50", "swin_tiny")), _on_par, "points"),
         "App. E: on par",
         smallest=POINTS,
     ),

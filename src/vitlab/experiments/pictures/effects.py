@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from vitlab.core.experiment import Results, Scale
+from vitlab.core.experiment import Claim, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.catalogue import Experiment
 from vitlab.experiments.record import judge
-from vitlab.reporting.experiment_page import interval_in_words, number_in_words
+from vitlab.reporting.experiment_page import ours_in_words, paper_in_words
 from vitlab.reporting.svg.canvas import Canvas, text_width
 
 __all__ = ["draw_effects", "verdict_line"]
@@ -28,28 +28,26 @@ def draw_effects(experiment: Experiment, results: Results, scale: Scale) -> str:
     canvas.text(_MIDDLE - _HALF, 76, "paper", "paper small")
     canvas.text(_MIDDLE - _HALF + 46, 76, "ours, with the 95 % interval", "ours small")
     canvas.line(_MIDDLE, 84, _MIDDLE, 92 + _LINE * len(verdicts), "zero")
-    for number, verdict in enumerate(verdicts):
-        _row(canvas, verdict, 104 + _LINE * number)
+    for number, (claim, verdict) in enumerate(zip(experiment.claims, verdicts, strict=True)):
+        _row(canvas, claim, verdict, 104 + _LINE * number)
     return str(canvas)
 
 
-def verdict_line(verdict: Verdict) -> str:
+def verdict_line(claim: Claim, verdict: Verdict) -> str:
     """The outcome of a verdict and its numbers; a claim that is only true or false has none."""
     if verdict.paper_value is None and verdict.interval is None:
         return verdict.outcome
-    ours = f"ours {number_in_words(verdict.our_value)}" if verdict.our_value is not None else ""
-    interval = interval_in_words(verdict.interval)
     parts = [
         verdict.outcome,
-        f"paper {number_in_words(verdict.paper_value)}" if verdict.paper_value is not None else "",
-        ours + (f" ({interval})" if ours and interval != "–" else ""),
+        f"paper {paper_in_words(claim)}" if claim.paper is not None else "",
+        f"ours {ours_in_words(claim, verdict, interval=True)}" if verdict.our_value is not None else "",
     ]
     return "; ".join(part for part in parts if part)
 
 
-def _row(canvas: Canvas, verdict: Verdict, y: float) -> None:
+def _row(canvas: Canvas, claim: Claim, verdict: Verdict, y: float) -> None:
     canvas.text(_MIDDLE + _HALF + 30, y, verdict.claim)
-    canvas.text(_MIDDLE + _HALF + 30, y + 17, verdict_line(verdict), "soft small")
+    canvas.text(_MIDDLE + _HALF + 30, y + 17, verdict_line(claim, verdict), "soft small")
     ends = verdict.interval or ()
     if verdict.paper_value is None and not ends:
         return

@@ -60,7 +60,8 @@ def _draw_plans(experiment: Experiment, results: Results, scale: Scale, titles: 
     published = {each.row: each.value for each in experiment.published if each.column == "heads"}
     plans = [_plan(measured[arm], title, published) for arm, title in titles.items() if arm in measured]
     verdicts = judge(experiment, results, scale)
-    lines = [(verdict.outcome, f"{verdict_line(verdict)}: {verdict.claim}") for verdict in verdicts]
+    pairs = zip(experiment.claims, verdicts, strict=True)
+    lines = [(verdict.outcome, f"{verdict_line(claim, verdict)}: {verdict.claim}") for claim, verdict in pairs]
     widest = max(*(plan_width(plan) for plan in plans), *(0.95 * text_width(line) + 40 for _, line in lines), 620.0)
     height = _TOP + _ROW * len(plans) + 40 + 22 * len(lines)
     about = "Ours, from the input at the left to the output at the right. The paper's figure is a diagram."
@@ -102,8 +103,11 @@ def _fig_d5(experiment: Experiment, results: Results, scale: Scale) -> str:
 def _fig_8(experiment: Experiment, results: Results, scale: Scale) -> str:
     """The Δ log amplitude at 1.0π before and after each MSA (shaded) and MLP."""
     measured = [found for _, found in results.select("vit_tiny", "feature_fourier")]
-    width = 860
-    canvas = Canvas(width, 470, experiment.title, "Shaded: MSA, else MLP. The paper has a curve only, without numbers.")
+    pairs = zip(experiment.claims, judge(experiment, results, scale), strict=True)
+    lines = [f"{verdict_line(claim, verdict)}: {verdict.claim}" for claim, verdict in pairs]
+    width = round(max(860.0, *(40 + 0.85 * text_width(line) for line in lines)))
+    about = "Shaded: MSA, else MLP. The paper has a curve only, without numbers."
+    canvas = Canvas(width, 450 + 20 * len(lines), experiment.title, about)
     high = np.mean([found.values["high"] for found in measured], axis=0).reshape(-1, 3)  # block, (in, mid, out)
     depth = [value for block in range(len(high)) for value in (block, block + 0.5)] + [len(high)]
     values = [*high[:, :2].reshape(-1), high[-1, 2]]
@@ -111,8 +115,8 @@ def _fig_8(experiment: Experiment, results: Results, scale: Scale) -> str:
     panel = Panel(canvas, x, round_axis(values, 380, 90, "Δ log amplitude at 1.0π"), _NETWORKS[scale])
     panel.frame([(block, block + 0.5) for block in range(len(high))])
     panel.curve(depth, values, "ours")
-    for number, verdict in enumerate(judge(experiment, results, scale)[:2]):
-        canvas.text(80, 438 + 20 * number, f"{verdict_line(verdict)}: {verdict.claim}", "soft small")
+    for number, line in enumerate(lines):
+        canvas.text(20, 438 + 20 * number, line, "soft small")
     return str(canvas)
 
 
@@ -137,7 +141,8 @@ def _variances(networks: Mapping[str, str]) -> Draw:
     def draw(experiment: Experiment, results: Results, scale: Scale) -> str:
         about = f"Scale {scale}. Ours: mean over runs and parts of the images. The paper has curves only."
         verdicts = judge(experiment, results, scale)
-        lines = [f"{verdict_line(verdict)}: {verdict.claim}" for verdict in verdicts]
+        pairs = zip(experiment.claims, verdicts, strict=True)
+        lines = [f"{verdict_line(claim, verdict)}: {verdict.claim}" for claim, verdict in pairs]
         width = max(90 + (_WIDE + 90) * len(networks), *(40 + 0.85 * text_width(line) for line in lines))
         canvas = Canvas(round(width), 170 + _HIGH + 20 * len(lines), experiment.title, about)
         for number, (arm, title) in enumerate(networks.items()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -30,7 +30,7 @@ class Check:
 
 def better(claim: Claim, number: Number, first: str, second: str) -> Check:
     """The claim that the arm `second` has a better number than `first`, in runs of the same seed."""
-    sign = -1.0 if number.lower else 1.0
+    claim, sign = replace(claim, unit=number.unit), -1.0 if number.lower else 1.0
 
     def judge(results: Results) -> Verdict:
         return judged(claim, [sign * each for each in paired(number.of(results, first), number.of(results, second))])
@@ -40,7 +40,7 @@ def better(claim: Claim, number: Number, first: str, second: str) -> Check:
 
 def evaluated(name: str, sentence: str, number: Number, arm: str, printed: float, source: str) -> Check:
     """The claim that the published weights of an arm have the printed number."""
-    claim = Claim(name, sentence, printed, None, True, source)
+    claim = Claim(name, sentence, printed, None, True, source, "%")
 
     def judge(results: Results) -> Verdict:
         found = list(number.of(results, arm, published=True).values())
@@ -54,9 +54,9 @@ def counted(arm: str, title: str, parameters: float, flops: float, source: str) 
     printed = {"parameters": (1e6, parameters, PARAMETERS_TOLERANCE), "macs": (1e9, flops, FLOPS_TOLERANCE * flops)}
     claims = {
         "parameters": Claim(
-            f"parameters_{arm}", f"{title} has {parameters} M parameters", parameters, None, True, source
+            f"parameters_{arm}", f"{title} has {parameters} M parameters", parameters, None, True, source, "M"
         ),
-        "macs": Claim(f"flops_{arm}", f"{title} takes {flops} G FLOPs, within 2 %", flops, None, True, source),
+        "macs": Claim(f"flops_{arm}", f"{title} takes {flops} G FLOPs, within 2 %", flops, None, True, source, "G"),
     }
 
     def judge(value: str, results: Results) -> Verdict:

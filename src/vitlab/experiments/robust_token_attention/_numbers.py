@@ -66,12 +66,14 @@ class Number:
         value: the number in the measurement of one of them; NaN if it has none.
         lower: whether lower values are better.
         where: the jobs that give it.
+        unit: of differences.
     """
 
     kinds: tuple[str, ...]
     value: Callable[[Measurement], float]
     lower: bool = False
     where: Callable[[Job], bool] = lambda job: True
+    unit: str = "points"
 
     def of(self, results: Results, arm: str, *, published: bool = False) -> dict[tuple[int, int], float]:
         """Returns it for each run of an arm that has it, by seed and part of the images.
@@ -124,9 +126,10 @@ def _over_layers(name: str) -> Callable[[Measurement], float]:
 TOP1 = Number(("training", "calibration"), _top1)
 MCE = Number(("corruptions", "imagenet_c"), _mce, lower=True)
 #: Cosine similarity of attention on clean and noisy images over all layers, heads and images.
-SIMILARITY = Number(("attention_stability",), lambda found: float(found.values["overall"]))
+SIMILARITY = Number(("attention_stability",), lambda found: float(found.values["overall"]), unit="")
+GINI_UNIT = "of the Gini coefficient"
 #: Gini coefficient of the attention that tokens receive, heads averaged, last layer (the map of Figs. 1 and 3).
-GINI = Number(("token_overfocus",), _last_layer("gini_of_mean"), lower=True)
-HEAD_SIMILARITY = Number(("attention_diversity",), _over_layers("head_similarity"), lower=True)
-ROW_SIMILARITY = Number(("attention_diversity",), _last_layer("row_similarity"), lower=True)
-SELF_MASS = Number(("attention_diversity",), _last_layer("self_mass"))
+GINI = Number(("token_overfocus",), _last_layer("gini_of_mean"), lower=True, unit=GINI_UNIT)
+HEAD_SIMILARITY = Number(("attention_diversity",), _over_layers("head_similarity"), lower=True, unit="")
+ROW_SIMILARITY = Number(("attention_diversity",), _last_layer("row_similarity"), lower=True, unit="")
+SELF_MASS = Number(("attention_diversity",), _last_layer("self_mass"), unit="")

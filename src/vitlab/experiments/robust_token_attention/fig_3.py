@@ -38,7 +38,7 @@ def _around(found: Measurement) -> float:
     return float(np.nanmean(near - own))
 
 
-_AROUND = Number(("attention_diversity",), _around)
+_AROUND = Number(("attention_diversity",), _around, unit="")
 _CHECKS = [
     better(
         Claim("gini_tap", "TAP distributes the attention of the last layer over more tokens", source="Sec. 4.1.2"),

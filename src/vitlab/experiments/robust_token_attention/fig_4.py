@@ -62,7 +62,7 @@ def _judge_two(results: Results) -> Verdict:
 
 _CHECKS = [
     better(_SIMILARITY, HEAD_SIMILARITY, "plain", "tap_adl"),
-    better(_BOTH, Number(("attention_diversity",), _local_and_global), "plain", "tap_adl"),
+    better(_BOTH, Number(("attention_diversity",), _local_and_global, unit=""), "plain", "tap_adl"),
     Check(_TWO, _judge_two),
 ]
 CLAIMS = [each.claim for each in _CHECKS]

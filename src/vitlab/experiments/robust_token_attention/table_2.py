@@ -91,8 +91,7 @@ PAPER = [
     *(
         Published(row, column, value, runs=row in RIVALS.values())
         for row, values in _QUOTED.items()
-        for column, value in zip(_COLUMNS, values, strict=True)
-        if value is not None  # printed as "-"
+        for column, value in zip(_COLUMNS, values, strict=True)  # None is printed as "-"
     ),
     *(
         Published(_title(arm), column, value)

@@ -86,12 +86,14 @@ _BEST = Claim(
     "TAP & ADL has the lowest error of the four on more than half of the corruptions",
     paper=_wins(_PRINTED),
     source="Table 3, Sec. 4.1.1: best on most of the corruption types (11 of 15)",
+    unit="corruptions",
 )
 _AGAINST_NOISE = Claim(
     "noise",
     "TAP & ADL lowers the error under noise more than under other corruptions",
     paper=round(_noise_advantage(_PRINTED), 2),
     source="Sec. 4.1.1: particularly effective against noise",
+    unit="points",
 )
 
 

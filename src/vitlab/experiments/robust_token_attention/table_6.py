@@ -11,7 +11,15 @@ from vitlab.core.experiment import Claim, Job, Published, Results, Scale, judged
 from vitlab.core.measurement import Measurement
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.robust_token_attention._checks import Check, better, gain
-from vitlab.experiments.robust_token_attention._numbers import ACCURACY, CORRUPTIONS, MCE, OVERFOCUS, TOP1, Number
+from vitlab.experiments.robust_token_attention._numbers import (
+    ACCURACY,
+    CORRUPTIONS,
+    GINI_UNIT,
+    MCE,
+    OVERFOCUS,
+    TOP1,
+    Number,
+)
 from vitlab.experiments.robust_token_attention._variants import PLAIN, TAP, jobs, pooled
 
 TITLE = "TAPADL Table 6: the blocks that have TAP"
@@ -64,6 +72,7 @@ _DEEPER = Claim(
     "overfocus_deep",
     "attention of the baseline overfocuses more in its middle and deep layers than in its shallow layers",
     source="Sec. 5.3",
+    unit=GINI_UNIT,
 )
 
 
