@@ -129,6 +129,15 @@ def test_texts_of_tables_are_neither_cut_nor_overlap(opened: Any, width: int) ->
     assert max(page.evaluate(outside)) <= width
 
 
+def test_tables_of_three_models_fit_a_narrow_window(opened: Any) -> None:
+    page = opened(390)
+    page.evaluate("document.querySelectorAll('main details').forEach(fold => { fold.open = true; })")
+    assert page.locator(".numbers thead").first.locator("th").count() == 3
+    wider = "[...document.querySelectorAll('.numbers')].filter(each => each.parentElement.scrollWidth > "
+    wider += "each.parentElement.clientWidth + 1).map(each => each.textContent)"
+    assert page.evaluate(wider) == []
+
+
 def test_a_scrollable_table_is_marked(opened: Any) -> None:
     page = opened(390)
     page.evaluate("document.querySelector('.numbers').style.minWidth = '60rem'")

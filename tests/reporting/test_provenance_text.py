@@ -36,6 +36,15 @@ def test_what_holds_for_all_or_for_a_model_is_said_so() -> None:
     assert entries(*two) == {"run": {"a": "a", "b": "b"}, "seed": {"1": ""}}
 
 
+def test_what_holds_for_nearly_all_names_the_rest() -> None:
+    """A training curve has no device: what all others share is not listed with every one of their names."""
+    measured = [found(kind, who, device="cpu", run=who) for kind in "kjh" for who in "ab"]
+    made = entries(*measured, *(found("training", who) for who in "ab"))
+    assert made == {"device": {"cpu": "all but training"}, "run": {each: f"{each} (all but training)" for each in "ab"}}
+    made = entries(*measured[:-1], found("h", "b", device="gpu", run="b"))
+    assert made["device"] == {"cpu": "k, j, h (a)", "gpu": "h (b)"}
+
+
 def test_times_are_a_range_and_nested_entries_are_flat() -> None:
     times = ("2026-01-02", "2026-01-01")
     made = entries(*(found(k, "a", {"tau": 1}, time=t, versions={"np": 2}) for k, t in zip("kj", times, strict=True)))

@@ -26,7 +26,8 @@ def relevance(shown: ShownModel, condition: Condition, method: Method, target: s
 
     Args:
         shown: a plain vision transformer: square maps of the same tokens in all layers.
-        condition: the image and the ablations.
+        condition: the image and the ablations. A layer whose attention is ablated moves no relevance between tokens,
+            and ablated heads are left out.
         method: `rollout` or `gradient`.
         target: name of the class whose logit is differentiated; None for the predicted class. For `gradient` only.
 
@@ -37,16 +38,38 @@ def relevance(shown: ShownModel, condition: Condition, method: Method, target: s
     name = {"rollout": "attention rollout", "gradient": "gradient-weighted attention"}[method]
     blocks, layout = square_blocks(shown.anatomy, name)
     image = shown.pixels(condition)[None].to(device_of(shown.model))
+    heads = _remaining_heads(shown, condition)
+    attending = [block for block in blocks if heads.get(block.name) != []]
     with eval_mode(shown.model), ablated(shown.model, shown.anatomy, condition.ablations):
-        if method == "rollout":
-            found = attention_rollout.relevance(shown.model, shown.anatomy, blocks, image)
+        if not attending:
+            found = []
+        elif method == "rollout":
+            found = attention_rollout.relevance(shown.model, shown.anatomy, attending, image, heads=heads)
         else:
             index = None if target is None else shown.class_index(target)
-            found = gradient_attention.relevance(shown.model, shown.anatomy, blocks, image, target=index)
-    rows = torch.cat([of_output(each.detach(), layout.prefix) for each in found]).cpu().double()  # (L, N)
+            found = gradient_attention.relevance(shown.model, shown.anatomy, attending, image, target=index)
+    after = dict(zip((block.name for block in attending), found, strict=True))
+    last, outputs = torch.eye(layout.tokens, device=image.device)[None], []
+    for block in blocks:
+        last = after.get(block.name, last)
+        outputs.append(of_output(last.detach(), layout.prefix))
+    rows = torch.cat(outputs).cpu().double()  # (L, N)
     shares = rows / rows.sum(1, keepdim=True).clamp_min(1e-300)
     return {
         "grid": layout.grid,
         **encoded(shares[:, layout.prefix :]),
         "prefix": shares[:, : layout.prefix].sum(1).tolist(),
     }
+
+
+def _remaining_heads(shown: ShownModel, condition: Condition) -> dict[str, list[int]]:
+    """The heads that are not ablated, by name of the block, for blocks with ablated attention only."""
+    remaining: dict[str, list[int]] = {}
+    for ablation in condition.ablations:
+        name = shown.anatomy.blocks[ablation.layer].name
+        if ablation.at in ("attn", "block"):
+            remaining[name] = []
+        elif ablation.at == "head":
+            heads = remaining.get(name, list(range(shown.places[ablation.layer]["head"])))
+            remaining[name] = [head for head in heads if head != ablation.head]
+    return remaining

@@ -9,7 +9,7 @@ Shape legend: n images, B batch, N tokens, h w grid.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.bounds import ImageCount, Share
 from vitlab.core.measurement import Card, Measurement
 from vitlab.instruments.shared.token_relevance import StoredImages, measure_relevance, rollout
+from vitlab.recording.attention_call import AttentionCall
 from vitlab.recording.tape import record
 
 CARD = Card(
@@ -53,6 +54,7 @@ def relevance(
     *,
     fusion: Fusion = "mean",
     residual: float = 0.5,
+    heads: Mapping[str, Sequence[int]] | None = None,
 ) -> list[Tensor]:
     """Returns R_1 … R_L (B, N, N) of images.
 
@@ -63,8 +65,15 @@ def relevance(
         pixels: (B, C, h, w)
         fusion: how the heads are combined.
         residual: r, the weight of the skip connection, from 0 to 1.
+        heads: the heads that are combined, by name of the block; all heads of blocks that are not named.
     """
-    with record(model, "attention", reduce=lambda call: fuse(call.map(), fusion), anatomy=anatomy) as tape:
+    kept = heads or {}
+
+    def fused(call: AttentionCall) -> Tensor:
+        maps = call.map()
+        return fuse(maps[:, list(kept[call.block])] if call.block in kept else maps, fusion)
+
+    with record(model, blocks=[block.name for block in blocks], reduce=fused, anatomy=anatomy) as tape:
         model(pixels)
     return rollout([tape[block.name][0] for block in blocks], residual)
 

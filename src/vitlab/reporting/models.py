@@ -126,7 +126,7 @@ def _remarks(
             which = "different weights" if all(key[0] for key in own) else "not marked as repeats"
             remarks.append(
                 f"{len(own)} models are called {subject!r} ({which}); they are shown separately and not averaged. "
-                "Set subject= to name them."
+                "Name them with name= or --name."
             )
     if duplicates:
         what = "measurement" if duplicates == 1 else "measurements"

@@ -96,6 +96,10 @@ def _where(name: str, value: str, notes: Sequence[tuple[str, str, Mapping[str, s
     titles = dict.fromkeys(title for title, _ in own)
     if all(len(each) == sum(other == label for _, other, _ in notes) for label, each in models.items()):
         return ", ".join(models)  # all measurements of these models
+    without = dict.fromkeys(title for title, label, note in notes if label in models and note.get(name) != value)
+    if len(titles) > 2 * len(without) and not set(without) & set(titles):
+        but = f"all but {', '.join(without)}"
+        return but if len(models) == len({label for _, label, _ in notes}) else f"{', '.join(models)} ({but})"
     parts = []
     for title in titles:
         labels = [label for other, label in own if other == title]

@@ -152,7 +152,8 @@ def _footnote(section: Section) -> str:
         notes.append(f"From extensions: {', '.join(added)}.")
     repeats = max(map(len, section.repeats.values()))
     if repeats > 1 and not section.shows_pictures:
-        notes.append(f"Up to {repeats} repeats.")
+        fewer = "up to " if min(map(len, section.repeats.values())) < repeats else ""
+        notes.append(f"Numbers are means over {fewer}{repeats} repeats.")
     if any(dims[:1] == ("epoch",) for each in section.averaged() for dims in each.dims.values()):
         notes.append("Numbers by epoch are those of the last epoch.")
     if section.kind == "training" and len(section.repeats) > 1 and repeats == 1:

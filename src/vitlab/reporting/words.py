@@ -33,7 +33,7 @@ _ANYWHERE = {
 _VALUES = {
     "adversarial": {"accuracy": "mean accuracy under attack", "drop": "mean drop of accuracy"},
     "attention_distance": {
-        "distance": "mean distance over all pairs of tokens, deep half of the layers, image sides",
+        "distance": "mean of attention × distance over all pairs of tokens, deep half of the layers, image sides",
         "attended": "attended distance per query, deep half of the layers, image sides",
     },
     "attention_diversity": {
@@ -91,10 +91,10 @@ _VALUES = {
         "positive_average": "mean positive eigenvalue (APE)",
     },
     "lesion": {
-        "change": "mean change of accuracy without a unit",
-        "nll_change": "mean change of NLL without a unit, nats",
+        "change": "mean change of accuracy without one unit (MSA, MLP or Conv)",
+        "nll_change": "mean change of NLL without one unit (MSA, MLP or Conv), nats",
         "baseline": "accuracy of the whole model",
-        "accuracy": "mean accuracy without a unit",
+        "accuracy": "mean accuracy without one unit (MSA, MLP or Conv)",
     },
     "loss_landscape": {
         "nll": "mean NLL on the plane, nats",

@@ -22,7 +22,11 @@ class Sheet {
 
   text(text, x, y, width, { size = 13, bold = false, right = false, faint = false } = {}) {
     const { context } = this;
-    context.font = `${bold ? "600 " : ""}${size}px ${FONT}`;
+    const weight = bold ? "600 " : "";
+    for (let fitting = size; fitting >= Math.min(size, 9); fitting--) {  // smaller letters before text is cut
+      context.font = `${weight}${fitting}px ${FONT}`;
+      if (context.measureText(text).width <= width) break;
+    }
     context.globalAlpha = faint ? 0.6 : 1;
     context.fillStyle = this.ink;
     let shown = text;
@@ -70,7 +74,7 @@ function drawLayers(sheet, panel, x, top) {
     if (cell.strip.hidden) sheet.text(cell.why.textContent, x + 28, middle, room, { faint: true });
     else cell.maps.forEach((button, head) => {
       const left = x + 28 + (head % columns) * (size + 3), above = y + Math.floor(head / columns) * (size + 3);
-      const ablated = button.classList.contains("av-ablated");
+      const ablated = button.classList.contains("av-ablated") || cell.row.classList.contains("av-without-block");
       sheet.image(button.firstChild, left, above, size, size, false, ablated ? 0.25 : 1);
       if (ablated) sheet.text("×", left + size / 2 - 8, above + size / 2 - 16, size, { size: 28, bold: true });
     });

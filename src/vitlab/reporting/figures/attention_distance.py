@@ -27,6 +27,11 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
         measurements, "distance", "mean of a<sub>ij</sub> ‖p<sub>i</sub> - p<sub>j</sub>‖₁, image sides", heads=False
     )
     title = deep_half_finding(
-        measurements, "distance", "Attention distance over all pairs", "image sides", words=_WORDS, claim=_CLAIM
+        measurements,
+        "distance",
+        "Mean of attention × distance over all pairs",
+        "image sides",
+        words=_WORDS,
+        claim=_CLAIM,
     )
     return [*figures, Figure(title, "CB Fig. 7b", pairs)]

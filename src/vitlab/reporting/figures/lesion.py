@@ -95,7 +95,7 @@ def _headline(measurements: Sequence[Measurement], name: str, scale: float) -> H
     what, unit = ("accuracy", "points") if accuracy else ("NLL", "nats")
     words = ("more accuracy", "less accuracy") if accuracy else ("less likelihood", "more likelihood")
     mean_change = describe_number(
-        f"Mean change of {what} without a unit",
+        f"Mean change of {what} without one unit (MSA, MLP or Conv)",
         measurements,
         reading(name, scale),
         unit,

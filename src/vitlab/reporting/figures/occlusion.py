@@ -48,6 +48,7 @@ def _finding(measurements: Sequence[Measurement]) -> str | Headline:
         return "The models were measured with different masks: their accuracies are not comparable"
     kind, share = str(shared[0]).split()
     accuracy = at("accuracy", lambda m: m.axes["mask"].index(shared[0]))
-    hidden = f"the central {share} of each side hidden" if kind == "centre" else f"{share} of the patches dropped"
+    size = f"{100 * float(share):g} %"
+    hidden = f"the central {size} of each side hidden" if kind == "centre" else f"{size} of the patches dropped"
     claim = Phrase(f"Accuracy {'with a hidden centre' if kind == 'centre' else 'without some patches'} is")
     return describe_number(f"Accuracy with {hidden}", measurements, accuracy, "%", claim=claim, samples=Samples())

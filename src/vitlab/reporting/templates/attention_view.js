@@ -57,8 +57,8 @@ var AttentionView = AttentionView || (() => {
     drawOptions() {
       for (const [key, box] of Object.entries(this.boxes)) box.checked = this[key];
       if (this.boxes.locked) this.boxes.locked.disabled = this.difference;
-      const ends = (from, name, to) => [make("span", { text: from }), make("span", { class: `av-scale ${name}` }), make("span", { text: to })];
-      this.legend.replaceChildren(...ends("0", "", "largest"), ...(this.difference ? ends("less", "av-diverging", "more") : []));
+      const ends = (from, name, to) => make("span", { class: "av-ends" }, make("span", { text: from }), make("span", { class: `av-scale ${name}` }), make("span", { text: to }));
+      this.legend.replaceChildren(ends("0", "", "largest"), ...(this.difference ? [ends("less", "av-diverging", "more")] : []));
     }
 
     // Choose the query and pinned map of a panel in all panels.
