@@ -28,7 +28,7 @@ from torch import Tensor
 
 import vitlab
 from vitlab.kernels.availability import without_kernels
-from vitlab.losses.attention_diversification import attention_diversification
+from vitlab.recording.diversification import record_diversification
 
 #: name: part, loss of attention, goal, kernels that are disabled
 STEPS: dict[str, tuple[str, str | None, float, tuple[str, ...]]] = {
@@ -76,7 +76,7 @@ def make_step(options: argparse.Namespace, part: str, heads: str | None, stack: 
     generator = torch.Generator(device).manual_seed(0)
     images = torch.randn(options.batch, 3, options.size, options.size, device=device, generator=generator)
     labels = torch.randint(0, 10, (options.batch,), device=device, generator=generator)
-    tape = stack.enter_context(vitlab.record(model, "attention", gradients=True)) if heads else None
+    tape = stack.enter_context(record_diversification(model, heads=heads)) if heads else None  # type: ignore[arg-type]
 
     def loss(images: Tensor, labels: Tensor) -> Tensor:
         if tape is not None:
@@ -84,9 +84,9 @@ def make_step(options: argparse.Namespace, part: str, heads: str | None, stack: 
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
             value = F.cross_entropy(model(images), labels)
             if tape is not None:
-                value = value + attention_diversification(tape.self_attention(), heads=heads)  # type: ignore[arg-type]
+                value = value + tape.loss()
         if tape is not None:
-            tape.clear()  # else queries and keys are outputs of the compiled step
+            tape.clear()  # else values of layers are outputs of the compiled step
         return value
 
     forward = torch.compile(loss) if device == "cuda" or options.compile else loss

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import vitlab
-from vitlab.losses.attention_diversification import attention_diversification
+from vitlab.recording.diversification import record_diversification
 
 PARTS = {
     "ContextBroadcast": "ContextBroadcast",
@@ -82,10 +82,10 @@ def diversification(
 ) -> dict[str, dict[str, float]]:
     """Time ADL, which needs a recorder, in a separate comparison with the plain model."""
     plain, trained = model(), model()
-    with vitlab.record(trained, "attention", gradients=True) as tape:
+    with record_diversification(trained) as tape:
 
         def loss() -> torch.Tensor:
-            value = attention_diversification([tape[name] for name in tape])
+            value = tape.loss()
             tape.clear()
             return value
 

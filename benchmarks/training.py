@@ -29,6 +29,7 @@ from vitlab.core.recipe import Augment, Recipe
 from vitlab.core.store import Run
 from vitlab.data.resident import Resident, TrainingBatch
 from vitlab.recipes.vit_cifar import vit_small_cifar100, vit_tiny_cifar100
+from vitlab.tasks.attention_tape import attention_tape
 from vitlab.tasks.classification import make_loss
 from vitlab.training.distributed import World
 from vitlab.training.loop import train
@@ -50,10 +51,7 @@ VARIANTS = {
 @contextmanager
 def loss_of(recipe: Recipe, model: nn.Module) -> Iterator[Callable[[nn.Module, tuple[Tensor, ...]], Tensor]]:
     """The loss of a recipe; attention is recorded if it has ADL."""
-    if not recipe.objective.diversification:
-        yield make_loss(recipe.objective)
-        return
-    with vitlab.record(model, "attention", gradients=True, input_size=recipe.image_size) as tape:
+    with attention_tape(recipe.objective, model, vitlab.describe(model, recipe.image_size)) as tape:
         yield make_loss(recipe.objective, tape=tape)
 
 

@@ -222,6 +222,9 @@ def test_every_public_function_can_be_called_twice(tmp_path: Path) -> None:
         with vitlab.record(model, "attention") as tape:
             model(images)
         assert len(tape) == 2
+        with vitlab.record_diversification(model, tau=0.0) as diversification:
+            model(images)
+            assert 0 < float(diversification.loss().detach()) <= 1
         vitlab.restore(model)
         measurement = vitlab.measure("attention_entropy", model, [images])
         batches = [(images.clamp(-1, 1), torch.tensor([0, 1]))]
@@ -264,6 +267,7 @@ def test_every_public_function_can_be_called_twice(tmp_path: Path) -> None:
         "measure_together",
         "parts",
         "record",
+        "record_diversification",
         "report",
         "restore",
         "retrofit",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from vitlab.monitoring import hugging_face_callback as hugging_face_callback
     from vitlab.monitoring import lightning_callback as lightning_callback
     from vitlab.recording import record as record
+    from vitlab.recording import record_diversification as record_diversification
     from vitlab.reporting import report as report
     from vitlab.runner import measure_models as measure_models
     from vitlab.runner import stress_models as stress_models
@@ -57,6 +58,7 @@ _MODULES = {
     "measure_together": "vitlab.instruments",
     "parts": "vitlab.fitted",
     "record": "vitlab.recording",
+    "record_diversification": "vitlab.recording",
     "report": "vitlab.reporting",
     "restore": "vitlab.surgery",
     "retrofit": "vitlab.surgery",
@@ -86,6 +88,7 @@ __all__ = [
     "measure_together",
     "parts",
     "record",
+    "record_diversification",
     "report",
     "restore",
     "retrofit",

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import vitlab
 from cases import CASES, VIT
-from vitlab import zoo
+from vitlab import describe, zoo
 from vitlab.core import plugins
 from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Augment, Objective, Recipe, change
@@ -33,6 +33,7 @@ from vitlab.losses.attention_diversification import attention_diversification
 from vitlab.recording.tape import record
 from vitlab.reporting import read
 from vitlab.tasks import classification
+from vitlab.tasks.attention_tape import attention_tape
 from vitlab.tasks.classification import (
     Accuracy,
     Patched,
@@ -97,14 +98,22 @@ def maps_by_hand(model: nn.Module, images: Tensor) -> list[Tensor]:
     return found
 
 
+def recorded(objective: Objective, model: nn.Module) -> Any:
+    """The tape of a training run."""
+    return attention_tape(objective, model, describe(model, (32, 32)))
+
+
+@pytest.mark.parametrize("maps", [False, True])
 @pytest.mark.parametrize("form", ["paper", "released"])
-def test_diversification_equals_the_loss_of_the_maps(form: str) -> None:
+def test_diversification_equals_the_loss_of_the_maps(form: str, maps: bool) -> None:
+    """Also from recorded calls, which an extension's loss needs."""
     model, given_batch = sharp_vit(), batch()
     plain = make_loss(Objective())(model, given_batch)
     named = dict(model.named_parameters())
     without = torch.autograd.grad(plain, list(named.values()))
     objective = Objective(diversification=0.5, tau=1.5, diversification_form=form)
-    with record(model, "attention", gradients=True, input_size=(32, 32)) as tape:
+    recorder = record(model, gradients=True, input_size=(32, 32)) if maps else recorded(objective, model)
+    with recorder as tape:
         make_loss(objective, tape=tape)(model, batch(1))  # an earlier batch must not be heard
         value = make_loss(objective, tape=tape)(model, given_batch)
         gradients = torch.autograd.grad(value, list(named.values()))
@@ -128,8 +137,9 @@ def test_a_compiled_step_has_one_output() -> None:
         counts.append(len(next(iter(graph.graph.find_nodes(op="output"))).args[0]))
         return graph
 
-    with record(model, "attention", gradients=True, input_size=(32, 32)) as tape:
-        loss = make_loss(Objective(diversification=0.5, tau=1.5), tape=tape)
+    objective = Objective(diversification=0.5, tau=1.5)
+    with recorded(objective, model) as tape:
+        loss = make_loss(objective, tape=tape)
         compiled = torch.compile(loss, backend=backend, fullgraph=True)
         values = [compiled(model, batch()).item() for _ in range(3)]
         assert values == pytest.approx([loss(model, batch()).item()] * 3, abs=1e-5)
@@ -175,7 +185,7 @@ def test_a_patched_batch_adds_its_own_loss() -> None:
 def test_diversification_sees_the_clean_images_only() -> None:
     model, objective = sharp_vit(), Objective(diversification=1.0, tau=1.5)
     *clean, patched = batch(patched=True)
-    with record(model, "attention", gradients=True, input_size=(32, 32)) as tape:
+    with recorded(objective, model) as tape:
         loss = make_loss(objective, tape=tape)
         together, alone = loss(model, (*clean, patched)), loss(model, tuple(clean))
     extra = make_loss(Objective())(model, (patched, *clean[1:]))
@@ -264,15 +274,19 @@ def test_an_empty_test_set_is_an_error() -> None:
         Accuracy(empty, feed, World(), Recipe("timm/x", "x"))(Fixed(3))
 
 
-def test_evaluation_leaves_no_maps_on_the_tape() -> None:
+@pytest.mark.parametrize("maps", [False, True])
+def test_evaluation_leaves_nothing_on_the_tape(maps: bool) -> None:
     data = open_data("scenes(train=8, test=20)", image_size=32)
     recipe = Recipe("timm/x", "x", image_size=(32, 32), batch_size=8)
     model = CASES[0].model()
     model.reset_classifier(25)
-    with record(model, "attention", gradients=True, input_size=(32, 32)) as tape:
+    recorder = (
+        record(model, gradients=True, input_size=(32, 32)) if maps else recorded(Objective(diversification=1.0), model)
+    )
+    with recorder as tape:
         Accuracy(data, batches(recipe, data, World()), World(), recipe, tape)(model)
         with pytest.raises(VitlabError, match="nothing was recorded"):
-            tape["blocks.0"]
+            tape["blocks.0"] if maps else tape.loss()
 
 
 # -- put together -----------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from torch import Tensor, nn
 from vitlab.adapters.assembled import in_assembly, is_assembly
 from vitlab.adapters.failures import adapter_error, place_of
 from vitlab.adapters.flow import Flow
+from vitlab.adapters.large_images import without_values
 from vitlab.adapters.wrappers import unwrap
 from vitlab.core.anatomy import Anatomy, Block, Mixer
 from vitlab.core.errors import VitlabError
@@ -56,7 +57,8 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 def describe(model: nn.Module, input_size: int | tuple[int, int] | None = None) -> Anatomy:
     """Describe a model as data: blocks, token layouts and seams, in execution order.
 
-    Runs one forward without gradients on two blank images, to read the grids.
+    Runs one forward without gradients on two blank images, to read the grids; for large images that of a copy without
+    data (`large_images`).
 
     Args:
         model: a timm, torchvision or Hugging Face vision model, or one with a similar module tree; wrappers of
@@ -76,6 +78,9 @@ def describe(model: nn.Module, input_size: int | tuple[int, int] | None = None) 
         assembly: Any = model
         return in_assembly(assembly, describe(assembly.backbone, assembly.backbone_size(size)), size)
     adapter = _adapter(model)
+    found = without_values(model, adapter, size, lambda copy: _from_shapes(model, adapter, copy, size))
+    if found is not None:
+        return found
     try:
         flow = Flow(model, inputs_of(model, size))
     except VitlabError:
@@ -83,13 +88,24 @@ def describe(model: nn.Module, input_size: int | tuple[int, int] | None = None) 
     except Exception as error:  # any error of another library's forward is reported with the input size
         raise _forward_error(model, size, error) from error
     try:
-        blocks = tuple(_as_fitted(model, block) for block in adapter.blocks(model, flow))
-        stem = adapter.stem(model, flow) if hasattr(adapter, "stem") else ()
-        return Anatomy(adapter.family(model), blocks, size, adapter.ABSENT, stem)
+        return _anatomy(model, adapter, flow, size)
     except VitlabError:
         raise
     except Exception as error:  # of an adapter for other models, whose modules have other attributes
         raise adapter_error(model, error) from error
+
+
+def _anatomy(model: nn.Module, adapter: ModuleType, flow: Flow, size: tuple[int, int]) -> Anatomy:
+    blocks = tuple(_as_fitted(model, block) for block in adapter.blocks(model, flow))
+    stem = adapter.stem(model, flow) if hasattr(adapter, "stem") else ()
+    return Anatomy(adapter.family(model), blocks, size, adapter.ABSENT, stem)
+
+
+def _from_shapes(model: nn.Module, adapter: ModuleType, copy: nn.Module, size: tuple[int, int]) -> Anatomy:
+    """The anatomy from a forward of a copy without values; an error if the adapter reads the inputs."""
+    flow = Flow(copy, inputs_of(copy, size))
+    del flow.inputs
+    return _anatomy(model, adapter, flow, size)
 
 
 def token_kinds(model: nn.Module) -> tuple[str, Reader] | None:

@@ -80,13 +80,22 @@ def attention_diversification(
     >>> attention_diversification([alike]), attention_diversification([disjoint])
     (tensor(1.), tensor(0.7071))
     """
-    _check(maps, tau, form, heads)
-    layers = torch.stack([_layer(attention, tau, form, heads) for attention in maps])
-    return layers.mean() if form == "paper" else layers.sum() / (1e-6 + len(maps))
+    check_settings(tau, form, heads)
+    return average_layers([layer_diversification(each, tau=tau, form=form, heads=heads) for each in maps], form)
 
 
-def _layer(attention: Tensor | Operands, tau: float, form: Form, heads: Heads) -> Tensor:
-    if not isinstance(attention, Tensor):
+def layer_diversification(
+    attention: Tensor | Operands, *, tau: float = 2.0, form: Form = "paper", heads: Heads = "mean"
+) -> Tensor:
+    """ADL of one layer, (1/N) Σ_i cos(Â_i, Ā), averaged over images; arguments as in `attention_diversification`.
+
+    >>> layer_diversification(torch.eye(4)[None, None])
+    tensor(0.5000)
+    """
+    if isinstance(attention, Tensor):
+        if attention.dim() != 4:
+            raise VitlabError(f"attention_diversification got a map of {tuple(attention.shape)}; expected (B, H, N, M)")
+    else:
         q, k, bias = attention.q, attention.k, attention.bias
         if q is not None and k is not None and not attention_diversity.missing(q, k, bias):
             return attention_diversity.diversity(
@@ -95,6 +104,14 @@ def _layer(attention: Tensor | Operands, tau: float, form: Form, heads: Heads) -
         attention = attention.map()
     with torch.autocast(attention.device.type, enabled=False):
         return _of_map(attention if attention.dtype == torch.float64 else attention.float(), tau, form, heads)
+
+
+def average_layers(values: Sequence[Tensor], form: Form) -> Tensor:
+    """ADL of a model from the values of its layers: their mean, or their sum / (L + 1e-6) in the released form."""
+    if len(values) == 0:
+        raise VitlabError("attention_diversification got no maps; record the attention of at least one layer")
+    layers = torch.stack(list(values))
+    return layers.mean() if form == "paper" else layers.sum() / (1e-6 + len(values))
 
 
 def _of_map(attention: Tensor, tau: float, form: Form, heads: Heads) -> Tensor:
@@ -110,15 +127,11 @@ def _of_map(attention: Tensor, tau: float, form: Form, heads: Heads) -> Tensor:
     return F.cosine_similarity(average, rows, dim=-1, eps=1e-8).mean()
 
 
-def _check(maps: Sequence[Tensor | Operands], tau: float, form: str, heads: str) -> None:
+def check_settings(tau: float, form: str, heads: str) -> None:
+    """Raise an error for settings that `attention_diversification` does not have."""
     if form not in get_args(Form):
         raise unknown("form of attention_diversification", form, get_args(Form))
     if heads not in get_args(Heads):
         raise unknown("heads of attention_diversification", heads, get_args(Heads))
     if tau < 0:
         raise VitlabError(f"invalid tau={tau} of attention_diversification; expected a threshold of at least 0")
-    if len(maps) == 0:
-        raise VitlabError("attention_diversification got no maps; record the attention of at least one layer")
-    for attention in maps:
-        if isinstance(attention, Tensor) and attention.dim() != 4:
-            raise VitlabError(f"attention_diversification got a map of {tuple(attention.shape)}; expected (B, H, N, M)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vitlab.recording.diversification import DiversificationTape, record_diversification
 from vitlab.recording.tape import Feature, Tape, record
 
-__all__ = ["Feature", "Tape", "record"]
+__all__ = ["DiversificationTape", "Feature", "Tape", "record", "record_diversification"]

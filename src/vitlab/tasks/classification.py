@@ -31,11 +31,11 @@ from vitlab.data.seeding import seeded_generator
 from vitlab.data.streaming import ImageStream
 from vitlab.data.workers import Workers
 from vitlab.identity import is_random
-from vitlab.losses.attention_diversification import attention_diversification
 from vitlab.losses.distillation import distillation
 from vitlab.preprocessing import Preprocessing, preprocessing_of
 from vitlab.progress import waiting
-from vitlab.recording.tape import Tape, record
+from vitlab.recording.tape import Tape
+from vitlab.tasks.attention_tape import AttentionTape, attention_tape, diversification
 from vitlab.tasks.extra_losses import extra_losses
 from vitlab.training.distributed import World, process_group, sum_over_ranks
 from vitlab.training.loop import train
@@ -77,12 +77,8 @@ def run(
         two_heads: Any = getattr(model, "set_distilled_training", None)
         if recipe.objective.distillation and two_heads is not None:
             two_heads(True)  # otherwise timm averages the outputs of the two heads
-        tape = None
-        added = extra_losses(recipe.objective.extra)
-        if recipe.objective.diversification or any(each.needs_attention for each in added):
-            size = recipe.image_size
-            tape = stack.enter_context(record(model, "attention", gradients=True, input_size=size))
-        describe(model, recipe.image_size)  # fails early, with one line, for an unsupported image size
+        anatomy = describe(model, recipe.image_size)  # fails early, with one line, for an unsupported image size
+        tape = stack.enter_context(attention_tape(recipe.objective, model, anatomy))
         with waiting("drawing images", show=show and world.is_main):
             data = replace(data, train=in_memory(data.to_train_on()), test=in_memory(data.test))
         feed = batches(recipe, data, world)
@@ -200,16 +196,17 @@ def mixed_cross_entropy(logits: Tensor, labels: Tensor, partners: Tensor, weight
 
 
 def make_loss(
-    settings: Objective, teacher: nn.Module | None = None, tape: Tape | None = None
+    settings: Objective, teacher: nn.Module | None = None, tape: AttentionTape | None = None
 ) -> Callable[[nn.Module, tuple[Tensor, ...]], Tensor]:
     """Returns the loss function of a batch (images, labels, partners, weights[, patched images]).
 
     Args:
         settings: smoothing, ADL, distillation.
         teacher: the teacher for distillation.
-        tape: attention recorded with gradients, for ADL; cleared before and after each forward pass.
+        tape: ADL or attention recorded with gradients, see `attention_tape`; cleared before and after each batch.
     """
     added = extra_losses(settings.extra)
+    needs_maps = any(each.needs_attention for each in added)
 
     def loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
         images, labels, partners, weights, *patched = batch
@@ -224,11 +221,9 @@ def make_loss(
                 distilled, target, kind=settings.distillation or "hard", temperature=settings.temperature
             )
             value = torch.lerp(value, distillation_loss, settings.distillation_weight)
-        calls = tape.self_attention() if tape is not None else []
-        if calls and settings.diversification:
-            form = settings.diversification_form
-            value = value + settings.diversification * attention_diversification(calls, tau=settings.tau, form=form)
-        maps = [call.map() for call in calls] if any(each.needs_attention for each in added) else []
+        if tape is not None and settings.diversification:
+            value = value + settings.diversification * diversification(settings, tape)
+        maps = [call.map() for call in tape.self_attention()] if isinstance(tape, Tape) and needs_maps else []
         for each in added:
             value = value + each(own, labels, maps)
         if patched:  # RVT adds the gradients of the patched batch; ADL uses the clean batch only
@@ -272,7 +267,7 @@ class Accuracy:
     feed: Any
     world: World
     recipe: Recipe
-    tape: Tape | None = None
+    tape: AttentionTape | None = None
     preprocessing: Preprocessing | None = None
 
     @torch.no_grad()

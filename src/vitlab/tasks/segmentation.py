@@ -30,11 +30,10 @@ from vitlab.data.segmentation_feed import PairFeed, PairStream
 from vitlab.data.segmentation_pairs import IGNORE, PairData
 from vitlab.data.segmentation_sets import open_pairs
 from vitlab.identity import is_random
-from vitlab.losses.attention_diversification import attention_diversification
 from vitlab.preprocessing import Preprocessing, preprocessing_of
 from vitlab.progress import waiting
-from vitlab.recording.tape import Tape, record
 from vitlab.stress_tests.shared.segmentation_evaluation import confusion_matrix
+from vitlab.tasks.attention_tape import AttentionTape, attention_tape, diversification
 from vitlab.tasks.unused_settings import check_unused_settings
 from vitlab.training.distributed import World, process_group, sum_over_ranks
 from vitlab.training.loop import train
@@ -76,11 +75,8 @@ def run(
         if not isinstance(model, Segmenter):
             raise _not_a_segmenter(recipe.model)
         how = preprocessing_for(recipe, model, data)
-        tape = None
-        if recipe.objective.diversification:
-            size = recipe.image_size
-            tape = stack.enter_context(record(model, "attention", gradients=True, input_size=size))
-        describe(model, recipe.image_size)  # fails early, with one line, for an unsupported image size
+        anatomy = describe(model, recipe.image_size)  # fails early, with one line, for an unsupported image size
+        tape = stack.enter_context(attention_tape(recipe.objective, model, anatomy))
         with waiting("reading images", show=show and world.is_main):
             feed = _feed(recipe, data, how, world)
         loss = make_loss(recipe.segmentation, recipe.objective, tape)
@@ -168,14 +164,14 @@ def pixel_cross_entropy(logits: Tensor, labels: Tensor, ignore: int) -> Tensor:
 
 
 def make_loss(
-    settings: Segmentation, objective: Objective, tape: Tape | None = None
+    settings: Segmentation, objective: Objective, tape: AttentionTape | None = None
 ) -> Callable[[nn.Module, tuple[Tensor, ...]], Tensor]:
     """Returns the loss function of a batch (images, labels): cross entropy, with the auxiliary head's and ADL.
 
     Args:
         settings: the weight of the auxiliary head.
         objective: ADL's weight and form.
-        tape: attention recorded with gradients, for ADL; cleared before and after each forward pass.
+        tape: ADL or attention recorded with gradients, see `attention_tape`; cleared before and after each batch.
     """
 
     def loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
@@ -187,8 +183,7 @@ def make_loss(
         if isinstance(output, Mapping) and "aux" in output:
             value = value + settings.auxiliary_weight * pixel_cross_entropy(output["aux"], labels, IGNORE)
         if tape is not None:
-            calls, form = tape.self_attention(), objective.diversification_form
-            value = value + objective.diversification * attention_diversification(calls, tau=objective.tau, form=form)
+            value = value + objective.diversification * diversification(objective, tape)
             tape.clear()  # else queries and keys of all layers are outputs of the compiled step
         return value
 
@@ -212,7 +207,7 @@ class MeanIoU:
     world: World
     recipe: Recipe
     preprocessing: Preprocessing
-    tape: Tape | None = None
+    tape: AttentionTape | None = None
 
     @torch.no_grad()
     def __call__(self, model: nn.Module) -> dict[str, float]:
