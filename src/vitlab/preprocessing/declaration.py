@@ -98,8 +98,8 @@ def from_hugging_face(config: Mapping[str, Any], labels: Mapping[Any, str] | Non
     offset = " with an offset" if config.get("rescale_offset") else ""
     if not config.get("do_rescale", True) or offset or abs(config.get("rescale_factor", 1 / 255) * 255 - 1) > 1e-3:
         raise VitlabError(
-            f"the image processor rescales by {config.get('rescale_factor')}{offset}; expected 1/255; give preprocessing= with "
-            "the mean and std for pixels in [0, 1]"
+            f"the image processor rescales by {config.get('rescale_factor')}{offset}; expected 1/255; give "
+            "preprocessing= with the mean and std for pixels in [0, 1]"
         )
     result: dict[str, Any] = {**_geometry(config), "source": "Hugging Face preprocessor_config.json"}
     if config.get("do_flip_channel_order", kind == "MobileViT"):
