@@ -99,6 +99,20 @@ def _match(
     )
 
 
+def same_order(names: Sequence[str], classes: Sequence[str]) -> bool:
+    """Whether the outputs of a model, by their names, are classes in the order of a published set.
+
+    Libraries word some names differently, so that half of the names have to agree. Outputs without names pass.
+
+    >>> imagenet = ImageNetInfo("imagenet-1k").label_names()
+    >>> same_order(["tench", "goldfish"], imagenet[:2]), same_order(["goldfish", "tench"], imagenet[:2])
+    (True, False)
+    """
+    pairs = zip(names, classes, strict=True) if len(names) == len(classes) else ()
+    agree = [_first_term(name) == _first_term(each) for name, each in pairs]
+    return 2 * sum(agree) >= len(agree)
+
+
 def _output_names(match: LabelMatch, classes: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
     """The names of all outputs, else the names of the classes that they are matched with."""
     if len(names) == match.of:
