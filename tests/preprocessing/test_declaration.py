@@ -64,6 +64,12 @@ PROCESSORS = [
     ("CLIPImageProcessor", {"size": {"shortest_edge": 40}, "crop_size": {"height": 40, "width": 40}}),
     ("ConvNextImageProcessor", {"size": {"shortest_edge": 40}, "crop_pct": 0.875}),
     ("ViTImageProcessor", {"size": {"height": 40, "width": 40}, "do_normalize": False}),
+    ("ConvNextImageProcessor", {"size": 40, "crop_pct": 0.875}),  # one number is the shorter side for these
+    ("PoolFormerImageProcessor", {"size": 40, "crop_size": 40, "crop_pct": 0.9}),
+    ("CLIPImageProcessor", {"size": 40, "crop_size": 40}),
+    ("LevitImageProcessor", {"size": 40, "crop_size": 40}),  # resizes to 256 / 224 of the size
+    ("MobileViTImageProcessor", {"size": 48, "crop_size": 40, "do_flip_channel_order": False}),  # not normalised
+    ("EfficientNetImageProcessor", {"size": {"height": 40, "width": 40}, "resample": 2}),  # divides by std twice
 ]
 
 
@@ -74,7 +80,8 @@ def test_hugging_face_processors_are_read(kind: str, settings: dict) -> None:
     smooth = picture(12, 10).resize((84, 70), Image.Resampling.BICUBIC)
     processor = getattr(transformers, kind)(**settings)
     expected = processor(smooth, return_tensors="pt")["pixel_values"][0]
-    found = vitlab.preprocessing.Preprocessing(**from_hugging_face(processor.to_dict()))
+    stored = {**processor.to_dict(), **settings, "image_processor_type": kind}
+    found = vitlab.preprocessing.Preprocessing(**from_hugging_face(stored))
     ours = as_input(found, smooth)
     assert ours.shape == expected.shape
     assert float(((ours - expected) * torch.tensor(found.std)[:, None, None]).abs().max()) <= 2.1 / 255
@@ -83,6 +90,12 @@ def test_hugging_face_processors_are_read(kind: str, settings: dict) -> None:
 def test_unsupported_steps_of_a_hugging_face_processor_raise() -> None:
     with pytest.raises(vitlab.VitlabError, match="rescales by 0.0078"):
         from_hugging_face({"size": 8, "rescale_factor": 1 / 127.5})
+    with pytest.raises(vitlab.VitlabError, match="with an offset"):
+        from_hugging_face({"size": 8, "rescale_offset": True})
+    with pytest.raises(vitlab.VitlabError, match="unsupported size"):
+        from_hugging_face({"size": {"height": 8, "width": 8}, "do_center_crop": True, "crop_size": 16})
+    with pytest.warns(UserWarning, match="swaps red and blue"):
+        from_hugging_face({"size": 8, "feature_extractor_type": "MobileViTFeatureExtractor"})
 
 
 def hugging_face_folder(folder: Path, mean: float, std: float) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,27 @@ def test_without_names_only_equal_counts_fit() -> None:
     assert "no labels" in match_labels([], 3, ("a", "b", "c")).why_not
     other = match_labels(["a", "b"], 2, ("c", "d"))
     assert not other.outputs and "2 of the data's 2 classes (a, b) are not among" in other.why_not
+
+
+def test_the_names_are_those_of_the_outputs() -> None:
+    """Targets index outputs, so that names in the order of the data's classes would be those of other classes."""
+    assert match_labels(["cat", "dog"], 2, (), ["dog", "cat"]).names == ("dog", "cat")
+    assert match_labels(["cat", "dog"], 2, ("dog", "cat")).names == ("dog", "cat")
+    assert match_labels(["cat", "dog"], 3, (), {"cat": 2, "dog": 0}).names == ("dog", "class 1", "cat")
+    assert match_labels(["cat", "dog"], 1000, IMAGENET, {"cat": 2, "dog": 0}).names[:3] == ("dog", "class 1", "cat")
+    assert match_labels(["cat", "dog"], 2).names == ("cat", "dog")
+
+
+def test_an_order_that_libraries_disagree_on_is_a_warning() -> None:
+    """timm sorts class folders naturally, torchvision's ImageFolder as text; the model does not say which it knows."""
+    for classes in (["1", "2", "10"], ["ant", "Zebra"]):
+        with pytest.warns(UserWarning, match="ImageFolder sorts them as text"):
+            assert match_labels(classes, len(classes)).outputs == tuple(range(len(classes)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        match_labels(["1", "2", "3"], 3)
+        match_labels(["zebra", "ant"], 2)  # the order of a data set, not that of folders
+        match_labels(["1", "2", "10"], 3, ("1", "10", "2"))
 
 
 def test_given_classes_have_priority(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import vitlab
 from vitlab import inputs, runner, zoo
@@ -219,6 +220,29 @@ def test_changed_code_preprocessing_or_labels_are_measured_again(tmp_path: Path,
     known = again().provenance["identity"]
     monkeypatch.setattr(measured_model, "code_version", lambda module: "another")
     assert again().provenance["identity"] != known
+
+
+def test_corrected_classes_and_replaced_images_are_measured_again(tmp_path: Path) -> None:
+    """Their names and numbers are the same as before; the oracle is a measurement in an empty folder."""
+    for number, name in enumerate(("cat", "dog", "fox")):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        for image in range(2):
+            Image.new("RGB", (32, 32), (90 * number, 50 * image, 40)).save(tmp_path / "data" / name / f"{image}.png")
+
+    def nll(classes: Any, out: str = "out") -> float:
+        options: dict[str, Any] = {"data": str(tmp_path / "data"), "classes": classes, "show": False}
+        (found,) = runner.measure_models([TINY], ["calibration"], tmp_path / out, **options)
+        return float(found.values["nll"])
+
+    first, second = {"cat": 0, "dog": 1, "fox": 2}, {"cat": 2, "dog": 0, "fox": 1}
+    assert nll(first) != nll(second) == nll(second, "fresh")
+    names = [f"class {i}" for i in range(25)]
+    listed = [[*order, *names[3:]] for order in (("cat", "dog", "fox"), ("fox", "cat", "dog"))]
+    assert nll(listed[0]) != nll(listed[1]) == nll(listed[1], "listed")
+    old = nll(second)
+    for path in (tmp_path / "data").rglob("*.png"):
+        Image.new("RGB", (32, 32), (10, 200, 250)).save(path)
+    assert old != nll(second) == nll(second, "replaced")
 
 
 def test_resolved_settings_are_stored(tmp_path: Path) -> None:

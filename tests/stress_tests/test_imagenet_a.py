@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from timm.data import ImageNetInfo
 
 import vitlab
 from cases.published import Colours, fill, paint
@@ -57,6 +58,21 @@ def test_both_forms_of_the_argmax(tmp_path, below) -> None:
         set(provenance["missing_classes"]) == set(labels_200("a")) - set(ANSWERS) and provenance["missing_sets"] == []
     )
     assert provenance["preprocessing"]["size"] == [8, 8] and provenance["preprocessing"]["crop"] == 0.875
+
+
+def test_outputs_in_another_order_are_refused(tmp_path) -> None:
+    """Labels of the set are positions in ImageNet-1K's order: other outputs would be counted as wrong answers."""
+    fill(tmp_path, SAYS)
+    info = ImageNetInfo("imagenet-1k")
+    words = [info.label_name_to_description(name) for name in info.label_names()]
+    plain = stress(tmp_path).values["accuracy_1000"]
+    for names in (info.label_names(), words, [word.partition(",")[0] for word in words]):
+        model = Colours()
+        vitlab.preprocessing.declare(model, mean=(0.5,) * 3, std=(0.5,) * 3, classes=tuple(names))
+        assert stress(tmp_path, model).values["accuracy_1000"].shape == plain.shape
+        vitlab.preprocessing.declare(model, mean=(0.5,) * 3, std=(0.5,) * 3, classes=tuple(sorted(names)[::-1]))
+        with pytest.raises(vitlab.VitlabError, match="positions in the order n01440764, n01443537"):
+            stress(tmp_path, model)
 
 
 def test_a_whole_set_is_not_partial(tmp_path, monkeypatch) -> None:

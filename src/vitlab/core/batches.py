@@ -25,6 +25,7 @@ class Batches:
         labels: how the classes of the data were mapped to the outputs of the model, for provenance.
         no_labels: the reason why targets cannot be used, for the error of instruments that need labels; empty if they
             can be used.
+        outputs: for each class of the data, the output of the model; part of the identity of stored measurements.
     """
 
     items: Iterable[Any]
@@ -35,6 +36,7 @@ class Batches:
     preprocessing: Mapping[str, Any] = field(default_factory=dict)
     labels: str = ""
     no_labels: str = ""
+    outputs: Sequence[int] = ()
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.items)

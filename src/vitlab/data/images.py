@@ -159,6 +159,18 @@ class ImageFiles(Dataset[tuple[Image.Image, int]]):
         """A hash of the file names, the labels and the class names; files are not opened."""
         return digest(b"\n".join(self.names.tolist()), self.labels, "\n".join(self.classes).encode())
 
+    @property
+    def stamp(self) -> str:
+        """A hash of the sizes and times of the files, which changes when a file is replaced; reads no contents."""
+        found = []
+        for i in range(len(self)):
+            try:
+                about = os.stat(self.path(i))
+                found.append((about.st_size, about.st_mtime_ns))
+            except OSError:  # missing, or a broken link
+                found.append((-1, 0))
+        return digest(torch.tensor(found, dtype=torch.int64))
+
     def _decode(self, i: int) -> Image.Image | None:
         try:
             return open_rgb(self.path(i))

@@ -132,7 +132,8 @@ def parts_for(
         places = [place * len(chosen_from) // count for place in range(first, count, repeats)]
         chosen = replace(chosen_from.subset(places), mean=resolved.mean, std=resolved.std)
         part = f":{count}" if repeats == 1 else f"{first}:{count}:{repeats}"
-        fingerprint = f"{data} {split}[{part}] {chosen.fingerprint}"
+        stamp = f" {chosen.stamp}" if isinstance(chosen, ImageFiles) else ""
+        fingerprint = f"{data} {split}[{part}] {chosen.fingerprint}{stamp}"
         loaded = in_memory(chosen)
         if augmentation is None:
             parts.append(_plain(loaded, resolved, match, batch_size, fingerprint))
@@ -183,8 +184,8 @@ def _plain(
 ) -> Batches:
     mean, std, outputs = preprocessing.mean, preprocessing.std, match.outputs or None
     stream = ImageStream(chosen, preprocessing.transform(), mean, std, batch_size, outputs)
-    names = _names(chosen, preprocessing, match)
-    return Batches(stream, mean, std, names, fingerprint, preprocessing.record(), match.how, match.why_not)
+    names, how = _names(chosen, match), preprocessing.record()
+    return Batches(stream, mean, std, names, fingerprint, how, match.how, match.why_not, match.outputs)
 
 
 def _augmented(
@@ -211,8 +212,8 @@ def _augmented(
         "augmentation": {"name": augmentation.name, **asdict(settings), "smoothing": augmentation.smoothing},
     }
     about = f"{fingerprint}, augmented by {augmentation.name}: batches of {batch_size}, seed {seed}"
-    names = _names(chosen, preprocessing, match)
-    return Batches(items, preprocessing.mean, preprocessing.std, names, about, record, match.how, match.why_not)
+    mean, std, names = preprocessing.mean, preprocessing.std, _names(chosen, match)
+    return Batches(items, mean, std, names, about, record, match.how, match.why_not, match.outputs)
 
 
 def _probabilities(batch: TrainingBatch, match: LabelMatch, smoothing: float) -> torch.Tensor:
@@ -225,6 +226,6 @@ def _probabilities(batch: TrainingBatch, match: LabelMatch, smoothing: float) ->
     return (1 - smoothing) * mixed + smoothing / match.of
 
 
-def _names(chosen: ImageSet, preprocessing: Preprocessing, match: LabelMatch) -> Sequence[str]:
-    """The names of the targets: those of the model's outputs where known, else those of the data."""
-    return preprocessing.classes if preprocessing.classes and match.outputs else chosen.classes
+def _names(chosen: ImageSet, match: LabelMatch) -> Sequence[str]:
+    """The names of the targets: those of the model's outputs; those of the data if there is no match."""
+    return match.names if match.outputs else chosen.classes

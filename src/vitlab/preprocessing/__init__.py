@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from vitlab.preprocessing.declaration import declare, declared
 from vitlab.preprocessing.description import Preprocessing
-from vitlab.preprocessing.labels import LabelMatch, match_labels
+from vitlab.preprocessing.labels import LabelMatch, match_labels, same_order
 from vitlab.preprocessing.resolution import described, input_size, normalisation_of, preprocessing_of
 
 __all__ = [
@@ -21,4 +21,5 @@ __all__ = [
     "match_labels",
     "normalisation_of",
     "preprocessing_of",
+    "same_order",
 ]

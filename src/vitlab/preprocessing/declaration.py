@@ -6,6 +6,7 @@ of the model have it too.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,11 @@ _ATTRIBUTE = "vitlab_preprocessing"
 
 #: The resampling filters of Pillow by number, as Hugging Face's configurations store them.
 _PILLOW = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
+
+#: The image processors of Hugging Face for which a size of one number is the shorter side (`default_to_square=False`).
+_SHORTER_SIDE = frozenset(
+    ["Bit", "ChineseCLIP", "CLIP", "ConvNext", "Levit", "MobileNetV1", "MobileNetV2", "MobileViT", "PoolFormer"]
+)
 
 
 def declare(model: nn.Module, **fields: Any) -> None:
@@ -88,17 +94,27 @@ def from_hugging_face(config: Mapping[str, Any], labels: Mapping[Any, str] | Non
     [(8, 8), 'squash', 'bilinear', (0.229, 0.224, 0.225)]
     """
     config = config.get("image_processor", config)  # nested in the file of a processor for images and text
-    if not config.get("do_rescale", True) or abs(config.get("rescale_factor", 1 / 255) * 255 - 1) > 1e-3:
+    kind = _kind(config)
+    offset = " with an offset" if config.get("rescale_offset") else ""
+    if not config.get("do_rescale", True) or offset or abs(config.get("rescale_factor", 1 / 255) * 255 - 1) > 1e-3:
         raise VitlabError(
-            f"the image processor rescales by {config.get('rescale_factor')}; expected 1/255; give preprocessing= with "
-            "the mean and std for pixels in [0, 1]"
+            f"the image processor rescales by {config.get('rescale_factor')}{offset}; expected 1/255; give "
+            "preprocessing= with the mean and std for pixels in [0, 1]"
         )
     result: dict[str, Any] = {**_geometry(config), "source": "Hugging Face preprocessor_config.json"}
-    if config.get("do_normalize", True):
+    if config.get("do_flip_channel_order", kind == "MobileViT"):
+        warnings.warn(
+            "the image processor of this model swaps red and blue, which vitlab does not: its predictions are worse "
+            "than published ones; swap the channels in the forward of a model of your own",
+            stacklevel=2,
+        )
+    if config.get("do_normalize", kind != "MobileViT"):
         result["mean"] = tuple(config.get("image_mean") or (0.485, 0.456, 0.406))
         result["std"] = tuple(config.get("image_std") or (0.229, 0.224, 0.225))
     else:
         result["mean"], result["std"] = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
+    if config.get("include_top", kind == "EfficientNet"):  # EfficientNet's processor divides by std twice
+        result["std"] = tuple(value**2 for value in result["std"])
     resample = config.get("resample", 2)
     if isinstance(resample, int) and 0 <= resample < len(_PILLOW):
         result["interpolation"] = _PILLOW[resample]
@@ -117,24 +133,33 @@ def hugging_face_classes(labels: Mapping[Any, str] | None) -> tuple[str, ...]:
     return () if all(name == f"LABEL_{i}" for i, name in enumerate(names)) else names
 
 
+def _kind(config: Mapping[str, Any]) -> str:
+    """The family of a Hugging Face image processor, for example `ConvNext`; empty if the file does not name it."""
+    name = str(config.get("image_processor_type") or config.get("feature_extractor_type") or "")
+    return name.removesuffix("Fast").removesuffix("Pil").removesuffix("ImageProcessor").removesuffix("FeatureExtractor")
+
+
 def _geometry(config: Mapping[str, Any]) -> dict[str, Any]:
     """Size, crop and crop mode of a Hugging Face image processor."""
-    size = _sides(config.get("size", 224))
+    given = config.get("size", 224)
+    shorter = isinstance(given, int) and (_kind(config) in _SHORTER_SIDE or "crop_pct" in config)
+    size = _sides({"shortest_edge": given} if shorter else given)
     if not config.get("do_resize", True):
         return {"size": size[0]} if size[0] else {}
     exact, shortest = size
+    resized = shortest and (int(256 / 224 * shortest) if _kind(config) == "Levit" else shortest)
     cropped = _sides(config["crop_size"])[0] if config.get("do_center_crop") and config.get("crop_size") else None
     if "crop_pct" in config and config["crop_pct"] and shortest and shortest < 384:  # ConvNeXt's processor
         return {"size": (shortest, shortest), "crop": float(config["crop_pct"]), "crop_mode": "center"}
     if "crop_pct" in config and shortest:
         return {"size": (shortest, shortest), "crop": 1.0, "crop_mode": "squash"}
-    if exact:
+    if exact and (cropped is None or cropped[0] <= exact[0]):
         target = cropped or exact
         return {"size": target, "crop": crop_for(target[0], exact[0]), "crop_mode": "squash"}
-    if shortest:
+    if shortest and resized:
         target = cropped or (shortest, shortest)
-        if target[0] <= shortest:
-            return {"size": target, "crop": crop_for(target[0], shortest), "crop_mode": "center"}
+        if target[0] <= resized:
+            return {"size": target, "crop": crop_for(target[0], resized), "crop_mode": "center"}
     raise VitlabError(
         f"unsupported size={config.get('size')!r} of the image processor; give preprocessing= with a size"
     )

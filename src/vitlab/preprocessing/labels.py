@@ -7,8 +7,9 @@ differ, so that classes are matched by name, by WordNet id or by the words of a 
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from timm.data import ImageNetInfo
 
 from vitlab.core.annotations import shown
 from vitlab.core.errors import VitlabError
+from vitlab.data.folders import natural
 
 
 @dataclass(frozen=True)
@@ -28,12 +30,14 @@ class LabelMatch:
         of: number of outputs of the model.
         how: method of the match, for provenance.
         why_not: reason why there is no match, and what to do; empty if there is one.
+        names: names of the outputs; names of the data's classes where the model has none or a mapping was given.
     """
 
     outputs: tuple[int, ...]
     of: int
     how: str = ""
     why_not: str = ""
+    names: tuple[str, ...] = field(default=(), repr=False)
 
 
 def match_labels(
@@ -56,6 +60,16 @@ def match_labels(
     >>> match_labels(("tabby", "n01440764"), 1000, tuple(ImageNetInfo("imagenet-1k").label_names())).outputs
     (281, 0)
     """
+    match = _match(classes, outputs, names, given)
+    if given is not None:
+        names = () if isinstance(given, Mapping) else tuple(given)
+    return replace(match, names=_output_names(match, classes, names))
+
+
+def _match(
+    classes: Sequence[str], outputs: int, names: Sequence[str], given: Mapping[str, Any] | Sequence[str] | None
+) -> LabelMatch:
+    """`match_labels` without the names of the outputs."""
     if not classes:
         return LabelMatch((), outputs, why_not="the images have no labels; expected one folder per class")
     if isinstance(given, Mapping):
@@ -70,12 +84,41 @@ def match_labels(
     if names and len(names) == outputs:
         return _by_name(classes, names)
     if len(classes) == outputs:
+        if list(classes) != sorted(classes) and list(classes) == sorted(classes, key=natural):
+            warnings.warn(
+                f"the model does not name its outputs; classes are matched by position in natural order ({classes[0]}, "
+                f"{classes[1]}, …), as timm does; torchvision's ImageFolder sorts them as text ({sorted(classes)[0]}, "
+                f"{sorted(classes)[1]}, …): if the model was trained with that order, {_WHAT_TO_DO}",
+                stacklevel=3,
+            )
         return LabelMatch(tuple(range(outputs)), outputs, "by position: the model does not name its outputs")
     return LabelMatch(
         (),
         outputs,
         why_not=f"the data has {len(classes)} classes and the model {outputs} outputs without names; {_WHAT_TO_DO}",
     )
+
+
+def same_order(names: Sequence[str], classes: Sequence[str]) -> bool:
+    """Whether the outputs of a model, by their names, are classes in the order of a published set.
+
+    Libraries word some names differently, so that half of the names have to agree. Outputs without names pass.
+
+    >>> imagenet = ImageNetInfo("imagenet-1k").label_names()
+    >>> same_order(["tench", "goldfish"], imagenet[:2]), same_order(["goldfish", "tench"], imagenet[:2])
+    (True, False)
+    """
+    pairs = zip(names, classes, strict=True) if len(names) == len(classes) else ()
+    agree = [_first_term(name) == _first_term(each) for name, each in pairs]
+    return 2 * sum(agree) >= len(agree)
+
+
+def _output_names(match: LabelMatch, classes: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    """The names of all outputs, else the names of the classes that they are matched with."""
+    if len(names) == match.of:
+        return tuple(names)
+    known = dict(zip(match.outputs, classes, strict=False))
+    return tuple(known.get(output, f"class {output}") for output in range(match.of if match.outputs else 0))
 
 
 def read_classes(path: str | Path) -> Mapping[str, Any] | tuple[str, ...]:

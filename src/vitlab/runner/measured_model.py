@@ -277,7 +277,8 @@ def augmentation(name: str | None, recipe: Recipe | None) -> Augmentation | None
 
 def _fingerprint(batches: Batches) -> str:
     """Identifies the images, their preprocessing and their labels."""
-    about = json.dumps({"preprocessing": batches.preprocessing, "labels": batches.labels}, sort_keys=True, default=str)
+    known = {"preprocessing": batches.preprocessing, "labels": batches.labels, "outputs": list(batches.outputs)}
+    about = json.dumps(known, sort_keys=True, default=str)
     return f"{batches.fingerprint} {about}"
 
 

@@ -24,7 +24,7 @@ from vitlab.core.step_cache import step
 from vitlab.data.images import IGNORED, ImageFiles, ImageSet
 from vitlab.data.streaming import TransformedImages
 from vitlab.eval_mode import eval_mode
-from vitlab.preprocessing import Preprocessing, preprocessing_of
+from vitlab.preprocessing import Preprocessing, preprocessing_of, same_order
 from vitlab.preprocessing.description import check_names
 from vitlab.preprocessing.resolution import Given
 from vitlab.stress_tests.shared.pixel_evaluation import classifier
@@ -132,6 +132,12 @@ def classify_set(
     Returns:
         Predictions (m, n), NaN for unreadable images; and the paths of the unreadable images.
     """
+    outputs = setup.preprocessing.classes
+    if not same_order(outputs, images.classes):
+        raise VitlabError(
+            f"the labels of {name} are positions in the order {', '.join(images.classes[:2])}, …; the outputs of this "
+            f"model are {', '.join(outputs[:2])}, …; use a model with the outputs of the set"
+        )
 
     def compute() -> dict[str, np.ndarray]:
         predictions = _predictions(setup, images, predict)
