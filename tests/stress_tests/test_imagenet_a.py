@@ -62,7 +62,7 @@ def test_both_forms_of_the_argmax(tmp_path, below) -> None:
 
 def test_outputs_in_another_order_are_refused(tmp_path) -> None:
     """Labels of the set are positions in ImageNet-1K's order: other outputs would be counted as wrong answers."""
-    fill(tmp_path, SAYS)
+    fill(tmp_path, ANSWERS)
     info = ImageNetInfo("imagenet-1k")
     words = [info.label_name_to_description(name) for name in info.label_names()]
     plain = stress(tmp_path).values["accuracy_1000"]
