@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -257,3 +258,12 @@ def test_the_fingerprint_changes_with_an_annotation(tmp_path: Path) -> None:
     first = open_coco(write(tmp_path, content())).test.fingerprint
     assert open_coco(write(tmp_path, content())).test.fingerprint == first
     assert open_coco(write(tmp_path, changed("annotations.0.bbox", [2, 2, 33, 18]))).test.fingerprint != first
+
+
+def test_the_stamp_changes_when_an_image_is_replaced(tmp_path: Path) -> None:
+    data = open_coco(write(tmp_path, content())).test
+    before = data.fingerprint, data.stamp
+    image = next((tmp_path / "val2017").iterdir())
+    os.utime(image, ns=(0, 1))
+    again = open_coco(tmp_path).test
+    assert again.fingerprint == before[0] and again.stamp != before[1]

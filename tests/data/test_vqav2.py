@@ -1,6 +1,7 @@
 """VQAv2 in the official layout with small files, and one-line errors for bad ones."""
 
 import json
+import os
 
 import pytest
 import torch
@@ -190,3 +191,16 @@ def test_the_recipe_of_table_10_trains_on_files(tmp_path):
     row = train_task(change(recipe, changes), tmp_path / "run")
     assert row["questions"] == 2 and {"accuracy_number", "accuracy_other", "prior_other"} <= row.keys()
     assert row["prior_number"] == pytest.approx(90.0)  # the prior is "2", given by 3 of 10
+
+
+def test_the_fingerprint_changes_with_an_answer_and_the_stamp_with_an_image(tmp_path):
+    folder = write(tmp_path / "vqa")
+    first = opened(folder).test
+    stamp = first.stamp
+    assert opened(folder).test.fingerprint == first.fingerprint != first.subset(torch.tensor([1])).fingerprint
+    image = folder / "val2014" / "COCO_val2014_000000000042.jpg"
+    os.utime(image, ns=(0, 1))
+    assert opened(folder).test.fingerprint == first.fingerprint and opened(folder).test.stamp != stamp
+    file = folder / "v2_mscoco_val2014_annotations.json"
+    file.write_text(file.read_text().replace('"3"', '"red"'))
+    assert opened(folder).test.fingerprint != first.fingerprint

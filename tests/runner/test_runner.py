@@ -138,7 +138,7 @@ def test_train_fit_receives_both_sets(tmp_path: Path) -> None:
         name: float(by_hand.values[name]) for name in ("train_nll", "test_nll", "train_images")
     }
     assert found.values["train_nll"] != found.values["test_nll"]
-    assert "train[:16]" in found.provenance["data"] and "test[:16]" in found.provenance["test_data"]
+    assert "train[16 of 48, evenly" in found.provenance["data"] and "test[all 16]" in found.provenance["test_data"]
     again = runner.measure([TINY], ["train_fit"], tmp_path, data=data, images=16, augment="none", show=False)
     assert list(again) == [path]
     other = "scenes(train=48, test=17)"
@@ -170,7 +170,7 @@ def test_hessians_are_of_augmented_training_images(tmp_path: Path) -> None:
     data = "scenes(train=20, test=20)"
     (path,) = runner.measure([TINY], ["hessian_spectrum(count=1)"], tmp_path, data=data, images=20, show=False)
     found = Measurement.load(path)
-    assert found.provenance["images"] == 16 and "train[:20]" in found.provenance["data"]
+    assert found.provenance["images"] == 16 and "train[all 20]" in found.provenance["data"]
     assert "augmented by deit_imagenet" in found.provenance["data"]
     model, before = vitlab.load(TINY, seed=0), (torch.get_rng_state(), random.getstate(), np.random.get_state()[1])
     augmentation = measured_model.augmentation(None, None)
@@ -194,7 +194,7 @@ def test_a_run_is_measured_on_its_own_data_with_its_own_augmentation(tmp_path: P
     run = f"file/{tmp_path / 'run'}"
     paths = runner.measure([run], ["calibration", "train_fit"], tmp_path / "out", images=12, show=False)
     calibration, fit = map(Measurement.load, paths)
-    assert "seed=7" in calibration.provenance["data"] and "train[:12]" in fit.provenance["data"]
+    assert "seed=7" in calibration.provenance["data"] and "train[12 of 32, evenly spaced]" in fit.provenance["data"]
     assert calibration.provenance["preprocessing"]["source"].startswith("training run")
     assert calibration.provenance["labels"] == "by name, 25 of 25 outputs"
     assert fit.provenance["preprocessing"]["augmentation"]["name"] == "the recipe that trained the model"

@@ -88,3 +88,9 @@ def test_mistakes() -> None:
         vitlab.stress("shape_texture", scenes_model(7), None, count=2)
     with pytest.raises(vitlab.VitlabError, match="count=1"):
         vitlab.stress("shape_texture", scenes_model(), None, count=1)
+
+
+def test_provenance_names_the_scenes_not_the_batches() -> None:
+    model = scenes_model()
+    found = vitlab.stress("shape_texture", model, scene_batches(model, 4), count=6, start=10, seed=3)
+    assert found.provenance["data"] == "scenes(cues='conflict', seed=3) 32x32, scenes 10 to 15"

@@ -25,6 +25,7 @@ from vitlab.core.errors import VitlabError
 from vitlab.data.coco_annotations import Annotations, read_annotations
 from vitlab.data.decoding import open_rgb
 from vitlab.data.detection import Annotated, DetectionData, as_pixels, no_objects
+from vitlab.data.file_fingerprints import files_stamp
 from vitlab.data.folders import wrong_layout
 from vitlab.data.images import UNLABELLED, DataSet, ImageFiles, from_splits
 from vitlab.data.labelled import digest
@@ -106,6 +107,11 @@ class CocoImages:
         """A hash of the file names and of all annotations."""
         parts = [f"{image.file} {image.size} ".encode() + image.objects for image in self.annotations.images]
         return digest(*parts, "\n".join(self.classes).encode())
+
+    @property
+    def stamp(self) -> str:
+        """A digest of the sizes and times of the image files, which changes when one is replaced."""
+        return files_stamp(self.folder / image.file for image in self.annotations.images)
 
     def subset(self, indices: list[int]) -> CocoImages:
         """Returns the images at these indices, in this order."""

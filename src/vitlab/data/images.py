@@ -26,6 +26,7 @@ from torch.utils.data import Dataset
 from vitlab.core.errors import VitlabError
 from vitlab.data.decoding import open_rgb
 from vitlab.data.drawn import DrawnImages
+from vitlab.data.file_fingerprints import files_stamp
 from vitlab.data.labelled import UNLABELLED as UNLABELLED
 from vitlab.data.labelled import as_rows, check_labels, digest
 
@@ -162,14 +163,7 @@ class ImageFiles(Dataset[tuple[Image.Image, int]]):
     @property
     def stamp(self) -> str:
         """A hash of the sizes and times of the files, which changes when a file is replaced; reads no contents."""
-        found = []
-        for i in range(len(self)):
-            try:
-                about = os.stat(self.path(i))
-                found.append((about.st_size, about.st_mtime_ns))
-            except OSError:  # missing, or a broken link
-                found.append((-1, 0))
-        return digest(torch.tensor(found, dtype=torch.int64))
+        return files_stamp(map(self.path, range(len(self))))
 
     def _decode(self, i: int) -> Image.Image | None:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +21,7 @@ from vitlab.data.question_set import PAD, QuestionData, QuestionSet
 from vitlab.data.scene_layout import Cues
 from vitlab.data.scene_questions import ANSWERS, KINDS, WORDS, questions
 from vitlab.data.scene_set import TEST_SCENES, cost
-from vitlab.data.scenes import MEAN, MOST_OBJECTS, STD, VERSION, Side, draw_scenes
+from vitlab.data.scenes import MEAN, MOST_OBJECTS, STD, Side, draw_scenes
 from vitlab.data.vqav2 import open_vqav2
 
 __all__ = ["check_questions", "open_questions", "question_folders", "question_sets", "question_settings"]
@@ -57,7 +57,7 @@ def open_questions(
     (12, 6, ('exists', 'count'))
     """
     name, settings = check_questions(expression)
-    return replace(_OPENERS[name](_Location(root, image_size), **settings), fingerprint=expression.strip())
+    return _OPENERS[name](_Location(root, image_size), **settings)
 
 
 def question_folders(expression: str, root: str | Path | None = None) -> list[Path]:
@@ -116,8 +116,7 @@ def _scene_questions(
         asked = _asked(scenes, questions)
         return asked.subset(wanted[asked.kinds].nonzero()[:, 0])
 
-    about = f"scene_questions {VERSION}"
-    return QuestionData(split(train, 0), split(test, TEST_SCENES), ANSWERS, KINDS, _CLASS_TOKEN + 1, MEAN, STD, about)
+    return QuestionData(split(train, 0), split(test, TEST_SCENES), ANSWERS, KINDS, _CLASS_TOKEN + 1, MEAN, STD)
 
 
 def _asked(scenes: Any, count: int) -> QuestionSet:

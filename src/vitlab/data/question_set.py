@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from vitlab.core.errors import VitlabError
+from vitlab.data.file_fingerprints import files_stamp
 from vitlab.data.images import Channels
+from vitlab.data.labelled import digest
 
 __all__ = ["PAD", "QuestionData", "QuestionSet"]
 
@@ -59,6 +62,26 @@ class QuestionSet:
         """(Q,) the number of tokens of each question."""
         return (self.tokens != PAD).sum(1)
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of the questions, their answers and their images; of image files, of the names."""
+        used = self.image_of.unique()
+        pictures = self.pictures
+        if isinstance(pictures, Tensor):
+            images: Tensor | bytes = pictures[used]
+        else:
+            images = "\n".join(pictures[place].name for place in used.tolist()).encode()
+        fields = (self.image_of, self.tokens, self.answers, self.scores, self.accuracy, self.kinds)
+        return digest(*fields, "\n".join(self.texts).encode(), images)
+
+    @property
+    def stamp(self) -> str:
+        """A digest of the sizes and times of the image files, which changes when one is replaced."""
+        pictures = self.pictures
+        if isinstance(pictures, Tensor):
+            return ""
+        return files_stamp(pictures[place] for place in self.image_of.unique().tolist())
+
     def subset(self, rows: Tensor) -> QuestionSet:
         """Returns some of the questions; the images stay."""
         fields = ("image_of", "tokens", "answers", "scores", "accuracy", "kinds")
@@ -84,7 +107,6 @@ class QuestionData:
         kinds: names of the kinds of questions.
         vocabulary: the number of token ids.
         mean, std: of the normalisation of the images.
-        fingerprint: identifies the data, for provenance.
     """
 
     train: QuestionSet
@@ -94,7 +116,6 @@ class QuestionData:
     vocabulary: int
     mean: Channels
     std: Channels
-    fingerprint: str = ""
 
     def priors(self) -> Tensor:
         """Returns the most frequent best answer of each kind in training, (kinds,); −1 for a kind without answers."""

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from vitlab.core.errors import VitlabError
 from vitlab.data.decoding import open_labels, open_rgb
+from vitlab.data.file_fingerprints import files_stamp
 from vitlab.data.images import Channels
 from vitlab.data.scene_layout import Cues
 from vitlab.data.scenes import VERSION, draw_scenes
@@ -111,12 +112,14 @@ class PairFiles:
 
     @property
     def fingerprint(self) -> str:
-        """The number of files and a digest of their names, sizes and times."""
-        combined = blake2b(digest_size=8)
-        for path in (path for pair in self.paths for path in pair):
-            about = path.stat()
-            combined.update(f"{path.name} {about.st_size} {about.st_mtime_ns}\n".encode())
-        return f"{len(self)} pairs of files {combined.hexdigest()}"
+        """The number of files and a digest of their names and sizes."""
+        about = [f"{path.name} {path.stat().st_size}\n" for pair in self.paths for path in pair]
+        return f"{len(self)} pairs of files {blake2b(''.join(about).encode(), digest_size=8).hexdigest()}"
+
+    @property
+    def stamp(self) -> str:
+        """A digest of the sizes and times of the files, which changes when one is replaced."""
+        return files_stamp(path for pair in self.paths for path in pair)
 
     def subset(self, indices: Sequence[int]) -> PairFiles:
         """Returns the pairs of these indices."""

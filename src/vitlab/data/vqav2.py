@@ -62,8 +62,7 @@ def open_vqav2(folder: Path, tokenizer: Path, answers: int = 3129, at_least: int
     train, test = (_questions(folder, split, found, index, tokens) for split, found in entries.items())
     useful = (train.answers >= 0).any(1)
     train = train.subset(useful.nonzero()[:, 0])
-    about = f"vqav2 {len(train)}+{len(test)} questions, {len(known)} answers"
-    return QuestionData(train, test, known, KINDS, tokens.size, _HALF, _HALF, about)
+    return QuestionData(train, test, known, KINDS, tokens.size, _HALF, _HALF)
 
 
 # -- files ------------------------------------------------------------------------------------------------------------

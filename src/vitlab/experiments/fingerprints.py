@@ -132,7 +132,7 @@ def files_fingerprint(module: str, root: str) -> str:
 
 
 def _tree(path: Path) -> str:
-    from vitlab.data.folder_fingerprint import folder_fingerprint
+    from vitlab.data.file_fingerprints import folder_fingerprint
 
     return folder_fingerprint(path) if path.is_dir() else _file_digest(path)
 

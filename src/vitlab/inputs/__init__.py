@@ -23,7 +23,7 @@ from vitlab.data.resident import TrainingBatch
 from vitlab.data.streaming import ImageStream
 from vitlab.data.workers import Workers
 from vitlab.eval_mode import eval_mode
-from vitlab.inputs.parts import DEFAULT_IMAGES, count_images
+from vitlab.inputs.parts import DEFAULT_IMAGES, count_images, fingerprint_of, spread
 from vitlab.preprocessing import LabelMatch, Preprocessing, input_size, match_labels, preprocessing_of
 from vitlab.preprocessing.resolution import Given
 
@@ -129,11 +129,9 @@ def parts_for(
     match = label_match(model, opened, resolved, classes)
     parts = []
     for first in range(repeats):
-        places = [place * len(chosen_from) // count for place in range(first, count, repeats)]
+        places = spread(len(chosen_from), count, first, repeats)
         chosen = replace(chosen_from.subset(places), mean=resolved.mean, std=resolved.std)
-        part = f":{count}" if repeats == 1 else f"{first}:{count}:{repeats}"
-        stamp = f" {chosen.stamp}" if isinstance(chosen, ImageFiles) else ""
-        fingerprint = f"{data} {split}[{part}] {chosen.fingerprint}{stamp}"
+        fingerprint = fingerprint_of(data, split, chosen, len(chosen_from), count, first, repeats)
         loaded = in_memory(chosen)
         if augmentation is None:
             parts.append(_plain(loaded, resolved, match, batch_size, fingerprint))

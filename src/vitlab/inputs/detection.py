@@ -10,7 +10,7 @@ from vitlab.core.batches import Batches
 from vitlab.core.recipe import Detection
 from vitlab.data.detection_sets import open_detection
 from vitlab.data.detection_stream import DetectionStream
-from vitlab.inputs.parts import count_images, spread
+from vitlab.inputs.parts import count_images, fingerprint_of, spread
 from vitlab.preprocessing import input_size, preprocessing_of
 from vitlab.preprocessing.resolution import Given
 
@@ -48,7 +48,7 @@ def detection_parts(
     for first in range(repeats):
         chosen = opened.test.subset(spread(available, count, first, repeats))
         stream = DetectionStream(chosen, side, longest, how.mean, how.std, batch_size)
-        fingerprint = f"{data} test[{first}:{count}:{repeats}] {chosen.fingerprint}"
+        fingerprint = fingerprint_of(data, "test", chosen, available, count, first, repeats)
         record = {"mean": list(how.mean), "std": list(how.std), "source": how.source, "side": side, "longest": longest}
         parts.append(Batches(stream, how.mean, how.std, opened.classes, fingerprint, record))
     return parts

@@ -22,7 +22,7 @@ from vitlab.data.images import UNLABELLED
 from vitlab.data.question_catalogue import check_questions, question_sets
 from vitlab.data.segmentation_feed import PairStream
 from vitlab.data.segmentation_sets import check_pairs, open_pairs, pair_sets
-from vitlab.inputs.parts import count_images, spread
+from vitlab.inputs.parts import count_images, fingerprint_of, spread
 from vitlab.preprocessing import input_size, preprocessing_of
 from vitlab.preprocessing.resolution import Given
 
@@ -85,7 +85,7 @@ def pair_parts(
     for first in range(repeats):
         chosen = opened.test.subset(spread(available, count, first, repeats))
         stream = PairStream(chosen, how.mean, how.std, batch_size)
-        fingerprint = f"{data} test[{first}:{count}:{repeats}] {chosen.fingerprint}"
+        fingerprint = fingerprint_of(data, "test", chosen, available, count, first, repeats)
         names, why, items = (opened.classes, "", stream) if masks else ((), _WHY_NO_LABELS, _Resized(stream, size))
         parts.append(Batches(items, how.mean, how.std, names, fingerprint, how.record(), no_labels=why))
     return parts

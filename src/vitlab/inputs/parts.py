@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from vitlab.core.errors import VitlabError
 
 #: The default number of images or questions.
@@ -33,3 +35,25 @@ def spread(available: int, count: int, part: int, repeats: int) -> list[int]:
     ([0, 4, 8], [2, 6])
     """
     return [place * available // count for place in range(part, count, repeats)]
+
+
+def fingerprint_of(data: str, split: str, chosen: Any, available: int, count: int, part: int, repeats: int) -> str:
+    """Identifies the images of one part, for provenance: how they were chosen, and what they are.
+
+    Args:
+        data: the data expression.
+        split: test or train.
+        chosen: the set of the chosen images, with a `fingerprint`; sets of files also have a `stamp`.
+        available, count, part, repeats: as in `spread`.
+
+    >>> class Chosen:
+    ...     fingerprint = "ab12"
+    >>> fingerprint_of("scenes", "test", Chosen(), 10, 10, 0, 1)
+    'scenes test[all 10] ab12'
+    >>> fingerprint_of("scenes", "test", Chosen(), 10, 5, 0, 2)
+    'scenes test[5 of 10, evenly spaced, part 1 of 2] ab12'
+    """
+    how = f"all {count}" if count == available else f"{count} of {available}, evenly spaced"
+    which = f", part {part + 1} of {repeats}" if repeats > 1 else ""
+    digests = " ".join(filter(None, [chosen.fingerprint, getattr(chosen, "stamp", "")]))
+    return f"{data} {split}[{how}{which}] {digests}"

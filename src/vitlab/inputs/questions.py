@@ -18,7 +18,7 @@ from vitlab.core.batches import Batches
 from vitlab.core.errors import VitlabError
 from vitlab.data.question_batches import QuestionBatches
 from vitlab.data.question_catalogue import open_questions
-from vitlab.inputs.parts import DEFAULT_IMAGES
+from vitlab.inputs.parts import DEFAULT_IMAGES, fingerprint_of
 
 __all__ = ["AskedBatch", "question_parts"]
 
@@ -119,7 +119,9 @@ def question_parts(
         rows = chosen[part::repeats]
         items = _Items(feed, tuple(rows.split(batch_size)), opened.kinds)
         lengths_used = "one length" if same_length else "all lengths"
-        fingerprint = f"{data.replace(' ', '')} test[{part}:{count}:{repeats}], questions of {lengths_used}"
+        subset = opened.test.subset(rows)
+        found = fingerprint_of(data.replace(" ", ""), "test", subset, len(usual), count, part, repeats)
+        fingerprint = f"{found}, questions of {lengths_used}"
         how = "answers of the data"
         parts.append(Batches(items, opened.mean, opened.std, opened.answers, fingerprint, record, how))
     return parts

@@ -110,7 +110,7 @@ def shorten(text: str) -> str:
 
 
 def data_set(measurement: Measurement) -> str:
-    """The name of the data set without the subset: `imagenet` for `imagenet test[:1000] f7201085e8a5b9fd`."""
+    """The name of the data set without the subset: `imagenet` for `imagenet test[64 of 1000, evenly spaced] f720`."""
     return re.split(r" \w+\[", str(measurement.provenance.get("data", "")))[0]
 
 

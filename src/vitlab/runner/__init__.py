@@ -15,7 +15,7 @@ from vitlab.core.measurement import Measurement
 from vitlab.core.out_folder import check_writable
 from vitlab.core.settings import check_settings
 from vitlab.core.step_cache import step_cache
-from vitlab.data.folder_fingerprint import folder_fingerprint
+from vitlab.data.file_fingerprints import folder_fingerprint
 from vitlab.inputs.pairs import check_source, only_pairs
 from vitlab.instruments import measure as measure_one
 from vitlab.instruments import measure_together
@@ -137,7 +137,7 @@ def prepare(
     procedures = [procedure(kind.name, text, kind.known()) for text in names]
     _check_repeats(procedures, repeats)
     jobs = plan_jobs(procedures, repeats, kind)
-    fingerprint_of = cache(partial(folder_fingerprint, besides=out))
+    fingerprint_of = cache(partial(folder_fingerprint, besides=out, times=True))
     opened = []
     for text, name in zip(models, called or models, strict=True):
         recipe = zoo.recipe_of(text)

@@ -99,8 +99,9 @@ def measure(
             decisions.append(decide(logits.argmax(1).cpu(), scenes.shapes, scenes.textures, _classes(logits)))
             report_done(f"scenes up to {low + len(scenes):,} of {count:,}", ceil(count / batch_size))
     settings = {"count": count, "size": size, "seed": seed, "start": start, "batch_size": batch_size}
-    data = getattr(batches, "fingerprint", "") or "scenes"  # batches define the size and the normalisation
-    about = provenance(device=str(device), images=count, data=data, scenes="cues='conflict'")
+    height, width = (frame, frame) if isinstance(frame, int) else frame
+    data = f"scenes(cues='conflict', seed={seed}) {height}x{width}, scenes {start} to {start + count - 1}"
+    about = provenance(device=str(device), images=count, data=data)
     values, axes = _values(torch.cat(decisions).numpy()), {"decision": _KINDS}
     errors = {"share": "standard_error", "shape_bias": "shape_bias_error"}
     errors |= {name: f"{name}_error" for name in ("shape_accuracy", "texture_accuracy")}

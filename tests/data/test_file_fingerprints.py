@@ -1,10 +1,11 @@
-"""A folder's fingerprint depends on its files only."""
+"""Fingerprints depend on the files only."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from vitlab.data.folder_fingerprint import folder_fingerprint
+from vitlab.data.file_fingerprints import files_stamp, folder_fingerprint
 
 
 def test_the_fingerprint_depends_on_names_and_sizes(tmp_path: Path) -> None:
@@ -38,3 +39,14 @@ def test_links_are_followed_once_and_results_are_skipped(tmp_path: Path) -> None
     assert folder_fingerprint(root, root / "runs") == before != folder_fingerprint(root)
     (elsewhere / "new.jpg").touch()
     assert folder_fingerprint(root, root / "runs") != before
+
+
+def test_a_file_replaced_by_one_of_the_same_size_is_noticed_by_its_time(tmp_path: Path) -> None:
+    file = tmp_path / "labels.npy"
+    file.write_bytes(b"12")
+    os.utime(file, ns=(0, 1))
+    before = folder_fingerprint(tmp_path), folder_fingerprint(tmp_path, times=True), files_stamp([file])
+    file.write_bytes(b"21")
+    os.utime(file, ns=(0, 2))
+    after = folder_fingerprint(tmp_path), folder_fingerprint(tmp_path, times=True), files_stamp([file])
+    assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, False]
