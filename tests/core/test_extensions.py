@@ -431,6 +431,19 @@ def test_an_extension_that_cannot_be_used_does_not_stop_the_rest(
     assert sum("no GPU here" in line for line in lines) == 3
 
 
+def test_the_settings_of_an_extension_that_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vitlab.cli import settings_table
+
+    (tmp_path / "mine.py").write_text('VITLAB = {"parts": ["Bad"]}\nclass Bad: ...\nraise RuntimeError("no GPU")\n')
+    monkeypatch.setenv("VITLAB_PLUGINS", str(tmp_path / "mine.py"))
+    monkeypatch.setattr(extensions, "_REPORTED", set())
+    with (
+        pytest.warns(UserWarning, match="no GPU"),
+        pytest.raises(VitlabError, match="settings of 'Bad' cannot be read"),
+    ):
+        settings_table.find("Bad")
+
+
 @pytest.mark.usefixtures("as_file")
 def test_every_list_shows_the_origin(capsys: pytest.CaptureFixture[str]) -> None:
     from vitlab.cli import listing
