@@ -444,6 +444,32 @@ def test_the_settings_of_an_extension_that_cannot_be_imported(tmp_path: Path, mo
         settings_table.find("Bad")
 
 
+def test_an_object_of_a_wrong_type_in_a_file_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text('VITLAB = {"parts": ["Three"], "recipes": ["four"]}\nThree, four = 3, 4\n')
+    monkeypatch.setenv("VITLAB_PLUGINS", str(tmp_path / "mine.py"))
+    with pytest.raises(VitlabError, match=r"the part 'Three' \(.*mine\.py:Three\) is of type int; expected a class"):
+        vitlab.load(f"{MODEL} | Three")
+    with pytest.raises(VitlabError, match="the recipe 'four' .* is of type int"):
+        plugins.recipe("four")
+
+
+def test_names_that_are_defined_in_other_statements_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [
+        'VITLAB = {"recipes": ["one", "two", "three", "four", "five"]}',
+        "try:\n    from nothing_of_this_name import one\nexcept ImportError:\n    def one(): ...",
+        "if True:\n    def two(): ...\nelse:\n    pass",
+        "three, (four, *_) = one, (two, one)",
+    ]
+    (tmp_path / "mine.py").write_text("\n".join(lines))
+    monkeypatch.setenv("VITLAB_PLUGINS", str(tmp_path / "mine.py"))
+    monkeypatch.setattr(extensions, "_REPORTED", set())
+    with pytest.warns(UserWarning, match="mine.py has no 'five'; it is skipped") as caught:
+        assert set(extensions.extensions("recipes")) == {"one", "two", "three", "four"}
+    assert len(caught) == 1
+    (tmp_path / "mine.py").write_text('VITLAB = {"recipes": ["five"]}\nfrom elsewhere import *\n')
+    assert set(extensions.extensions("recipes")) == {"five"}
+
+
 @pytest.mark.usefixtures("as_file")
 def test_every_list_shows_the_origin(capsys: pytest.CaptureFixture[str]) -> None:
     from vitlab.cli import listing

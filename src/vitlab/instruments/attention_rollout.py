@@ -87,7 +87,7 @@ def measure(
     images: ImageCount | None = None,
     stored: StoredImages = 8,
 ) -> Measurement:
-    """Relevance of the tokens of the image grid for the class token, and its entropy after each layer.
+    """Relevance of the tokens of the image grid for the output, and its entropy after each layer.
 
     Args:
         model: a plain vision transformer: square maps of the same tokens in all layers.
