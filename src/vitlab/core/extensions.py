@@ -260,9 +260,9 @@ def _defined(statements: Iterable[ast.stmt]) -> set[str]:
                 each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
             }
         else:
-            inner = [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.stmt | ast.excepthandler)]
+            inner = [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.stmt | ast.ExceptHandler)]
             for each in inner:
-                names |= _defined(each.body if isinstance(each, ast.excepthandler) else [each])
+                names |= _defined(each.body if isinstance(each, ast.ExceptHandler) else [each])
     return names
 
 
