@@ -431,6 +431,45 @@ def test_an_extension_that_cannot_be_used_does_not_stop_the_rest(
     assert sum("no GPU here" in line for line in lines) == 3
 
 
+def test_the_settings_of_an_extension_that_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vitlab.cli import settings_table
+
+    (tmp_path / "mine.py").write_text('VITLAB = {"parts": ["Bad"]}\nclass Bad: ...\nraise RuntimeError("no GPU")\n')
+    monkeypatch.setenv("VITLAB_PLUGINS", str(tmp_path / "mine.py"))
+    monkeypatch.setattr(extensions, "_REPORTED", set())
+    with (
+        pytest.warns(UserWarning, match="no GPU"),
+        pytest.raises(VitlabError, match="settings of 'Bad' cannot be read"),
+    ):
+        settings_table.find("Bad")
+
+
+def test_an_object_of_a_wrong_type_in_a_file_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text('VITLAB = {"parts": ["Three"], "recipes": ["four"]}\nThree, four = 3, 4\n')
+    monkeypatch.setenv("VITLAB_PLUGINS", str(tmp_path / "mine.py"))
+    with pytest.raises(VitlabError, match=r"the part 'Three' \(.*mine\.py:Three\) is of type int; expected a class"):
+        vitlab.load(f"{MODEL} | Three")
+    with pytest.raises(VitlabError, match="the recipe 'four' .* is of type int"):
+        plugins.recipe("four")
+
+
+def test_names_that_are_defined_in_other_statements_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [
+        'VITLAB = {"recipes": ["one", "two", "three", "four", "five"]}',
+        "try:\n    from nothing_of_this_name import one\nexcept ImportError:\n    def one(): ...",
+        "if True:\n    def two(): ...\nelse:\n    pass",
+        "three, (four, *_) = one, (two, one)",
+    ]
+    (tmp_path / "mine.py").write_text("\n".join(lines))
+    monkeypatch.setenv("VITLAB_PLUGINS", str(tmp_path / "mine.py"))
+    monkeypatch.setattr(extensions, "_REPORTED", set())
+    with pytest.warns(UserWarning, match="mine.py has no 'five'; it is skipped") as caught:
+        assert set(extensions.extensions("recipes")) == {"one", "two", "three", "four"}
+    assert len(caught) == 1
+    (tmp_path / "mine.py").write_text('VITLAB = {"recipes": ["five"]}\nfrom elsewhere import *\n')
+    assert set(extensions.extensions("recipes")) == {"five"}
+
+
 @pytest.mark.usefixtures("as_file")
 def test_every_list_shows_the_origin(capsys: pytest.CaptureFixture[str]) -> None:
     from vitlab.cli import listing
@@ -611,6 +650,11 @@ def test_errors_of_extensions_name_their_origin(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.usefixtures("as_file")
+def test_a_function_without_a_signature_is_no_part() -> None:
+    with pytest.raises(VitlabError, match="relu.* is no part; expected a name, a class or a torch.nn.Module"):
+        vitlab.retrofit(vitlab.load(MODEL, seed=0), torch.relu, at="mlp.out")
+
+
 def test_an_instance_of_a_part_is_accepted() -> None:
     model = vitlab.load(MODEL, seed=0).eval()
     images = torch.randn(2, 3, 32, 32)

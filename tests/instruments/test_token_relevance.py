@@ -11,6 +11,7 @@ import vitlab
 from cases import VIT, redraw, timm_model
 from cases.everything import CASES
 from vitlab.core.errors import VitlabError
+from vitlab.instruments.shared.token_relevance import output_tokens, square_blocks
 
 
 def plain_model(**settings: object) -> nn.Module:
@@ -89,11 +90,35 @@ def test_the_target_class_can_be_chosen() -> None:
     assert not np.allclose(own.values["map"], other.values["map"])
 
 
-def test_without_a_class_token_the_mean_row_is_used() -> None:
-    model = plain_model(class_token=False, global_pool="avg")
-    found = vitlab.measure("attention_rollout", model, [images(2)])
-    assert found.values["map"].shape == (2, 4, 4) and found.values["prefix_share"] == 0
-    assert np.allclose(found.values["map"].sum((1, 2)), 1)
+@pytest.mark.parametrize(
+    ("settings", "rows"),
+    [
+        ({}, [0]),
+        ({"class_token": False, "global_pool": "avg"}, list(range(16))),
+        ({"class_token": False, "global_pool": "avg", "reg_tokens": 4}, list(range(4, 20))),
+        ({"global_pool": "avg"}, list(range(1, 17))),
+        ({"reg_tokens": 2}, [0]),
+    ],
+)
+def test_the_rows_are_those_of_the_tokens_that_the_output_is_computed_from(
+    settings: dict[str, object], rows: list[int]
+) -> None:
+    """Not the first token where it is a register token, or a class token that is not used."""
+    model, x = plain_model(**settings), images(2)
+    found = vitlab.measure("attention_rollout", model, [x])
+    maps, _ = explicit_maps(model, x)
+    product = np.eye(maps[0].shape[-1])
+    for each in maps:
+        product = (np.eye(len(product)) + each[0].detach().double().numpy().mean(0)) @ product / 2
+    expected = product[rows].mean(0) / product[rows].mean(0).sum()
+    assert np.allclose(found.values["map"][0].flatten(), expected[-16:], atol=1e-6)
+
+
+def test_both_tokens_of_a_distilled_model_are_read() -> None:
+    model, x = redraw(timm_model("deit_tiny_distilled_patch16_224", **VIT)()).eval(), images(1)
+    anatomy = vitlab.describe(model, 32)
+    blocks, layout = square_blocks(anatomy, "test")
+    assert output_tokens(model, anatomy, blocks[-1], x, layout).nonzero()[:, 0].tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("kind", ["attention_rollout", "gradient_attention"])

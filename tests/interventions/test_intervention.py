@@ -226,6 +226,21 @@ def test_other_forms_of_arguments_mean_the_same(
         assert not torch.equal(found, model(images))
 
 
+@pytest.mark.parametrize(
+    "arguments", [{"action": "ablate", "at": "mlp"}, {"action": "patch"}], ids=lambda each: each["action"]
+)
+def test_a_model_in_training_mode_keeps_its_statistics_and_the_random_state(arguments: dict[str, str]) -> None:
+    """Forwards in training mode would change the batch statistics, or draw random numbers for dropout."""
+    case = next(case for case in CASES if case.family == "levit")
+    model = case.model().train()
+    stored, random = {key: value.clone() for key, value in model.state_dict().items()}, torch.get_rng_state()
+    source = {"source": case.inputs()[""]} if arguments["action"] == "patch" else {}
+    with vitlab.intervene(model, block=0, input_size=case.size, **arguments, **source):  # type: ignore[arg-type]
+        assert all(module.training for module in model.modules())
+    assert all(torch.equal(value, stored[key]) for key, value in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), random)
+
+
 def test_patches_of_images_have_no_image_size() -> None:
     case = next(case for case in CASES if case.family == "hf_siglip2")
     with pytest.raises(VitlabError, match=r"shape \(2, 24, 192\); expected \(B, C, h, w\); give anatomy="):

@@ -121,7 +121,10 @@ def find(what: str) -> Schema:
         }.get(kind, KINDS[kind])
         names |= dict.fromkeys(known(), kind)
         if what in names:
-            return {what: KINDS[names[what]]()[what]}
+            found = KINDS[kind]()
+            if what not in found:  # an extension that cannot be imported; the warning has the reason
+                raise VitlabError(f"the settings of {what!r} cannot be read; see the warning")
+            return {what: found[what]}
     if "/" in what:
         from vitlab.zoo import settings_of_model
 

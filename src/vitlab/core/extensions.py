@@ -243,17 +243,27 @@ def _problem(source: Path, attribute: str) -> str:
         tree = ast.parse(source.read_text(encoding="utf-8"))
     except (SyntaxError, ValueError, OSError) as error:
         return f"{source.name} cannot be read ({next(iter(str(error).splitlines()), type(error).__name__)})"
-    names = {""}
-    for node in tree.body:
+    names = {"", *_defined(tree.body)}
+    return "" if attribute in names or "*" in names else f"{source.name} has no {attribute!r}"
+
+
+def _defined(statements: Iterable[ast.stmt]) -> set[str]:
+    """The names that statements define or import, also inside `if`, `try` and `with`; `*` for `import *`."""
+    names: set[str] = set()
+    for node in statements:
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             names.add(node.name)
-        elif isinstance(node, ast.Assign):
-            names |= {ast.unparse(target) for target in node.targets}
-        elif isinstance(node, ast.AnnAssign):
-            names.add(ast.unparse(node.target))
         elif isinstance(node, ast.Import | ast.ImportFrom):
             names |= {alias.asname or alias.name for alias in node.names}
-    return "" if attribute in names else f"{source.name} has no {attribute!r}"
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            names |= {
+                each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+            }
+        else:
+            inner = [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.stmt | ast.ExceptHandler)]
+            for each in inner:
+                names |= _defined(each.body if isinstance(each, ast.ExceptHandler) else [each])
+    return names
 
 
 def _file_module(path: Path) -> ModuleType:

@@ -284,7 +284,12 @@ def _object(kind: str, name: str, known: dict[str, str]) -> Any:
     if name not in known:
         raise unknown(kind, name, sorted(known))
     found = resolve(known[name])
-    return getattr(found, name) if isinstance(found, ModuleType) else found
+    thing = getattr(found, name) if isinstance(found, ModuleType) else found
+    if not callable(thing):
+        raise VitlabError(
+            f"the {kind} {name!r} ({known[name]}) is of type {type(thing).__name__}; expected a class or function"
+        )
+    return thing
 
 
 def _carded(folder: str) -> dict[str, str]:

@@ -16,13 +16,13 @@ from vitlab.explore.shown_model import ShownModel
 from vitlab.explore.views import encoded
 from vitlab.instruments import attention_rollout, gradient_attention
 from vitlab.instruments.shared.predictions import device_of
-from vitlab.instruments.shared.token_relevance import of_output, square_blocks
+from vitlab.instruments.shared.token_relevance import of_output, output_tokens, square_blocks
 
 Method = Literal["rollout", "gradient"]
 
 
 def relevance(shown: ShownModel, condition: Condition, method: Method, target: str | None = None) -> dict[str, Any]:
-    """The shares of the patches in the class token's row of R_1 … R_L; without a class token, in the mean row.
+    """The shares of the patches in the row of R_1 … R_L of the token that the output is computed from.
 
     Args:
         shown: a plain vision transformer: square maps of the same tokens in all layers.
@@ -41,6 +41,7 @@ def relevance(shown: ShownModel, condition: Condition, method: Method, target: s
     heads = _remaining_heads(shown, condition)
     attending = [block for block in blocks if heads.get(block.name) != []]
     with eval_mode(shown.model), ablated(shown.model, shown.anatomy, condition.ablations):
+        read = output_tokens(shown.model, shown.anatomy, blocks[-1], image, layout)
         if not attending:
             found = []
         elif method == "rollout":
@@ -52,7 +53,7 @@ def relevance(shown: ShownModel, condition: Condition, method: Method, target: s
     last, outputs = torch.eye(layout.tokens, device=image.device)[None], []
     for block in blocks:
         last = after.get(block.name, last)
-        outputs.append(of_output(last.detach(), layout.prefix))
+        outputs.append(of_output(last.detach(), read))
     rows = torch.cat(outputs).cpu().double()  # (L, N)
     shares = rows / rows.sum(1, keepdim=True).clamp_min(1e-300)
     return {

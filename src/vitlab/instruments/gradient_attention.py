@@ -90,9 +90,10 @@ def measure(
         stored: number of images whose relevance map is stored.
 
     Returns:
-        `map` (image, row, column), the share of each token of the grid in the class token's row of R_L (without a class
-        token: in the mean row); `entropy` (layer) in nats, of that row of R_l, averaged over images, with
-        `entropy_error`; `prefix_share` (), the mean share of the prefix tokens in the last layer.
+        `map` (image, row, column), the share of each token of the grid in the row of R_L of the token that the output
+        is computed from: the class token, or the mean of several (averaged patches, a distillation token); `entropy`
+        (layer) in nats, of that row of R_l, averaged over images, with `entropy_error`; `prefix_share` (), the mean
+        share of the prefix tokens in the last layer.
     """
     settings = {"target": target, "images": images, "stored": stored}
     of_class = partial(relevance, target=target)

@@ -17,6 +17,7 @@ from vitlab.adapters import describe, inputs_of
 from vitlab.adapters.wrappers import guard_hooks, unwrap
 from vitlab.core.anatomy import Anatomy, Block, Seam
 from vitlab.core.errors import VitlabError, unknown
+from vitlab.eval_mode import eval_mode
 from vitlab.interventions.arguments import Tokens, blocks_of, head_indices, index_of, token_indices
 from vitlab.interventions.heads import changed_heads
 from vitlab.interventions.hooks import hooked
@@ -82,7 +83,7 @@ def intervene(
         value: for `"replace"`: a number, a tensor that can be broadcast to the activations, or a function of them that
             returns such a tensor, or None to change nothing.
         source: for `"patch"`: the result of `activations`, or images (or inputs by name): the model is then run on
-            them once.
+            them once, in evaluation mode.
         input_size: size of the images. Default: the model's input size.
         anatomy: result of `describe` for this model and size, if already computed; saves a forward.
 
@@ -134,10 +135,11 @@ def activations(
     heads: bool = False,
     anatomy: Anatomy | None = None,
 ) -> Activations:
-    """Run a model once without gradients and return activations, for `intervene(model, "patch", source=...)`.
+    """Run a model once, in evaluation mode and without gradients, and return activations, for
+    `intervene(model, "patch", source=...)`.
 
     Args:
-        model: any model that `describe` supports; the caller sets evaluation mode.
+        model: any model that `describe` supports; its mode is restored.
         images: (B, C, h, w), or the inputs by name.
         block: name or index of a block, several of them, or `"all"`.
         at: one or more places, as in `intervene`.
@@ -157,7 +159,7 @@ def activations(
         return read
 
     blocks = blocks_of(anatomy, block)
-    with ExitStack() as stack, torch.no_grad():
+    with ExitStack() as stack, eval_mode(inner):
         if heads:
             stack.enter_context(changed_heads(inner, {each.name: (each, store(each.name, "heads")) for each in blocks}))
         else:
@@ -287,7 +289,7 @@ def _ablate(
             _skip(model, anatomy, each, tokens, stack)
         return
     kind = "MSA" if at == "attn" else "MLP"
-    with torch.no_grad():
+    with eval_mode(model):  # in training mode the forwards would change batch statistics and the random state
         found = units(model, anatomy, inputs_of(model, anatomy.input_size))
     branches = {unit.block.name: unit for unit in found if unit.kind == kind}
     for each in blocks:

@@ -132,7 +132,10 @@ def _check_seam(request: Request, accepted: list[str], seam: Seam, model: nn.Mod
 
 def _parameters(make: Callable[..., nn.Module]) -> list[str] | None:
     """The names of a constructor's parameters, or None if it accepts **kwargs."""
-    parameters = inspect.signature(make).parameters.values()
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except ValueError:  # a function of C code, such as torch.relu
+        raise VitlabError(f"{make!r} is no part; expected a name, a class or a torch.nn.Module") from None
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return None
     return [parameter.name for parameter in parameters]

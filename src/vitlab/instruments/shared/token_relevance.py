@@ -13,6 +13,7 @@ Shape legend: B batch, H heads, N tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Annotated, Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from vitlab.core.provenance import provenance
 from vitlab.core.statistics import standard_error
 from vitlab.eval_mode import eval_mode
 from vitlab.instruments.shared.predictions import device_of, image_batches
+from vitlab.interventions import intervene
 
 #: Returns the relevance (B, N, N) after each layer, for a model, its description, its blocks and images.
 Relevance = Callable[[nn.Module, Anatomy, Sequence[Block], Tensor], list[Tensor]]
@@ -68,9 +70,43 @@ def propagated(weighted: Sequence[Tensor]) -> list[Tensor]:
     return results
 
 
-def of_output(relevance: Tensor, prefix: int) -> Tensor:
-    """Returns (B, N): the row of the class token; without prefix tokens, the mean over all rows."""
-    return relevance[:, 0] if prefix else relevance.mean(1)
+def of_output(relevance: Tensor, tokens: Tensor) -> Tensor:
+    """Returns (B, N): the mean of the rows of some tokens, a mask (N,)."""
+    return relevance[:, tokens].mean(1)
+
+
+def output_tokens(model: nn.Module, anatomy: Anatomy, last: Block, pixels: Tensor, layout: TokenLayout) -> Tensor:
+    """Returns (N,) booleans: the tokens after the last block that the logits depend on, by a gradient.
+
+    The class token; both tokens of a distilled model; the patches where the output is their mean, with or without a
+    class token or register tokens. For outputs that are not logits: the first prefix token, without one all tokens.
+
+    Args:
+        model: a plain vision transformer in evaluation mode, without wrappers.
+        anatomy: its description at the size of the images.
+        last: its last block.
+        pixels: (B, C, h, w), of which the first image is used.
+        layout: of the tokens.
+    """
+    found = torch.zeros(layout.tokens, dtype=torch.bool, device=pixels.device)
+    after: list[Tensor] = []
+
+    def start_of_graph(tokens: Tensor) -> Tensor:
+        after.append(tokens.detach().requires_grad_())
+        return after[-1]
+
+    end = ExitStack()
+    if last.seam("block.out") is not None:
+        end.enter_context(intervene(model, "replace", block=last.name, value=start_of_graph, anatomy=anatomy))
+    with torch.enable_grad(), end:
+        output = model(pixels[:1])
+        logits = getattr(output, "logits", output)
+        if after and isinstance(logits, Tensor) and logits.ndim == 2 and logits.requires_grad:
+            (gradient,) = torch.autograd.grad(logits.square().sum(), after[-1:], allow_unused=True)
+            found = found if gradient is None else gradient[0].ne(0).any(1)
+    if not found.any():
+        found[: 1 if layout.prefix else None] = True
+    return found
 
 
 def row_entropy(rows: Tensor) -> np.ndarray:
@@ -125,21 +161,23 @@ def measure_relevance(
         settings: of the instrument, for the measurement.
 
     Returns:
-        `map` (image, row, column), the share of each token of the grid in the class token's row of R_L (without a class
-        token: in the mean row); `entropy` (layer) in nats, of that row of R_l, averaged over images, with
-        `entropy_error`; `prefix_share` (), the mean share of the prefix tokens in the last layer.
+        `map` (image, row, column), the share of each token of the grid in the row of R_L of the token that the output
+        is computed from: the class token, or the mean of several (averaged patches, a distillation token); `entropy`
+        (layer) in nats, of that row of R_l, averaged over images, with `entropy_error`; `prefix_share` (), the mean
+        share of the prefix tokens in the last layer.
     """
     inner, device = unwrap(model), device_of(model)
     rows_of_images: list[np.ndarray] = []
     entropies: list[np.ndarray] = []
-    blocks, layout = list[Block](), TokenLayout((0, 0))
+    blocks, layout, read = list[Block](), TokenLayout((0, 0)), torch.empty(0)
     anatomy: Anatomy | None = None
     with eval_mode(inner):
         for pixels in image_batches(batches, device, name, images):
             if anatomy is None:
                 anatomy = describe(inner, (int(pixels.shape[-2]), int(pixels.shape[-1])))
                 blocks, layout = square_blocks(anatomy, name)
-            rows = [of_output(each.detach(), layout.prefix) for each in relevance(inner, anatomy, blocks, pixels)]
+                read = output_tokens(inner, anatomy, blocks[-1], pixels, layout)
+            rows = [of_output(each.detach(), read) for each in relevance(inner, anatomy, blocks, pixels)]
             entropies.append(np.stack([row_entropy(row) for row in rows], 1))
             last = rows[-1].double()
             rows_of_images.append((last / last.sum(1, keepdim=True).clamp_min(1e-300)).cpu().numpy())
