@@ -39,7 +39,7 @@ def read_batches(
     """
     loader: DataLoader[Any] = DataLoader(
         _Guarded(items),
-        batch_sampler=plan,  # type: ignore[arg-type]
+        batch_sampler=plan,
         num_workers=processes,
         collate_fn=_Collate(collate),
         pin_memory=pinned,
