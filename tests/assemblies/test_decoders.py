@@ -108,3 +108,16 @@ def test_sliding_windows_average_the_logits_of_all_windows() -> None:
 def test_images_smaller_than_a_window_are_enlarged() -> None:
     model = upernet(vitlab.load(VIT), classes=3, width=8, stride=(16, 16)).eval()
     assert model(torch.randn(1, 3, 20, 40)).shape == (1, 3, 20, 40)
+
+
+@pytest.mark.parametrize("stride", [(33, 16), (16, 33)])
+def test_windows_that_would_not_cover_an_image_are_an_error(stride: tuple[int, int]) -> None:
+    """The pixels between two windows had the logits 0/0."""
+    with pytest.raises(VitlabError, match=r"invalid stride=.* windows of 32x32 pixels"):
+        upernet(vitlab.load(VIT), classes=3, width=8, stride=stride)
+    assert (
+        upernet(vitlab.load(VIT), classes=3, width=8, stride=(32, 32))
+        .eval()(torch.randn(1, 3, 65, 70))
+        .isfinite()
+        .all()
+    )

@@ -194,6 +194,9 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         (changed("annotations.0.bbox", ...), "annotation with id 5 has bbox=None; expected four numbers"),
         (changed("annotations.0.bbox", [1, 2, 3]), r"bbox=\[1, 2, 3\]; expected four numbers"),
         (changed("annotations.0.bbox", [1, 2, 3, "x"]), "expected four numbers"),
+        (changed("annotations.0.area", -5), "annotation with id 5 has area=-5; expected a number from 0"),
+        (changed("annotations.0.iscrowd", "0"), "annotation with id 5 has iscrowd='0'; expected 0 or 1"),
+        (changed("annotations.0.iscrowd", 2), "iscrowd=2; expected 0 or 1"),
         (changed("annotations.0.segmentation", ...), "segmentation=None; expected polygons or run lengths"),
         (changed("annotations.0.segmentation", [[1, 2, 3]]), "expected a list of x and y in turn"),
         (

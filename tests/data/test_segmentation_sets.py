@@ -106,6 +106,15 @@ def test_missing_labels_are_named(tmp_path: Path) -> None:
         open_pairs(f"pairs(images='{tmp_path}/images', labels='{tmp_path}/labels', classes=3)")
 
 
+@pytest.mark.parametrize("folder", ["images", "labels"])
+def test_files_of_one_name_with_different_suffixes_are_an_error(folder: str, tmp_path: Path) -> None:
+    """One of two label maps of an image was chosen silently, and two images shared one label map."""
+    write_pair(tmp_path / "images/a.png", tmp_path / "labels/a.png", np.zeros((1, 2)))
+    write(tmp_path / f"{folder}/a.bmp", np.zeros((1, 2)))
+    with pytest.raises(VitlabError, match=r"a\.bmp and a\.png have the same name"):
+        open_pairs(f"pairs(images='{tmp_path}/images', labels='{tmp_path}/labels', classes=3)")
+
+
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     for number in range(2):
         write(tmp_path / f"labels/{number}.png", np.zeros((1, 2)))

@@ -49,7 +49,7 @@ def slow_normalise(answer: str) -> str:
             continue
         if word in numbers:
             word = str(numbers.index(word))
-        words.append({"none": "0", "dont": "don't", "im": "i'm", "isnt": "isn't"}.get(word, word))
+        words.append({"none": "0", "dont": "don't", "isnt": "isn't"}.get(word, word))
     return " ".join(words)
 
 
@@ -71,6 +71,23 @@ def test_normalisation_follows_the_rules(text):
     [("Yes!", "yes"), ("An apple", "apple"), ("TEN", "10"), ("isnt", "isn't"), ("1,000", "1000"), ("u.s.", "us")],
 )
 def test_known_answers(text, expected):
+    assert normalise(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("couldnt've", "couldn't've"),
+        ("wouldn'tve", "wouldn't've"),
+        ("yall'd've", "y'all'd've"),
+        ("twas", "'twas"),
+        ("couldntve", "couldntve"),
+        ("Im", "im"),
+        ("lets", "lets"),
+    ],
+)
+def test_contractions_are_those_of_the_official_table(text, expected):
+    """The table has capital I, which never matches a text in lower case, and "let's" only for itself."""
     assert normalise(text) == expected
 
 

@@ -209,6 +209,7 @@ def test_the_base_size_is_part_of_the_saved_model(tmp_path: Path) -> None:
         ({"model": "timm/vit_tiny_patch16_224"}, "is not a segmentation model"),
         ({"model": f"vitlab/upernet(backbone={VIT!r}, classes=3)"}, "has classes=3, but the data has 6 classes"),
         ({"data": "camvid"}, "camvid"),
+        ({"segmentation.inference": "slide"}, r"invalid stride=\(341, 341\) for windows of"),
     ],
 )
 def test_mistakes_are_found_before_training(changes: dict[str, str], message: str, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ class Segmenter(Assembly):
     Args:
         backbone, size, taps: see `Assembly`.
         classes: K.
-        stride: distance of the windows, in pixels; None to resize images.
+        stride: distance of the windows, in pixels, at most their size; None to resize images.
         base_size: limits of the shorter and the longer side; images are resized to the largest size within them before
             they are segmented in windows; None for their own size.
     """
@@ -52,6 +52,11 @@ class Segmenter(Assembly):
         self.num_classes = classes
         self.stride = None if stride is None else pair(stride, "stride")
         self.base_size = None if base_size is None else pair(base_size, "base_size")
+        if self.stride is not None and (self.stride[0] > self.img_size[0] or self.stride[1] > self.img_size[1]):
+            raise VitlabError(
+                f"invalid stride={self.stride} for windows of {self.img_size[0]}x{self.img_size[1]} pixels: pixels "
+                "between two windows would have no logits; expected at most the size of a window"
+            )
 
     def scores(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
         """Logits (B, K, h, w) of padded images at any size, and those of an auxiliary head in training mode."""

@@ -148,7 +148,7 @@ class Segmentation:
         jitter: strength of the random change of brightness, contrast and saturation; 0 for none.
         auxiliary_weight: weight of the auxiliary head's loss, if the model has one.
         inference: `whole` images, or a `slide`: overlapping windows of the recipe's `image_size`.
-        stride: distance of the windows, in pixels.
+        stride: distance of the windows, in pixels, at most their size.
     """
 
     scale: tuple[Scale, Scale] = (0.5, 2.0)

@@ -166,10 +166,12 @@ def _object(entry: dict[str, Any], image: dict[str, Any], label: int, at: str) -
     if width <= 0 or height <= 0:
         return None
     area = entry.get("area", width * height)
-    if not _finite(area):
-        raise VitlabError(f"{at} has area={area!r}; expected a number")
-    crowd = int(bool(entry.get("iscrowd", 0)))
-    return {"label": label, "bbox": box, "segmentation": segmentation, "area": area, "iscrowd": crowd}
+    if not _finite(area) or area < 0:
+        raise VitlabError(f"{at} has area={area!r}; expected a number from 0")
+    crowd = entry.get("iscrowd", 0)
+    if not isinstance(crowd, int) or crowd not in (0, 1):
+        raise VitlabError(f"{at} has iscrowd={crowd!r}; expected 0 or 1")
+    return {"label": label, "bbox": box, "segmentation": segmentation, "area": area, "iscrowd": int(crowd)}
 
 
 def _beyond(box: list[float], image: dict[str, Any]) -> float:

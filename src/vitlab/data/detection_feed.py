@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from vitlab.core.errors import VitlabError
 from vitlab.data.detection import Annotated, DetectionSet
@@ -23,6 +22,7 @@ from vitlab.data.images import Channels
 from vitlab.data.order import check_batch_size, epoch_order
 from vitlab.data.seeding import host_random
 from vitlab.data.streaming import worker_count
+from vitlab.data.worker_batches import read_batches
 
 __all__ = ["DetectionFeed"]
 
@@ -73,14 +73,8 @@ class DetectionFeed:
         plan = [self._rows(epoch, batch) for batch in range(start_batch, len(self))]
         processes = worker_count(self.processes, few=len(plan) * self.batch_size < _FEW_IMAGES)
         on_cuda = self.device.type == "cuda"
-        loader: DataLoader[Any] = DataLoader(
-            _Training(self.train, self.longest, self.flip, self.seed, epoch),
-            batch_sampler=plan,
-            num_workers=processes,
-            pin_memory=on_cuda,
-            collate_fn=padded,
-            generator=torch.Generator(),  # otherwise the loader draws from the global generator
-        )
+        images = _Training(self.train, self.longest, self.flip, self.seed, epoch)
+        loader = read_batches(images, plan, padded, processes, on_cuda)
         for pixels, sizes, boxes, labels, masks in loader:
             rest = (each.to(self.device, non_blocking=on_cuda) for each in (sizes, boxes, labels, masks))
             yield DetectionBatch(normalised(pixels, sizes, self.mean, self.std, self.device), *rest)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from vitlab.data.detection import Annotated, DetectionSet
 from vitlab.data.detection_batches import normalised, stacked
 from vitlab.data.detection_transform import resize_pixels, resized_size
 from vitlab.data.images import Channels
 from vitlab.data.streaming import worker_count
+from vitlab.data.worker_batches import read_batches
 
 __all__ = ["DetectionStream"]
 
@@ -54,14 +55,9 @@ class DetectionStream:
         """Yields (images, sizes, [(index, image with its objects as stored), …]); unreadable images are omitted."""
         mine = range(self.rank, len(self.images), self.world)
         plan = [list(mine[start : start + self.batch_size]) for start in range(0, len(mine), self.batch_size)]
-        loader: DataLoader[Any] = DataLoader(
-            _Evaluation(self.images, self.side, self.longest),
-            batch_sampler=plan,
-            num_workers=worker_count(self.processes, few=len(mine) < _FEW_IMAGES),
-            collate_fn=_readable,
-            generator=torch.Generator(),
-        )
-        for rows in loader:
+        processes = worker_count(self.processes, few=len(mine) < _FEW_IMAGES)
+        images_of = _Evaluation(self.images, self.side, self.longest)
+        for rows in read_batches(images_of, plan, _readable, processes):
             if rows:
                 pixels, sizes = stacked([row.pixels for row in rows])
                 images = normalised(pixels, sizes, self.mean, self.std, self.device)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from PIL import Image
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 from torchvision.transforms import functional as F
 
 from vitlab.data.augment import normalise
@@ -26,6 +26,7 @@ from vitlab.data.device_copy import per_channel
 from vitlab.data.images import Channels
 from vitlab.data.order import check_batch_size, epoch_order
 from vitlab.data.question_set import PAD, QuestionSet
+from vitlab.data.worker_batches import read_batches
 
 __all__ = ["QuestionBatch", "QuestionBatches"]
 
@@ -142,15 +143,9 @@ class QuestionBatches:
                 yield pictures[place], torch.ones(len(place), *pictures.shape[-2:], dtype=torch.long)
             return
         processes = min(os.cpu_count() or 1, 8) if self.processes < 0 else self.processes
-        loader: DataLoader[Tensor] = DataLoader(
-            _Files(pictures, self.size, self.multiple, self.exact),
-            batch_sampler=[place.tolist() for place in places],
-            num_workers=processes,
-            collate_fn=padded,
-            pin_memory=self.device.type == "cuda",
-            generator=torch.Generator(),  # otherwise the loader draws from the global generator
-        )
-        yield from loader
+        files = _Files(pictures, self.size, self.multiple, self.exact)
+        plan_of_files = [place.tolist() for place in places]
+        yield from read_batches(files, plan_of_files, padded, processes, self.device.type == "cuda")
 
 
 @dataclass(frozen=True)

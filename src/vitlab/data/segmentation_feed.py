@@ -16,9 +16,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
-from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Segmentation
 from vitlab.data.augment import normalise
 from vitlab.data.device_copy import per_channel, to_device
@@ -26,6 +25,7 @@ from vitlab.data.images import Channels
 from vitlab.data.order import epoch_order
 from vitlab.data.segmentation_augment import View, balanced, draw_view, jittered, viewed
 from vitlab.data.segmentation_pairs import IGNORE, Pairs
+from vitlab.data.worker_batches import read_batches
 
 __all__ = ["PairFeed", "PairStream"]
 
@@ -161,7 +161,7 @@ class _Plain(Dataset[Any]):
         return len(self.pairs)
 
     def __getitem__(self, index: int) -> Any:
-        return _or_error(lambda: tuple(each[None] for each in self.pairs[index]))
+        return tuple(each[None] for each in self.pairs[index])
 
 
 @dataclass(frozen=True)
@@ -185,38 +185,18 @@ class _Cropped(Dataset[Any]):
         return viewed(images, labels, views, self.size, IGNORE, self.settings.base_size)
 
     def __getitem__(self, item: tuple[int, int]) -> Any:
-        return _or_error(lambda: self._crop(*item))
-
-    def _crop(self, position: int, index: int) -> tuple[View, Tensor, Tensor]:
+        position, index = item
         pixels, labels = self.pairs[index]
         view = self.view(position, labels)
         return view, *self.crops(pixels[None], labels[None], [view])
-
-
-def _or_error(read: Any) -> Any:
-    """The result, or the error as a value: an exception in a worker process would reach the user with a traceback."""
-    try:
-        return read()
-    except VitlabError as error:
-        return error
 
 
 def _load(items: Dataset[Any], plan: Sequence[Any], processes: int, pinned: bool) -> Iterator[Any]:
     """Iterate over batches of items, read by worker processes; tensors are concatenated, other values listed."""
     few = sum(map(len, plan)) < _FEW
     count = (0 if few else min(os.cpu_count() or 1, 8)) if processes < 0 else processes
-    generator = torch.Generator()  # otherwise the loader draws from the global generator
-    loader: DataLoader[Any] = DataLoader(
-        items, batch_sampler=plan, num_workers=count, pin_memory=pinned, generator=generator, collate_fn=_collate
-    )
-    for batch in loader:
-        if isinstance(batch, VitlabError):
-            raise batch
-        yield batch
+    return read_batches(items, plan, _collate, count, pinned)
 
 
 def _collate(items: list[Any]) -> Any:
-    failed = next((item for item in items if isinstance(item, VitlabError)), None)
-    if failed is not None:
-        return failed
     return tuple(torch.cat(each) if isinstance(each[0], Tensor) else list(each) for each in zip(*items, strict=True))

@@ -15,8 +15,8 @@ def matched(images: Path, labels: Path) -> tuple[tuple[Path, Path], ...]:
     found = _files(images)
     if not found:
         raise VitlabError(f"{images} contains no images")
-    maps = {str(path.relative_to(labels).with_suffix("")): path for path in _files(labels)}
-    names = [str(path.relative_to(images).with_suffix("")) for path in found]
+    maps = _by_name(_files(labels), labels)
+    names = list(_by_name(found, images))
     missing = [name for name in names if name not in maps]
     if missing:
         raise VitlabError(
@@ -38,6 +38,16 @@ def renamed(images: Path, labels: Path, end: str, label_end: str) -> tuple[tuple
     if missing:
         raise VitlabError(f"{len(missing)} of {len(pairs)} images have no label map, for example {missing[0]}")
     return tuple(pairs)
+
+
+def _by_name(files: list[Path], folder: Path) -> dict[str, Path]:
+    """Files by their path in the folder without suffix; raises if two have the same: either could be the right one."""
+    found: dict[str, Path] = {}
+    for path in files:
+        other = found.setdefault(str(path.relative_to(folder).with_suffix("")), path)
+        if other != path:
+            raise VitlabError(f"{other} and {path.name} have the same name without suffix; remove one of them")
+    return found
 
 
 def _files(folder: Path) -> list[Path]:

@@ -19,21 +19,27 @@ _DIGITS = {**{word: str(number) for number, word in enumerate(_NUMBERS)}, "none"
 _ARTICLES = ("a", "an", "the")
 _CONTRACTIONS = """
 ain't aren't can't could've couldn't couldn't've didn't doesn't don't hadn't hadn't've hasn't haven't he'd he'd've
-he's how'd how'll how's i'd've i'm i've isn't it'd it'd've it'll let's ma'am mightn't mightn't've might've mustn't
+he's how'd how'll how's isn't it'd it'd've it'll ma'am mightn't mightn't've might've mustn't
 must've needn't not've o'clock oughtn't shan't she'd've should've shouldn't shouldn't've somebody'd somebody'd've
 somebody'll somebody's someone'd someone'd've someone'll someone's something'd something'd've something'll that's
 there'd there'd've there're there's they'd they'd've they'll they're they've 'twas wasn't we'd've we've weren't
 what'll what're what's what've when's where'd where's where've who'd who'd've who'll who's who've why'll why're why's
 won't would've wouldn't wouldn't've y'all y'all'll y'all'd've you'd you'd've you'll you're you've
 """
-_CONTRACTED = {word.replace("'", ""): word for word in _CONTRACTIONS.split()}
+#: Each contraction without one of its apostrophes -> the contraction.
+_CONTRACTED = {
+    word[:place] + word[place + 1 :]: word
+    for word in _CONTRACTIONS.split()
+    for place, letter in enumerate(word)
+    if letter == "'"
+}
 
 
 def normalise(answer: str) -> str:
     """Returns an answer in lower case without punctuation and articles, with numbers up to ten as digits.
 
     A punctuation mark next to a space, or in a text with a comma between digits, is removed; elsewhere it becomes a
-    space. Periods are removed unless a digit follows. Contractions get their apostrophes.
+    space. Periods are removed unless a digit follows. Contractions that lack one apostrophe get it.
 
     >>> [normalise(text) for text in ("The Dog.", "Two", "1,000 people", "dont", "3.5", "hot-dog")]
     ['dog', '2', '1000 people', "don't", '3.5', 'hot dog']
