@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fractions
 import importlib
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -104,6 +106,33 @@ def test_invalid_settings_raise(settings, message) -> None:
     with pytest.raises(VitlabError, match=message) as caught:
         check_settings("it", takes, {"name": "x", **settings}, 1, {"more": int})
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("setting", ["ratio", "numbers"])
+def test_numbers_that_torch_does_not_take_are_refused(setting: str) -> None:
+    """A fraction times a tensor raises TypeError."""
+    half = fractions.Fraction(1, 2)
+    with pytest.raises(TypeError):
+        half * torch.ones(1)
+    for value in (half, [half]) if setting == "numbers" else (half,):
+        with pytest.raises(VitlabError, match=rf"f\({setting}=.*expected"):
+            check_settings("f", takes, {setting: value}, 2)
+
+
+@pytest.mark.parametrize("setting", ["colours", "sizes", "numbers"])
+def test_a_range_of_many_values_is_refused_without_reading_it(setting: str) -> None:
+    """A list is too long, or its first value is wrong: the others are not read, which would take hours."""
+
+    def with_sizes(
+        colours: Annotated[Sequence[Colour], Length()] = ("red",),
+        sizes: Annotated[Sequence[int], Length(1, 100)] = (1,),
+        numbers: float | Annotated[Sequence[float], Length(1, 100, distinct=True)] = 1.0,
+    ) -> None: ...
+
+    began = time.process_time()
+    with pytest.raises(VitlabError, match=rf"^f\({setting}=range\(0, 1000000000000\)\): expected"):
+        check_settings("f", with_sizes, {setting: range(10**12)}, 0)
+    assert time.process_time() - began < 1
 
 
 def test_settings_without_a_default_are_required() -> None:
