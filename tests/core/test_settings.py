@@ -6,7 +6,7 @@ import fractions
 import importlib
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -86,7 +86,10 @@ WRONG = [
         r"one of 'red', 'green', 'blue', or a list of 1 to 2 distinct such values \(did you .*'green'",
     ),
     *(({"colours": value}, "a list of 1 to 2 distinct such values") for value in ([], ["red"] * 2, [1], 3, None)),
-    *(({"numbers": value}, "a list, each a number$") for value in (1, "12", {1.0}, np.zeros((2, 2)), [math.nan])),
+    *(
+        ({"numbers": value}, "a list, each a number$")
+        for value in (1, "12", b"12", bytearray(b"12"), memoryview(b"12"), {1.0}, np.zeros((2, 2)), [math.nan])
+    ),
     *(({"function": value}, "a function, or None$") for value in (3, "len")),
     *(({"table": value}, "a dict, or None$") for value in (3, [("a", 1)])),
     ({"name": 3}, "text in quotes$"),
@@ -106,6 +109,15 @@ def test_invalid_settings_raise(settings, message) -> None:
     with pytest.raises(VitlabError, match=message) as caught:
         check_settings("it", takes, {"name": "x", **settings}, 1, {"more": int})
     assert "\n" not in str(caught.value)
+
+
+def test_arrays_of_lists_and_numbers_become_lists_and_numbers() -> None:
+    """A tensor of two numbers has no truth value, and JSON takes no tensor."""
+    given = {"numbers": torch.tensor([1.0, 2.0]), "size": np.array([4, 5]), "count": np.int64(3), "flag": True}
+    checked = check_settings("f", takes, given, 2)
+    assert checked == {"numbers": [1.0, 2.0], "size": [4, 5], "count": 3, "flag": True}
+    assert [type(value) for value in checked.values()] == [list, list, int, bool]
+    assert not fits(torch.tensor(3), Iterable) and not fits(np.array(3), Iterable) and fits(torch.ones(1), Iterable)
 
 
 @pytest.mark.parametrize("setting", ["ratio", "numbers"])

@@ -199,7 +199,7 @@ def _is(value: Any, kind: type) -> bool:
     if kind is float:
         known = isinstance(value, float | Integral) or hasattr(value, "item")  # torch takes no other numbers
         return isinstance(value, Real) and known and not isinstance(value, bool) and _is_finite(value)
-    if kind is Iterable and isinstance(value, str):
+    if kind is Iterable and (isinstance(value, str) or getattr(value, "ndim", 1) == 0):
         return False
     if kind is str:
         return isinstance(value, str) and "\0" not in value  # no path has it
@@ -232,10 +232,12 @@ def _is_too_long(value: Any, annotation: Any) -> bool:
 
 def _values(value: Any) -> Sequence[Any] | None:
     """The values of a list, tuple, range or one-dimensional array; None for others."""
+    if isinstance(value, str | bytes | bytearray | memoryview):
+        return None
     if getattr(value, "ndim", 0) == 1 and hasattr(value, "tolist"):
         listed: list[Any] = value.tolist()
         return listed
-    return value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else None
+    return value if isinstance(value, Sequence) else None
 
 
 def _bounds(annotation: Any) -> list[Any]:
