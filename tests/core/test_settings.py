@@ -86,10 +86,8 @@ WRONG = [
         r"one of 'red', 'green', 'blue', or a list of 1 to 2 distinct such values \(did you .*'green'",
     ),
     *(({"colours": value}, "a list of 1 to 2 distinct such values") for value in ([], ["red"] * 2, [1], 3, None)),
-    *(
-        ({"numbers": value}, "a list, each a number$")
-        for value in (1, "12", b"12", bytearray(b"12"), memoryview(b"12"), {1.0}, np.zeros((2, 2)), [math.nan])
-    ),
+    *(({"numbers": value}, "a list, each a number$") for value in (1, "12", {1.0}, np.zeros((2, 2)), [math.nan])),
+    *(({"numbers": value}, "a list, each a number$") for value in (b"12", bytearray(b"12"), memoryview(b"12"))),
     *(({"function": value}, "a function, or None$") for value in (3, "len")),
     *(({"table": value}, "a dict, or None$") for value in (3, [("a", 1)])),
     ({"name": 3}, "text in quotes$"),
