@@ -16,8 +16,9 @@ import pytest
 from scipy import stats
 
 from browser import browser_page, chromium  # noqa: F401 (fixtures)
+from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
-from vitlab.demo import KINDS, MODELS
+from vitlab.demo import KINDS, MODELS, run
 
 pytestmark = pytest.mark.slow
 
@@ -49,6 +50,12 @@ def demo(out: Path) -> dict[str, Any]:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     out = tmp_path_factory.mktemp("demo")
     return out, demo(out)
+
+
+def test_a_folder_that_cannot_be_written_is_noticed_before_training(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(VitlabError, match=r"demo cannot be written \(Not a directory\); give another --out"):
+        run(tmp_path / "file" / "demo", show=False)
 
 
 def test_three_models_are_trained_and_measured(finished: tuple[Path, dict[str, Any]]) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from vitlab import runner
 from vitlab.core.expressions import parse_call
 from vitlab.core.measurement import Measurement
+from vitlab.core.out_folder import check_writable
 from vitlab.core.statistics import proportion_interval
 from vitlab.core.step_cache import ReportProgress, step_cache
 from vitlab.progress import Bar
@@ -77,6 +78,7 @@ def run(out: Path, epochs: int = 6, images: int = 1280, *, show: bool = True) ->
     Returns:
         The path of the page, and three sentences that summarise it.
     """
+    check_writable(out)
     measurements: list[Measurement] = []
     pieces = _TRAINING + sum(row.repeats * len(row.names) for row in MEASURED)
     with Bar(len(MODELS) * pieces, show=show) as bar:

@@ -102,6 +102,16 @@ def test_pickles_are_refused_and_not_opened(tmp_path: Path) -> None:
         assert len(str(caught.value).splitlines()) == 1
 
 
+def test_damage_to_the_word_checksum_does_not_turn_verification_off(tmp_path: Path) -> None:
+    about = example().save(tmp_path / "m")
+    about.write_text(about.read_text().replace('"checksum"', '"chccksum"'))
+    text = json.loads(about.read_text())
+    text["settings"] = {"changed": 1}
+    about.write_text(json.dumps(text))
+    with pytest.raises(VitlabError, match="unknown field 'chccksum'"):
+        Measurement.load(about)
+
+
 def damage_cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-40])
 

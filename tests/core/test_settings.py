@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fractions
 import importlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -85,6 +87,7 @@ WRONG = [
     ),
     *(({"colours": value}, "a list of 1 to 2 distinct such values") for value in ([], ["red"] * 2, [1], 3, None)),
     *(({"numbers": value}, "a list, each a number$") for value in (1, "12", {1.0}, np.zeros((2, 2)), [math.nan])),
+    *(({"numbers": value}, "a list, each a number$") for value in (b"12", bytearray(b"12"), memoryview(b"12"))),
     *(({"function": value}, "a function, or None$") for value in (3, "len")),
     *(({"table": value}, "a dict, or None$") for value in (3, [("a", 1)])),
     ({"name": 3}, "text in quotes$"),
@@ -104,6 +107,42 @@ def test_invalid_settings_raise(settings, message) -> None:
     with pytest.raises(VitlabError, match=message) as caught:
         check_settings("it", takes, {"name": "x", **settings}, 1, {"more": int})
     assert "\n" not in str(caught.value)
+
+
+def test_arrays_of_lists_and_numbers_become_lists_and_numbers() -> None:
+    """A tensor of two numbers has no truth value, and JSON takes no tensor."""
+    given = {"numbers": torch.tensor([1.0, 2.0]), "size": np.array([4, 5]), "count": np.int64(3), "flag": True}
+    checked = check_settings("f", takes, given, 2)
+    assert checked == {"numbers": [1.0, 2.0], "size": [4, 5], "count": 3, "flag": True}
+    assert [type(value) for value in checked.values()] == [list, list, int, bool]
+    assert not fits(torch.tensor(3), Iterable) and not fits(np.array(3), Iterable) and fits(torch.ones(1), Iterable)
+
+
+@pytest.mark.parametrize("setting", ["ratio", "numbers"])
+def test_numbers_that_torch_does_not_take_are_refused(setting: str) -> None:
+    """A fraction times a tensor raises TypeError."""
+    half = fractions.Fraction(1, 2)
+    with pytest.raises(TypeError):
+        half * torch.ones(1)
+    for value in (half, [half]) if setting == "numbers" else (half,):
+        with pytest.raises(VitlabError, match=rf"f\({setting}=.*expected"):
+            check_settings("f", takes, {setting: value}, 2)
+
+
+@pytest.mark.parametrize("setting", ["colours", "sizes", "numbers"])
+def test_a_range_of_many_values_is_refused_without_reading_it(setting: str) -> None:
+    """A list is too long, or its first value is wrong: the others are not read, which would take hours."""
+
+    def with_sizes(
+        colours: Annotated[Sequence[Colour], Length()] = ("red",),
+        sizes: Annotated[Sequence[int], Length(1, 100)] = (1,),
+        numbers: float | Annotated[Sequence[float], Length(1, 100, distinct=True)] = 1.0,
+    ) -> None: ...
+
+    began = time.process_time()
+    with pytest.raises(VitlabError, match=rf"^f\({setting}=range\(0, 1000000000000\)\): expected"):
+        check_settings("f", with_sizes, {setting: range(10**12)}, 0)
+    assert time.process_time() - began < 1
 
 
 def test_settings_without_a_default_are_required() -> None:

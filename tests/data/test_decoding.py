@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,6 +55,20 @@ def test_values_are_scaled_by_their_range(tmp_path: Path, name: str) -> None:
     for image in (first, second):
         assert image.mode == "RGB"
         assert np.array_equal(np.array(image), np.repeat(GREYS[:, :, None], 3, 2))
+
+
+@pytest.mark.parametrize("name", ["uint8", "uint16", "float in [0, 1]"])
+def test_the_smallest_value_of_a_scan_may_be_white(tmp_path: Path, name: str) -> None:
+    """The tag 262 (PhotometricInterpretation) of TIFF is 1 where zero is black, and 0 where it is white."""
+    path = _save(tmp_path / "scan.tiff", GREYS if name == "uint8" else KINDS[f"{name}.tiff"])
+    black_is_zero = struct.pack("<HHIH", 262, 3, 1, 1)
+    content = path.read_bytes()
+    assert content.count(black_is_zero) == 1
+    path.write_bytes(content.replace(black_is_zero, struct.pack("<HHIH", 262, 3, 1, 0)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        shown = np.array(open_rgb(path))
+    assert np.array_equal(shown, np.repeat(255 - GREYS[:, :, None], 3, 2))
 
 
 def test_a_dark_16_bit_image_stays_dark(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from experiments.small import DATA, ENTROPY, SHORT, TRAINED, VIT, experiment_of
+from vitlab.core.errors import VitlabError
 from vitlab.core.experiment import Job, Scale
 from vitlab.experiments.plan import Plan
 from vitlab.experiments.record import SMOKE, read_records, verdict_of
@@ -34,6 +35,17 @@ def test_claims_are_judged_from_the_results(tmp_path: Path) -> None:
     assert deterministic.outcome == "holds"
     page = found.page.read_text(encoding="utf-8")
     assert "the second arm is better" in page and "inconclusive" in page and "no number" in page
+
+
+def test_a_folder_that_cannot_be_written_is_noticed_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    def engine(*_: object) -> dict[str, str]:
+        raise AssertionError("jobs were started")
+
+    plan = Plan([experiment_of("one", [ENTROPY])], "small", tmp_path / "file" / "out")
+    with pytest.raises(VitlabError, match=r"out cannot be written \(Not a directory\); give another --out"):
+        list(reproduce(plan, engine=engine))
 
 
 def test_smoke_judges_deterministic_claims_only(tmp_path: Path) -> None:

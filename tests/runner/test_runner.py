@@ -429,6 +429,12 @@ def test_repeats_are_at_most_the_number_of_images(repeats: int, tmp_path: Path) 
         list(runner.measure([TINY], ["calibration"], tmp_path, images=4, repeats=repeats, show=False))
 
 
+@pytest.mark.parametrize("images", [None, 10**9])
+def test_so_many_repeats_that_their_list_fills_the_memory_are_refused(images: int | None, tmp_path: Path) -> None:
+    with pytest.raises(vitlab.VitlabError, match=r"^invalid repeats=1000000000; expected 1 to 10,000$"):
+        list(runner.measure([TINY], ["calibration"], tmp_path, images=images, repeats=10**9, show=False))
+
+
 def test_an_unavailable_device_raises(tmp_path: Path) -> None:
     with pytest.raises(vitlab.VitlabError, match="no device 'tpu' .*there are: cpu, cuda, mps"):
         list(runner.measure([], ["attention_entropy"], tmp_path, device="tpu"))

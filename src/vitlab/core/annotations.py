@@ -31,7 +31,11 @@ def fits(value: Any, annotation: Any) -> bool:
     """
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return fits(value, arguments[0]) and all(value in bound for bound in _bounds(annotation))
+        return (
+            not _is_too_long(value, annotation)
+            and fits(value, arguments[0])
+            and all(value in bound for bound in _bounds(annotation))
+        )
     if origin in (Union, UnionType):
         return any(fits(value, each) for each in arguments)
     if origin is Literal:
@@ -87,6 +91,8 @@ def hint(value: Any, annotation: Any) -> str:
     """The cost of a value that is too large, or the choice that is most like it; empty without either."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
+        if _is_too_long(value, annotation):
+            return ""
         if not fits(value, arguments[0]):
             return hint(value, arguments[0])
         return next((bound.hint(value) for bound in _bounds(annotation) if value not in bound), "")
@@ -95,7 +101,8 @@ def hint(value: Any, annotation: Any) -> str:
     if origin is Literal:
         return Choices(arguments).hint(value)
     if _is_list(annotation):
-        return next(filter(None, (hint(each, arguments[0]) for each in _values(value) or ())), "")
+        wrong = (each for each in _values(value) or () if not fits(each, arguments[0]))
+        return next((hint(each, arguments[0]) for each in wrong), "")
     return ""
 
 
@@ -190,8 +197,9 @@ def _is(value: Any, kind: type) -> bool:
     if kind is int:
         return isinstance(value, Integral) and not isinstance(value, bool)
     if kind is float:
-        return isinstance(value, Real) and not isinstance(value, bool) and _is_finite(value)
-    if kind is Iterable and isinstance(value, str):
+        known = isinstance(value, float | Integral) or hasattr(value, "item")  # torch takes no other numbers
+        return isinstance(value, Real) and known and not isinstance(value, bool) and _is_finite(value)
+    if kind is Iterable and (isinstance(value, str) or getattr(value, "ndim", 1) == 0):
         return False
     if kind is str:
         return isinstance(value, str) and "\0" not in value  # no path has it
@@ -215,12 +223,21 @@ def _is_list(annotation: Any) -> bool:
     return any_length or (origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis)
 
 
+def _is_too_long(value: Any, annotation: Any) -> bool:
+    """Whether a list has too many values; this is seen without reading them, as of `range(10**12)`."""
+    values = _values(value)
+    limits = [bound.high for bound in _bounds(annotation) if isinstance(bound, Length) and bound.high is not None]
+    return values is not None and any(values[limit : limit + 1] for limit in limits)
+
+
 def _values(value: Any) -> Sequence[Any] | None:
     """The values of a list, tuple, range or one-dimensional array; None for others."""
+    if isinstance(value, str | bytes | bytearray | memoryview):
+        return None
     if getattr(value, "ndim", 0) == 1 and hasattr(value, "tolist"):
         listed: list[Any] = value.tolist()
         return listed
-    return value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else None
+    return value if isinstance(value, Sequence) else None
 
 
 def _bounds(annotation: Any) -> list[Any]:

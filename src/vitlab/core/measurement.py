@@ -198,6 +198,8 @@ class Measurement:
         arrays = about.with_suffix(".npz")
         try:
             text, data = json.loads(about.read_text(encoding="utf-8")), arrays.read_bytes()
+            if unknown := text.keys() - _FIELDS:  # else a file whose word "checksum" is damaged would not be verified
+                raise VitlabError(f"unknown field {min(unknown)!r}")
             if "checksum" in text and text["checksum"] != measurement_checksum(text, data):
                 raise VitlabError("their contents do not match their checksum")
             values = read_npz(io.BytesIO(data))
@@ -226,6 +228,8 @@ class Measurement:
         html: str = importlib.import_module("vitlab.reporting.notebook").notebook(self)
         return html
 
+
+_FIELDS = {"kind", "subject", "dims", "axes", "settings", "provenance", "errors", "pooling", "checksum"}
 
 #: Exceptions raised for missing, truncated, damaged or foreign files.
 UNREADABLE = (OSError, KeyError, AttributeError, TypeError, ValueError, RecursionError)

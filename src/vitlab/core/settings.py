@@ -35,7 +35,7 @@ def check_settings(
         shared: annotations of settings that are taken besides those of the function.
 
     Returns:
-        The settings; numbers of numpy as Python's, which torch expects.
+        The settings; numbers, and lists of them, of numpy and torch as Python's, which instruments expect.
 
     >>> def measure(model, batches, *, renormalise: bool = False): ...
     >>> check_settings("attention_distance", measure, {"renormalise": "False"})
@@ -53,10 +53,14 @@ def check_settings(
     for setting in declared.values():
         if setting.required and setting.name not in settings:
             raise VitlabError(f"{name} requires {setting.name}; write {name}({setting.name}='…')")
-    return {
-        key: value.item() if isinstance(value, Real) and hasattr(value, "item") else value
-        for key, value in settings.items()
-    }
+    return {key: _plain(value) if key in known else value for key, value in settings.items()}
+
+
+def _plain(value: Any) -> Any:
+    """A number or a one-dimensional array as Python's; other values unchanged."""
+    if isinstance(value, Real) and hasattr(value, "item"):
+        return value.item()
+    return value.tolist() if getattr(value, "ndim", 0) == 1 and hasattr(value, "tolist") else value
 
 
 def check_value(name: str, key: str, value: Any, annotation: Any) -> None:

@@ -21,6 +21,8 @@ from vitlab.core.errors import VitlabError
 #: Formats that are read: photographs and scans. Pillow would run Ghostscript on EPS under any file name.
 FORMATS = ("BMP", "DIB", "GIF", "ICO", "JPEG", "JPEG2000", "PCX", "PNG", "PPM", "TGA", "TIFF", "WEBP")
 
+_PHOTOMETRIC, _WHITE_IS_ZERO = 262, 0  # a tag of TIFF, and its value for scans whose smallest value is white
+
 
 def open_rgb(source: Path | BinaryIO, formats: tuple[str, ...] = FORMATS, *, enough: int | None = None) -> Image.Image:
     """Open an image in RGB, rotated by its EXIF orientation; the first frame of an animation. Alpha is ignored.
@@ -64,6 +66,8 @@ def to_rgb(image: Image.Image) -> Image.Image:
     values = np.asarray(image).astype(np.float64)
     low, high = (0.0, 65535.0) if image.mode.startswith("I;16") else value_range(values, image.mode == "F")
     _warn_once(image.mode)
+    if getattr(image, "tag_v2", {}).get(_PHOTOMETRIC) == _WHITE_IS_ZERO:  # Pillow inverts TIFFs of 8 bits only
+        low, high = high, low
     scaled = np.nan_to_num((values - low) / (high - low)).clip(0, 1)
     return Image.fromarray(np.rint(255 * scaled).astype(np.uint8)).convert("RGB")
 

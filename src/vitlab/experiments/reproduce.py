@@ -10,6 +10,7 @@ from pathlib import Path
 from vitlab.core.experiment import Job, Results, Scale, not_run
 from vitlab.core.expressions import parse_model
 from vitlab.core.measurement import Measurement
+from vitlab.core.out_folder import check_writable
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.catalogue import Experiment
 from vitlab.experiments.engines import Engine, serial
@@ -57,6 +58,7 @@ def reproduce(
     Yields:
         Each experiment, in the order of the plan.
     """
+    check_writable(plan.out)
     if force:
         _remove(plan)
     reasons = _run(plan, device, engine, show)

@@ -161,6 +161,8 @@ def prepare(
     return opened, jobs
 
 
+_MOST_REPEATS = 10_000  # each is a pass of its own, with files of its own
+
 INSTRUMENTS = Kind("instrument", plugins.instruments, measure_one, measure_together)
 STRESS_TESTS = Kind("stress test", plugins.stress_tests, stress_one)
 measure = partial(run_all, INSTRUMENTS)
@@ -215,9 +217,10 @@ def _check(
         raise VitlabError(f"no {kind.name} was named; give --with, of: {', '.join(kind.known())}")
     if images is not None and images < 1:
         raise VitlabError(f"invalid images={images}; expected 1 or more")
-    if repeats < 1 or (images is not None and repeats > images):
-        limit = "" if images is None else f" to {images}, the number of images"
-        raise VitlabError(f"invalid repeats={repeats}; expected 1{limit or ' or more'}")
+    most = _MOST_REPEATS if images is None else min(images, _MOST_REPEATS)
+    if not 1 <= repeats <= most:
+        number = ", the number of images" if most == images else ""
+        raise VitlabError(f"invalid repeats={repeats}; expected 1 to {most:,}{number}")
     if called and len(called) != len(models):
         raise VitlabError(f"{len(called)} names were given for {len(models)} models; give one for each, or none")
 
