@@ -81,3 +81,25 @@ def test_calibration_begins_with_the_accuracy(tmp_path: Path) -> None:
     replace(plain, errors=errors).save(tmp_path / "a-1")
     lines = CliRunner().invoke(app, ["show", str(tmp_path)]).stdout.splitlines()
     assert lines[lines.index("calibration") + 1].split()[0].startswith("accuracy")
+
+
+def test_unknown_noise_and_eigenvalues_that_did_not_converge_are_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Power iterations that stop at the limit give numbers that are not those of the model."""
+    dims: dict[str, tuple[str, ...]] = {"eigenvalues": ("mini_batch", "rank"), "converged": ("mini_batch", "rank")}
+    dims |= {"negative_proportion": (), "positive_average": ()}
+    paths = []
+    for name, good in (("a", True), ("b", False)):
+        values = {"eigenvalues": np.array([[-9.0, 3.0]]), "converged": np.array([[True, good]])}
+        values |= {"negative_proportion": np.array(0.5), "positive_average": np.array(3.0)}
+        stem = tmp_path / name
+        Measurement("hessian_spectrum", name, values, dims, {}, {"limit": 12}).save(stem)
+        paths.append(stem.with_name(f"{name}.json"))
+    show_numbers(paths)
+    both = capsys.readouterr().out
+    assert "Not converged within 12 products: 1 of 2 eigenvalues of b." in both and "increase limit" in both
+    assert "(noise not known)" in both and "noise not known: measure with --repeats 3 or more" in both
+    show_numbers(paths[:1])
+    one = capsys.readouterr().out
+    assert "onverged" not in one and "noise not known" not in one

@@ -143,6 +143,14 @@ def test_a_narrow_window_does_not_scroll_sideways(opened: Any) -> None:
     assert opened.evaluate("document.documentElement.scrollWidth") <= 480
 
 
+def test_a_long_name_does_not_scroll_a_narrow_window_sideways(browser_page: Any) -> None:  # noqa: F811
+    with on_show(MODELS) as (shown, thread):
+        shown.models[1].name = "deit_tiny_patch16_224 | ContextBroadcast(identity_init=True, blocks='upper')"
+        with serving(shown, thread) as place:
+            page = open_page(browser_page, place, 390)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 def test_hostile_names_are_text(browser_page: Any) -> None:  # noqa: F811
     with on_show(MODELS[:1]) as (shown, thread):
         shown.models[0].name, shown.models[0].classes = HOSTILE, [HOSTILE] * 25

@@ -97,7 +97,7 @@ def test_an_ablated_head_changes_the_prediction_as_a_hook_by_hand(opened: Any, s
     opened.get_by_role("button", name="Ablate", exact=True).click()
     opened.locator(".av-panel").first.locator(".av-map").nth(3 + 1).click()  # layer 2, head 2
     settle(opened)
-    assert opened.locator("#ablated li").all_text_contents() == ["deit_tiny_patch16_224: layer 2, head 2×"]
+    assert opened.locator("#ablated li").all_text_contents() == ["layer 2, head 2 of deit_tiny_patch16_224×"]
 
     def zero(module: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor]:
         x = arguments[0].clone()
@@ -115,7 +115,7 @@ def test_an_ablated_head_changes_the_prediction_as_a_hook_by_hand(opened: Any, s
         assert row.locator(".av-number").text_content() == f"{100 * ablated[index]:.1f} %"
         change = float(row.locator(".av-change").text_content().replace("−", "-"))
         assert abs(change - 100 * float(ablated[index] - whole[index])) < 0.051
-    opened.get_by_role("button", name="Restore deit_tiny_patch16_224: layer 2, head 2").click()
+    opened.get_by_role("button", name="Restore layer 2, head 2 of deit_tiny_patch16_224").click()
     settle(opened)
     assert numbers(opened)[0] == f"{100 * whole.max():.1f} %" and not opened.locator(".av-change").count()
 

@@ -268,3 +268,11 @@ def test_models_are_in_one_legend_and_not_in_those_of_figures(tmp_path: Path) ->
         measurement("c", "third"), measurement("b", "third")))  # fmt: skip
     last = alone.figures[-1]["data"]  # a section without the first model has other colours than the legend
     assert {trace["name"] for trace in last if trace.get("showlegend") is not False} == {"b", "c"}
+
+
+def test_eigenvalues_that_did_not_converge_are_noted(tmp_path: Path) -> None:
+    values = {"eigenvalues": np.array([[-9.0, 3.0]]), "converged": np.array([[True, False]])}
+    values |= {"negative_proportion": np.array(0.5), "positive_average": np.array(3.0)}
+    dims: dict[str, tuple[str, ...]] = {name: ("mini_batch", "rank")[: each.ndim] for name, each in values.items()}
+    page = written(tmp_path, Measurement("hessian_spectrum", "a", values, dims, {}, {"limit": 12}))
+    assert "Not converged within 12 products: 1 of 2 eigenvalues of a." in page

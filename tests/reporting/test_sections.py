@@ -67,6 +67,15 @@ def test_short_names_are_unchanged(text: str) -> None:
     assert shorten(text) == text
 
 
+def test_a_long_name_keeps_its_parts() -> None:
+    given = "timm/deit_tiny_patch16_224(weights='deit.safetensors') | {}"
+    parts = ("TokenAwarePooling(branches=4)", "ContextBroadcast", "ContextBroadcast | TokenAwarePooling", "A" * 60)
+    short = [shorten(given.format(part)) for part in parts]
+    assert short[0].startswith("deit_tiny_p") and short[0].endswith("… | TokenAwarePooling")
+    assert short[1].endswith("… | ContextBroadcast") and short[2] == "deit_ti… | ContextBro… | TokenAware…"
+    assert all(len(each) <= LONGEST for each in short)
+
+
 def test_names_in_titles_are_quoted_as_given() -> None:
     kinds = {"representation_cka": "representation CKA", "hessian_spectrum": "Hessian spectrum", "my_own": "my own"}
     for kind, title in kinds.items():

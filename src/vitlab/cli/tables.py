@@ -15,6 +15,7 @@ from rich.text import Text
 from vitlab.cli.listing import finite
 from vitlab.core.measurement import Measurement
 from vitlab.reporting import read
+from vitlab.reporting.convergence import convergence_note
 from vitlab.reporting.key_numbers import KeyNumber, by_model, key_numbers
 from vitlab.reporting.number_text import clearness
 from vitlab.reporting.sections import data_set
@@ -63,7 +64,8 @@ def _page(rows: Sequence[KeyNumber], measurements: Sequence[Measurement]) -> Gro
             title = row.title
             table.add_row(Text(title, style="bold"))
         table.add_row(Text(f"  {row.name}"), *_cells(row, models))
-    return Group(table, *(Text(line, style="dim") for line in _about(measurements)))
+    unknown = any(row.differences.get(model) and not row.clear.get(model) for row in rows for model in models)
+    return Group(table, *(Text(line, style="dim") for line in _about(measurements, unknown=unknown)))
 
 
 def _cells(row: KeyNumber, models: Sequence[str]) -> list[Text]:
@@ -78,9 +80,10 @@ def _cells(row: KeyNumber, models: Sequence[str]) -> list[Text]:
     return cells
 
 
-def _about(measurements: Sequence[Measurement]) -> list[str]:
-    """Lines on the weights, the data and the preprocessing, each once."""
-    models = {model: _facts(own) for model, own in by_model(measurements).items()}
+def _about(measurements: Sequence[Measurement], *, unknown: bool) -> list[str]:
+    """Lines on the weights, the data and the preprocessing, each once; `unknown`: a difference has no interval."""
+    models_of = by_model(measurements)
+    models = {model: _facts(own) for model, own in models_of.items()}
     lines = [f"weights of {model}: {facts['weights']}" for model, facts in models.items() if facts["weights"]]
     for facts in models.values():
         for data in facts["data"]:
@@ -89,7 +92,10 @@ def _about(measurements: Sequence[Measurement]) -> list[str]:
         for how in facts["preprocessing"]:
             size = "×".join(map(str, how["size"]))
             lines.append(f"preprocessing: {size}, crop {how.get('crop')}, {how.get('interpolation')}")
+    lines += [note for own in models_of.values() if (note := convergence_note(own))]
     lines.append("± is half the 95 % interval; clear: the difference is larger than its interval")
+    if unknown:
+        lines.append("noise not known: measure with --repeats 3 or more, on disjoint parts of the images")
     return list(dict.fromkeys(lines))
 
 

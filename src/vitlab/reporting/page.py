@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -95,12 +96,24 @@ def fill_template(template: str, **values: Any) -> str:
     from plotly.offline import get_plotlyjs
 
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["breakable"] = _breakable
     plotly, own = get_plotlyjs(), _scripts()
     scripts = [plotly, own["csv.js"], own["page.js"]]
     colours = {"light": " ".join(COLOURS), "dark": " ".join(DARK_COLOURS)}
     page = environment.get_template(template)
     policy, style = _policy([plotly, *own.values()]), _text("page.css")
     return page.render(policy=policy, scripts=scripts, style=style, colours=colours, **values)
+
+
+def _breakable(name: str) -> Any:
+    """A name as HTML in which lines break after underscores and before capitals, not anywhere.
+
+    >>> str(_breakable("vit_tiny | <b>TokenPooling"))
+    'vit_<wbr>tiny | &lt;b&gt;Token<wbr>Pooling'
+    """
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"(?<=_)|(?<=[a-z])(?=[A-Z])", "<wbr>", str(escape(name))))
 
 
 def _model(label: str, index: int) -> dict[str, Any]:

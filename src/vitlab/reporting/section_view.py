@@ -8,6 +8,7 @@ from typing import Any
 
 from vitlab.core.descriptions import origin
 from vitlab.reporting import page_figure
+from vitlab.reporting.convergence import convergence_note
 from vitlab.reporting.default_drawing import draw_by_axes
 from vitlab.reporting.differences import Difference
 from vitlab.reporting.drawing import Figure, Fragment, draw
@@ -54,7 +55,7 @@ def view(number: int, section: Section, differences: Sequence[Difference], label
         "images": images_in_words(section),
         "wide": wide,
         "figures": views,
-        "note": note,
+        "note": " ".join(filter(None, (note, convergence_note(section.averaged())))),
         "labels": own,
         "rows": cells[:shown],
         "more_rows": cells[shown:],

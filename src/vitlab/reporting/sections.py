@@ -18,6 +18,9 @@ PICTURES = {"attention_maps", "attention_view"}
 #: Names longer than this are shortened for legends and tables.
 LONGEST = 36
 
+#: Fewest characters of the name of a model with parts, and of a part.
+_FEWEST = 8
+
 
 @dataclass(frozen=True)
 class Section:
@@ -97,16 +100,28 @@ def label_models(measurements: Sequence[Measurement]) -> dict[str, str]:
 
 
 def shorten(text: str) -> str:
-    """A name without source and settings if it is long, then without its middle.
+    """A name without source and settings if it is long, then without the ends of the model's name and of its parts.
 
     >>> shorten("timm/deit_tiny_patch16_224(pretrained=True) | ContextBroadcast(at='mlp.out')")
-    'deit_tiny_patch16…| ContextBroadcast'
+    'deit_tiny_patch1… | ContextBroadcast'
     """
     text = " ".join(text.split())
     if len(text) > LONGEST:
         text = re.sub(r"\([^()]*\)", "", re.sub(r"^\w+/", "", text))
+    if len(text) <= LONGEST:
+        return text
+    model, *parts = text.split(" | ")
+    room = LONGEST - len(" | ") * len(parts)
+    width = max(_FEWEST, room - sum(map(len, parts)))
+    widths = [width, *([(room - width) // len(parts)] * len(parts) if width == _FEWEST else map(len, parts))]
+    if parts and min(widths) >= _FEWEST:
+        return " | ".join(_begin(piece, most) for piece, most in zip((model, *parts), widths, strict=True))
     half = LONGEST // 2
-    return text if len(text) <= LONGEST else f"{text[: half - 1]}…{text[-half:]}"
+    return f"{text[: half - 1]}…{text[-half:]}"
+
+
+def _begin(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def data_set(measurement: Measurement) -> str:

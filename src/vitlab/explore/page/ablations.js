@@ -52,9 +52,10 @@ export class Ablations {
     return Boolean(about && about.places && (head || 0) < (about.places[at] || 0));
   }
 
+  // The place comes first: long names of models are cut at their end.
   name(model, { layer, at, head }) {
     const place = `layer ${layer + 1}, ${NAMES[at]}${at === "head" ? ` ${head + 1}` : ""}`;
-    return this.models.length > 1 ? `${this.models[model]}: ${place}` : place;
+    return this.models.length > 1 ? `${place} of ${this.models[model]}` : place;
   }
 
   texts() {
