@@ -78,7 +78,10 @@ def from_released(
     same_model = plain == own.keys() and not _misshaped(model, converted, own)
     if same_model and _same_pooling(expression, converted):
         return converted, layout.family
-    fits = " or ".join(fitting(layout, converted, path)) or "no model of vitlab"
+    fits = " or ".join(fitting(layout, converted, path))
+    if not fits:  # for example a tensor too many
+        absent, unexpected = sorted(own.keys() - plain), sorted(plain - own.keys())
+        fits = f"no model of vitlab: for this one there are {_difference(absent, unexpected) or 'other shapes'}"
     raise VitlabError(f"{path} (published layout {layout.family}) does not fit {expression}; it fits {fits}")
 
 

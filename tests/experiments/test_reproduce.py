@@ -62,6 +62,14 @@ def test_a_failed_job_is_reported_and_the_others_continue(tmp_path: Path) -> Non
     assert "no_such_model" in found.page.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("wrong", [{"changes": (*SHORT, "optimizer.lr=1e30")}, {"recipe": "no_such_recipe"}])
+def test_a_job_with_an_invalid_setting_is_reported_and_the_others_continue(wrong: dict, tmp_path: Path) -> None:
+    found = run([replace(TRAINED, arm="wrong", **wrong), COUNT], tmp_path)
+    assert list(found.failures) == ["training of wrong, seed 0"]
+    assert any(word in found.failures["training of wrong, seed 0"] for word in ("1e+30", "no_such_recipe"))
+    assert found.verdicts[1].outcome == "holds"
+
+
 def test_jobs_of_a_failed_training_name_it(tmp_path: Path) -> None:
     changes = (*SHORT, "model=timm/no_such_model")
     found = run(

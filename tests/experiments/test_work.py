@@ -144,6 +144,26 @@ def test_a_plan_detects_changed_files(tmp_path: Path) -> None:
     assert key(job, root) != before
 
 
+def test_an_image_of_equal_size_with_another_content_changes_the_key(tmp_path: Path) -> None:
+    job = replace(ENTROPY, data="folder('photos')")
+    red, dark = pictures(tmp_path / "red", 2, color=200), pictures(tmp_path / "dark", 2, color=100)
+    name = "photos/val/dog/1.png"
+    assert Path(red, name).stat().st_size == Path(dark, name).stat().st_size
+    assert key(job, red) != key(job, dark)
+
+
+def test_the_end_of_a_long_file_counts(tmp_path: Path) -> None:
+    """Two pictures without compression that differ in their last row only; their first 100 kB are equal."""
+    keys = []
+    for name, color in (("one", 1), ("two", 2)):
+        root = pictures(tmp_path / name, 1)
+        image = Image.new("RGB", (200, 200))
+        image.paste((color, 0, 0), (0, 0, 200, 1))  # bmp stores the last row first
+        image.save(Path(root, "photos/val/dog/long.bmp"))
+        keys.append(key(replace(ENTROPY, data="folder('photos')"), root))
+    assert keys[0] != keys[1]
+
+
 def test_files_of_a_stress_test_change_the_key(tmp_path: Path) -> None:
     job = replace(ENTROPY, procedure="imagenet_a", data=None)
     one, more = tmp_path / "one", tmp_path / "more"

@@ -130,7 +130,6 @@ class Plan:
         return Cost(len(runs), len(missing), hours, sum(sizes.values()), needs, written / 1e9)
 
     def results(self, name: str) -> Results:
-        """The stored measurements of an experiment."""
-        return Results(
-            [(job, measurement) for job in self.jobs[name] for measurement in work_of(job).results(self.out, self.root)]
-        )
+        """The stored measurements of an experiment; a job with a problem has none."""
+        valid = (job for job in self.jobs[name] if job not in self.problems[name])
+        return Results([(job, found) for job in valid for found in work_of(job).results(self.out, self.root)])

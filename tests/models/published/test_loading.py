@@ -182,6 +182,19 @@ def test_weights_that_do_not_fit_name_the_models_that_do(name: str, given: str, 
         vitlab.load(line.partition("; it fits ")[2])  # what it says to write works
 
 
+@pytest.mark.parametrize("change", ["unexpected", "missing"])
+def test_weights_that_fit_no_model_name_the_tensor(change: str, tmp_path: Path) -> None:
+    path, tensors = tmp_path / "released.pth", checkpoint("pvt_tiny")
+    if change == "unexpected":
+        tensors["another.weight"] = torch.zeros(3)
+    else:
+        del tensors["block1.0.attn.q.weight"]
+    torch.save(tensors, path)
+    named = {"unexpected": "another.weight", "missing": r"stages\.0\.blocks\.0\.attn\.q\.weight"}[change]
+    with pytest.raises(VitlabError, match=f"fits no model of vitlab: .* 1 {change} tensors: {named}$"):
+        vitlab.load(expression("pvt_tiny", path))
+
+
 def test_pooling_that_starts_as_the_identity_is_added_to_released_weights(tmp_path: Path) -> None:
     path = tmp_path / "released.pth"
     torch.save(checkpoint("rvt_tiny"), path)
