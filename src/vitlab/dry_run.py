@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -112,32 +112,33 @@ def planned_measurements(
         kind, models, names, out: see `runner.run_all`.
         options: all options of `runner.prepare`.
     """
-    opened, jobs = prepare(kind, models, names, out, **options)
-    while opened:
-        model = opened.pop(0)
-        origin = identify(model.model).origin
-        for job in jobs:
-            wanted = [pending(model, each, job.part, folder_of(model.text, out)) for each in job.procedures]
-            missing = sum(not one.stored for one in wanted)
-            for one in wanted:
-                procedure = one.procedure
-                settings = {**procedure.defaults, **one.settings}
-                images, seconds = _limited(*_forward(model, one.inputs), procedure, settings)
-                count = forwards(procedure.card.cost, settings)
-                estimate = None if seconds is None or count is None else count * seconds / max(missing, 1)
-                part = f", part {job.part} of {model.repeats}" if one.part else ""
-                yield PlannedMeasurement(
-                    procedure.name,
-                    model.text,
-                    origin,
-                    f"{_data(model, one.inputs)}{part}",
-                    images,
-                    model.device,
-                    procedure.card.cost,
-                    seconds,
-                    one.stored,
-                    0.0 if one.stored else estimate,
-                )
+    with _nothing_to_resume():
+        opened, jobs = prepare(kind, models, names, out, **options)
+        while opened:
+            model = opened.pop(0)
+            origin = identify(model.model).origin
+            for job in jobs:
+                wanted = [pending(model, each, job.part, folder_of(model.text, out)) for each in job.procedures]
+                missing = sum(not one.stored for one in wanted)
+                for one in wanted:
+                    procedure = one.procedure
+                    settings = {**procedure.defaults, **one.settings}
+                    images, seconds = _limited(*_forward(model, one.inputs), procedure, settings)
+                    count = forwards(procedure.card.cost, settings)
+                    estimate = None if seconds is None or count is None else count * seconds / max(missing, 1)
+                    part = f", part {job.part} of {model.repeats}" if one.part else ""
+                    yield PlannedMeasurement(
+                        procedure.name,
+                        model.text,
+                        origin,
+                        f"{_data(model, one.inputs)}{part}",
+                        images,
+                        model.device,
+                        procedure.card.cost,
+                        seconds,
+                        one.stored,
+                        0.0 if one.stored else estimate,
+                    )
 
 
 def planned_training(
@@ -153,7 +154,7 @@ def planned_training(
     check_writable(out)
     short = replace(recipe, epochs=2, steps_per_epoch=2, compile=False, evaluate_every=2, snapshots=(), log_every=0)
     short = replace(short, evaluate_images=1, checkpoint_every=0)
-    with tempfile.TemporaryDirectory(prefix="vitlab-dry-run-") as folder:
+    with _nothing_to_resume(), tempfile.TemporaryDirectory(prefix="vitlab-dry-run-") as folder:
         train_task(short, folder, root=root, device=device)
         rate = float(Run(Path(folder)).epochs()[-1]["images_per_second"])
     training_images, test_images = _image_counts(recipe, root)
@@ -177,6 +178,15 @@ def planned_training(
         evaluations,
         evaluating,
     )
+
+
+@contextmanager
+def _nothing_to_resume() -> Iterator[None]:
+    """Replace the message of an interrupt, which says how to resume."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("interrupted; a dry run stores nothing") from None
 
 
 def _forward(model: MeasuredModel, inputs: Any) -> tuple[int | None, float | None]:

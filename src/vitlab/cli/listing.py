@@ -182,9 +182,10 @@ def model_of(path: Path) -> str:
 def shortfall(path: Path) -> str:
     """One line on a measurement of only a part of a benchmark; empty where it is complete or has no official size."""
     from vitlab.core.measurement import Measurement
+    from vitlab.reporting.sections import is_part
 
     stored = Measurement.load(path)
-    if not stored.provenance.get("partial"):
+    if not is_part(stored):
         return ""
     images, full = stored.provenance.get("images", 0), stored.provenance.get("official_images", 0)
     what = f"{images:,} images, not the full {full:,}" if images < full else "a part of the benchmark only"

@@ -110,7 +110,17 @@ def training_curve(run: Path, loaded: Mapping[Path, Measurement]) -> Measurement
     about: dict[str, Any] = {**(_trained_model(run, name) or _measured_model(run, loaded))}
     tested = [int(count) for count in counts if np.isfinite(count)]
     about |= {"images": tested[-1]} if tested else {}
+    about |= _recipe(run)
     return Measurement("training", name, values, dims, axes, {}, about, errors)
+
+
+def _recipe(run: Path) -> dict[str, object]:
+    """The recipe of a run; empty if it cannot be read."""
+    try:
+        recipe = json.loads((run / "recipe.json").read_text(encoding="utf-8"))
+    except UNREADABLE:
+        return {}
+    return {"recipe": recipe} if isinstance(recipe, dict) else {}
 
 
 def _trained_model(run: Path, name: str) -> dict[str, dict[str, object]]:

@@ -10,7 +10,7 @@ import numpy as np
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import auxiliary
 from vitlab.reporting.differences import Difference, Number, difference, number, same_conditions
-from vitlab.reporting.readings import reading
+from vitlab.reporting.readings import in_words, reading
 from vitlab.reporting.sections import PICTURES, Section
 
 #: Words in the names of values that are not results: coordinates of a figure, its bands, or distributions.
@@ -56,8 +56,9 @@ def compare(section: Section) -> list[Difference]:
         return []
     first, *others = section.averaged()
     own = numbers(first)
+    about = {"title": section.title, "kind": section.kind}
     return [
-        difference(first, other, reading(name), title=section.title, name=name, label=other.subject, kind=section.kind)
+        difference(first, other, reading(name), name=name, what=in_words(first, name), label=other.subject, **about)
         for other in others
         for name in _shared(own, numbers(other))
         if name == "clean_accuracy" or same_conditions(first, other)

@@ -66,6 +66,7 @@ class Difference:
         kind: the kind of measurement.
         paired: half the width of the paired 95 % interval; NaN if the models are not paired.
         pairs: the number of pairs.
+        what: the value in words; by default those of its kind.
 
     >>> clear = Difference("entropy", "mean", "CB", Number(1.0, 0.3), Number(2.0, 0.4))
     >>> clear.value, round(clear.half_width, 2), clear.verdict
@@ -82,6 +83,7 @@ class Difference:
     kind: str = ""
     paired: float = math.nan
     pairs: int = 0
+    what: str = ""
 
     @property
     def value(self) -> float:
@@ -135,7 +137,7 @@ def difference(baseline: Measurement, other: Measurement, reading: Reading, **na
     Args:
         baseline, other: averaged measurements of two models.
         reading: the number.
-        names: `title`, `name`, `label` and `kind` of the difference.
+        names: `title`, `name`, `label`, `kind` and `what` of the difference.
     """
     names = {"title": "", "name": "", "label": "", **names}
     half, pairs = _paired(baseline, other, reading)

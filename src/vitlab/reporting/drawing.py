@@ -180,7 +180,7 @@ def remove_unused_bar_notes(plot: Any) -> Any:
             own = axis.plotly_name.replace("axis", "")
             traces = [trace for trace in plot.data if (trace[f"{letter}axis"] or letter) == own]
             if axis.title.text and not any(_has_bars(trace[f"error_{letter}"]) for trace in traces):
-                axis.title.text = re.sub(r" \(bars:[^)]*\)", "", axis.title.text)
+                axis.title.text = re.sub(r"(?: |<br>)\(bars:[^)]*\)", "", axis.title.text)
     return plot
 
 

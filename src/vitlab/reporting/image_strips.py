@@ -127,7 +127,7 @@ def _worst(section: Section) -> list[Strip]:
                     lines = [name, f"severity {severity}", *(["clean: also wrong"] if always else [])]
                     pictures.append(Thumbnail(jpeg(picture), f"{words}{' also when clean' if always else ''}", lines))
         if pictures:
-            title = f"Images that {label} misclassifies under each corruption, at the lowest severity with an error"
+            title = f"Images that {label} misclassifies, each at the lowest severity where it is wrong"
             found.append(Strip(title, pictures))
     return found
 

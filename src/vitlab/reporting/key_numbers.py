@@ -10,9 +10,9 @@ from vitlab.reporting.comparison import BY_LABEL, compare, numbers
 from vitlab.reporting.differences import Difference, Number
 from vitlab.reporting.models import name_models
 from vitlab.reporting.number_text import clearness, difference_text, unit_of, value_text
+from vitlab.reporting.readings import in_words
 from vitlab.reporting.rows import Row
 from vitlab.reporting.sections import Section, label_models, sort
-from vitlab.reporting.words import value_in_words
 
 #: The most numbers of a kind without numbers by label.
 _MOST = 3
@@ -79,7 +79,8 @@ def _rows(section: Section) -> list[KeyNumber]:
     rows = []
     for name in names:
         scale, unit = unit_of(section.kind, name)
-        title = Row(value_in_words(section.kind, name), {}, unit=unit).title
+        words = next(in_words(each, name) for each in section.averaged() if name in by_label[each.subject])
+        title = Row(words, {}, unit=unit).title
         values = {label: value_text(own[name], scale) if name in own else "–" for label, own in by_label.items()}
         own = {label: differences[name, label] for label in by_label if (name, label) in differences}
         texts = {label: difference_text(each, scale) for label, each in own.items()}

@@ -10,11 +10,11 @@ from vitlab.reporting.findings import UNKNOWN, error_places
 from vitlab.reporting.words import value_in_words
 
 #: Words in the names of shares, which are shown in percent.
-_SHARES = ("accuracy", "error", "drop", "mce", "miou", "ece", "ap", "ap50", "ap75", "confidence")
+_SHARES = ("accuracy", "error", "mce", "miou", "ece", "ap", "ap50", "ap75", "confidence")
 
 #: Shares that are not recognised by their name or description, by kind.
 _SHARES_OF = {
-    "lesion": ("change", "baseline"),
+    "lesion": ("baseline",),
     "hessian_spectrum": ("negative_proportion",),
     "attention_entropy": ("normalised",),
     "shape_texture": ("shape_bias",),
@@ -31,10 +31,14 @@ def unit_of(kind: str, name: str) -> tuple[float, str]:
 
     >>> unit_of("calibration", "accuracy"), unit_of("training", "top1"), unit_of("loss_landscape", "nll")
     ((100.0, '%'), (1.0, '%'), (1.0, ''))
+    >>> unit_of("occlusion", "drop"), unit_of("lesion", "change")
+    ((100.0, 'points'), (100.0, 'points'))
     """
     if kind == "training":
         return 1.0, "%" if name.startswith(("top", "miou", "accuracy", "box", "mask", "pixel")) else ""
     name = name.partition("[")[0]
+    if "drop" in name.split("_") or (kind, name) == ("lesion", "change"):
+        return 100.0, "points"  # a difference of two accuracies
     share = any(word in name.split("_") for word in _SHARES) or name in _SHARES_OF.get(kind, ())
     return (100.0, "%") if share or value_in_words(kind, name).startswith("share") else (1.0, "")
 

@@ -23,7 +23,7 @@ from vitlab.reporting.number_text import minus
 from vitlab.reporting.overview import line
 from vitlab.reporting.provenance_text import collect
 from vitlab.reporting.section_view import view
-from vitlab.reporting.sections import label_models, sort
+from vitlab.reporting.sections import data_set, label_models, sort
 from vitlab.reporting.summary import Summary, Weights, summarise
 from vitlab.reporting.words import PAPERS, glossary
 
@@ -38,7 +38,8 @@ def render(measurements: Sequence[Measurement], title: str) -> str:
         title: the heading of the page.
     """
     found = contents(measurements)
-    words = glossary([title, *(model["label"] for model in found["models"])])
+    data = " ".join(data_set(measurement) for measurement in measurements)
+    words = glossary([title, *(model["label"] for model in found["models"])], data)
     return fill_template("page.html.j2", title=title, glossary=words, papers=PAPERS, **found)
 
 

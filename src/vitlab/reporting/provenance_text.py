@@ -13,6 +13,9 @@ from vitlab.reporting.sections import Section
 #: Entries that differ in every measurement; their range is given.
 _RANGES = ("time", "seconds")
 
+#: Settings of recipes in words.
+_RECIPE_WORDS = {"objective, diversification": "objective, weight of the attention diversification loss (ADL)"}
+
 #: Entries of a model.
 _MODEL = {"expression": "expression", "origin": "weights", "weights": "digest of the weights", "parts": "parts"}
 
@@ -37,10 +40,12 @@ class Provenance:
     Args:
         models: the entries of each model, by label.
         entries: the other entries.
+        recipes: the settings of the training runs: those that differ between models, then the others as one entry.
     """
 
     models: Mapping[str, Mapping[str, str]]
     entries: Sequence[Entry]
+    recipes: Sequence[Entry] = ()
 
 
 def collect(sections: Sequence[Section], subjects: Mapping[str, str]) -> Provenance:
@@ -53,7 +58,8 @@ def collect(sections: Sequence[Section], subjects: Mapping[str, str]) -> Provena
     measured = [(section.title, each) for section in sections for each in section.averaged()]
     notes = [(title, each.subject, _notes(each)) for title, each in measured]
     names = dict.fromkeys(name for _, _, note in notes for name in note)
-    return Provenance(_models(measured, subjects), [_entry(name, notes) for name in names])
+    entries = [_entry(name, notes) for name in names]
+    return Provenance(_models(measured, subjects), entries, _recipes([each for _, each in measured]))
 
 
 def _models(measured: Sequence[tuple[str, Measurement]], subjects: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -70,11 +76,46 @@ def _models(measured: Sequence[tuple[str, Measurement]], subjects: Mapping[str, 
 def _notes(measurement: Measurement) -> dict[str, str]:
     """All entries of a measurement as text; those of nested entries have the name of both."""
     about = {**measurement.provenance, "settings": dict(measurement.settings)}
-    about.pop("model", None)
+    for elsewhere in ("model", "recipe"):
+        about.pop(elsewhere, None)
     flat: dict[str, str] = {}
     for key, value in about.items():
         own = {f"{key}, {name}": each for name, each in value.items()} if isinstance(value, Mapping) else {key: value}
         flat |= {_words(name): as_text(each) for name, each in own.items() if each not in ({}, "", None, [])}
+    return flat
+
+
+def _recipes(measurements: Sequence[Measurement]) -> list[Entry]:
+    """The settings of recipes that differ between models, each value with its models, then the others."""
+    recipes = {m.subject: _settings(m.provenance["recipe"]) for m in measurements if "recipe" in m.provenance}
+    names = dict.fromkeys(name for recipe in recipes.values() for name in recipe)
+    same, differing = {}, []
+    for name in names:
+        models: dict[str, list[str]] = {}
+        for label, recipe in recipes.items():
+            models.setdefault(recipe.get(name, "not set"), []).append(label)
+        if len(models) == 1:
+            same[name] = next(iter(models))
+        else:
+            where = {text: ", ".join(labels) for text, labels in models.items()}
+            differing.append(Entry(_RECIPE_WORDS.get(name, name), where))
+    common = "; ".join(f"{name} {text}" for name, text in same.items())
+    title = "the same for all" if len(recipes) > 1 else "recipe"
+    return [*differing, *([Entry(title, {common: ""})] if common else [])]
+
+
+def _settings(recipe: Any) -> dict[str, str]:
+    """The settings of a recipe as text, those of groups with the name of the group, without groups of other tasks."""
+    if not isinstance(recipe, Mapping):
+        return {}
+    groups = {"segmentation", "detection"} - {recipe.get("task")}
+    flat: dict[str, str] = {}
+    for key, value in recipe.items():
+        if key not in groups:
+            own = (
+                {f"{key}, {name}": each for name, each in value.items()} if isinstance(value, Mapping) else {key: value}
+            )
+            flat |= {_words(name): as_text(each) or "none" for name, each in own.items()}
     return flat
 
 

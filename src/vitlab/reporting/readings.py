@@ -7,6 +7,7 @@ import numpy as np
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import NORMAL
 from vitlab.reporting.differences import Reading
+from vitlab.reporting.words import value_in_words
 
 #: Values that are summarised by the mean over the deep half of the layers, by kind: the papers report effects there.
 DEEP_HALF = {
@@ -73,6 +74,19 @@ def reduced(measurement: Measurement, name: str, array: np.ndarray, *, deep: boo
     if (measurement.kind, name) == ("feature_fourier", "high") and dims == ("place",):
         return float(array[last_output(measurement)])
     return mean(array)
+
+
+def in_words(measurement: Measurement, name: str) -> str:
+    """A value in words, with the share of tokens that `reduced` takes `top` at.
+
+    >>> m = Measurement("token_overfocus", "a", {}, {"top": ("share", "layer")}, {"share": (0.05, 0.1)})
+    >>> in_words(m, "top")
+    'share of attention on the most attended 5 % of the tokens, deep half of the layers'
+    """
+    text, shares = value_in_words(measurement.kind, name), measurement.axes.get("share")
+    if not shares or measurement.dims.get(name, ())[:1] != ("share",):
+        return text
+    return text.replace("most attended tokens", f"most attended {100 * float(shares[0]):.3g} % of the tokens")
 
 
 def last_output(measurement: Measurement) -> int:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from vitlab.reporting.comparison import numbers
 from vitlab.reporting.differences import Difference, Number
 from vitlab.reporting.number_text import clearness, unit_of
+from vitlab.reporting.readings import in_words
 from vitlab.reporting.sections import Section
-from vitlab.reporting.words import value_in_words
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ def rows(section: Section, differences: Sequence[Difference], headlines: Iterabl
             scale, unit = unit_of(section.kind, name)
             own = {label: table[name] for label, table in tables.items() if name in table}
             gaps = {each.label: each for each in differences if each.name == name}
-            found.append(Row(_sentence_case(value_in_words(section.kind, name)), own, gaps, unit, scale, name=name))
+            words = next(in_words(each, name) for each in section.averaged() if name in tables[each.subject])
+            found.append(Row(_sentence_case(words), own, gaps, unit, scale, name=name))
     return found
 
 

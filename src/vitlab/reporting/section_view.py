@@ -24,6 +24,9 @@ VISIBLE_ROWS, VISIBLE_ROWS_WIDE = 2, 1
 _SYMBOLS = {"unclear": "≈", "unknown": "?"}
 _WORDS = {"clear": "clear", "unclear": "within the noise", "unknown": "noise not known"}
 
+#: Whether any model differs from the baseline in the first number of a section, by `badge_of`.
+BADGES = {"clear": "differs", "part": "differs in part", "unclear": "within noise", "unknown": "noise unknown"}
+
 
 def view(number: int, section: Section, differences: Sequence[Difference], labels: Sequence[str]) -> dict[str, Any]:
     """A section for the template.
@@ -51,7 +54,8 @@ def view(number: int, section: Section, differences: Sequence[Difference], label
         "id": f"section-{number}",
         "title": section.title[:1].upper() + section.title[1:],
         "claim": claim_of(figures, key),
-        "badge": key.clearness if key is not None else "",
+        "badge": badge_of(table),
+        "badge_words": BADGES.get(badge_of(table), ""),
         "images": images_in_words(section),
         "wide": wide,
         "figures": views,
@@ -60,7 +64,12 @@ def view(number: int, section: Section, differences: Sequence[Difference], label
         "rows": cells[:shown],
         "more_rows": cells[shown:],
         "strips": pictures,
-        "fold": fold_title(max(0, len(views) - 1), len(cells[shown:]), sum(len(each.pictures) for each in pictures)),
+        "fold": fold_title(
+            max(0, len(views) - 1),
+            len(cells[shown:]),
+            sum(len(each.pictures) for each in pictures),
+            sum(row.clearness == "clear" for row in table[shown:]),
+        ),
         "key": key,
         "footnote": _footnote(section),
     }
@@ -77,18 +86,29 @@ def images_in_words(section: Section) -> str:
     if not counts:
         return ""
     many = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
-    return f"n = {many} image{'s' if counts[-1] > 1 else ''}"
+    noun = "test image" if section.kind == "training" else "image"
+    return f"n = {many} {noun}{'s' if counts[-1] > 1 else ''}"
 
 
-def fold_title(figures: int, numbers: int, pictures: int = 0) -> str:
-    """The title of a fold.
+def badge_of(table: Sequence[Row]) -> str:
+    """A key of `BADGES` for the first row of a table; empty without a comparison.
 
-    >>> fold_title(2, 0), fold_title(1, 3, 8), fold_title(0, 0)
-    ('2 more figures', '8 images, 1 more figure, 3 more numbers', 'The result in words')
+    `part`: the first number is within the noise, but another number of the section differs clearly.
+    """
+    first = table[0].clearness if table else ""
+    return "part" if first == "unclear" and any(row.clearness == "clear" for row in table) else first
+
+
+def fold_title(figures: int, numbers: int, pictures: int = 0, clear: int = 0) -> str:
+    """The title of a fold; `clear` is the number of the numbers in which a model differs clearly.
+
+    >>> fold_title(2, 0), fold_title(1, 3, 8), fold_title(0, 0), fold_title(0, 5, clear=2)
+    ('2 more figures', '8 images, 1 more figure, 3 more numbers', 'The result in words', '5 more numbers (2 differ)')
     """
     counts = ((pictures, "image"), (figures, "more figure"), (numbers, "more number"))
     parts = [f"{count} {noun}{'s' if count > 1 else ''}" for count, noun in counts if count]
-    return ", ".join(parts) or "The result in words"
+    differing = f" ({clear} differ{'s' if clear == 1 else ''})" if clear else ""
+    return f"{', '.join(parts)}{differing}" if parts else "The result in words"
 
 
 def claim_of(figures: Sequence[Figure | Fragment], key: Row | None) -> str:
@@ -157,6 +177,11 @@ def _footnote(section: Section) -> str:
         notes.append(f"Numbers are means over {fewer}{repeats} repeats.")
     if any(dims[:1] == ("epoch",) for each in section.averaged() for dims in each.dims.values()):
         notes.append("Numbers by epoch are those of the last epoch.")
+    if section.kind == "training" and any({"train_loss", "loss"} <= each.values.keys() for each in section.averaged()):
+        notes.append(
+            "The training loss is the mean over the epoch of what is minimised: with augmented images, label smoothing "
+            "and added losses where the recipe has them. The test loss has none of these and may be lower."
+        )
     if section.kind == "training" and len(section.repeats) > 1 and repeats == 1:
         notes.append("Differences are not paired by image, so their intervals are wider than those of calibration.")
     return " ".join(notes)

@@ -15,6 +15,9 @@ from vitlab.reporting.words import kind_in_words
 #: Kinds that hold pictures and maps of single images, which are neither averaged nor compared.
 PICTURES = {"attention_maps", "attention_view"}
 
+#: Images of ImageNet-C, for measurements that do not store the number.
+_FULL = 50_000
+
 #: Names longer than this are shortened for legends and tables.
 LONGEST = 36
 
@@ -127,6 +130,22 @@ def _begin(text: str, most: int) -> str:
 def data_set(measurement: Measurement) -> str:
     """The name of the data set without the subset: `imagenet` for `imagenet test[64 of 1000, evenly spaced] f720`."""
     return re.split(r" \w+\[", str(measurement.provenance.get("data", "")))[0]
+
+
+def is_part(measurement: Measurement) -> bool:
+    """Whether only a part of a published set was measured; corruptions of data other than ImageNet's are of no set."""
+    data = data_set(measurement).lower()
+    own_data = measurement.kind == "corruptions" and data != "" and "imagenet" not in data
+    return bool(measurement.provenance.get("partial")) and not own_data
+
+
+def images_missing(measurement: Measurement) -> str:
+    """The number of images if the published set has more, such as `64 images, not the full 50,000`; else empty."""
+    about = measurement.provenance
+    if not is_part(measurement):
+        return ""
+    images, full = about.get("images", 0), about.get("official_images", _FULL)
+    return f"{images:,} images, not the full {full:,}" if 0 < images < full else ""
 
 
 def _variants(measurements: Sequence[Measurement]) -> dict[str, list[Measurement]]:

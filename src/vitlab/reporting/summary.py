@@ -14,6 +14,7 @@ from vitlab.reporting.accuracy import MODELS, accuracy, is_accuracy
 from vitlab.reporting.comparison import numbers
 from vitlab.reporting.differences import Difference, Number
 from vitlab.reporting.number_text import difference_text, unit_of, value_text
+from vitlab.reporting.readings import in_words
 from vitlab.reporting.sections import Section, data_set
 from vitlab.reporting.words import value_in_words
 
@@ -86,7 +87,9 @@ def summarise(
     largest = strongest(each for each in differences if each not in in_accuracy)
     caution = [*_one_run(sections), *_count(differences), _noise(sections), *_different_data(sections)]
     findings = [*accuracies, *map(sentence, largest)]
-    return Summary(facts, _heading([*in_accuracy, *largest]), findings, caution, warnings)
+    heading = _heading([*in_accuracy, *largest])
+    heading = f"Accuracy, and {heading[:1].lower()}{heading[1:]}" if accuracies and differences else heading
+    return Summary(facts, heading, findings, caution, warnings)
 
 
 def strongest(differences: Iterable[Difference], count: int = FINDINGS) -> list[Difference]:
@@ -108,12 +111,14 @@ def sentence(difference: Difference) -> str:
     >>> sentence(Difference("entropy", "mean", "CB", Number(3.7, 0.01), Number(3.85, 0.01)))
     'Entropy, mean: 3.850 ± 0.020 for CB, 3.700 ± 0.020 for the baseline, +0.150 ± 0.028, larger than the noise.'
     >>> sentence(Difference("occlusion", "drop", "CB", Number(0.1), Number(0.05), "occlusion"))
-    'Occlusion, mean drop of accuracy: 5 % for CB, 10 % for the baseline, −5 points; noise not known.'
+    'Occlusion, mean drop of accuracy: 5 points for CB, 10 points for the baseline, −5 points; noise not known.'
     """
     d = difference
     scale, unit = unit_of(d.kind, d.name)
-    after, points = (" %", " points") if unit else ("", "")
-    text = f"{_of(d.title, value_in_words(d.kind, d.name))}: {value_text(d.number, scale)}{after} for {d.label}"
+    after, points = (f" {unit}", " points") if unit else ("", "")
+    text = (
+        f"{_of(d.title, d.what or value_in_words(d.kind, d.name))}: {value_text(d.number, scale)}{after} for {d.label}"
+    )
     text = f"{text}, {value_text(d.baseline, scale)}{after} for the baseline, {difference_text(d, scale)}{points}"
     return f"{text}; noise not known." if math.isnan(d.half_width) else f"{text}, {d.verdict}."
 
@@ -199,11 +204,11 @@ def _key_numbers(sections: Sequence[Section]) -> list[str]:
         for measurement in section.averaged():
             table = numbers(measurement)
             first = [(name, number) for name, number in table.items() if not is_accuracy(section.kind, name)][:1]
-            found += [(section.title, section.kind, name, number) for name, number in first]
+            found += [(section, in_words(measurement, name), name, number) for name, number in first]
     found.sort(key=lambda each: math.isnan(each[3].error))
     return [
-        f"{_of(title, value_in_words(kind, name))}: {_with_unit(number, *unit_of(kind, name))}."
-        for title, kind, name, number in found[: FINDINGS + 1]
+        f"{_of(section.title, words)}: {_with_unit(number, *unit_of(section.kind, name))}."
+        for section, words, name, number in found[: FINDINGS + 1]
     ]
 
 
@@ -222,8 +227,8 @@ def _count(differences: Sequence[Difference]) -> list[str]:
     chance = f"about {max(1, round(0.05 * len(known)))} would by chance if no model differed"
     text = f"Numbers compared with known noise: {len(known)}, of which {clear} differ by more than the noise; {chance}."
     unknown = len(differences) - len(known)
-    text += f" Numbers compared with unknown noise: {unknown}." if unknown else ""
-    return [f"{text} {_pairing(known)}"]
+    ending = f" Numbers compared with unknown noise: {unknown}." if unknown else ""
+    return [f"{text} {_pairing(known)}{ending}"]
 
 
 def _pairing(known: Sequence[Difference]) -> str:
@@ -231,7 +236,7 @@ def _pairing(known: Sequence[Difference]) -> str:
     paired = sum(each.pairs > 0 for each in known)
     if not paired:
         return "Models are treated as independent, which is conservative if they were measured on the same images."
-    which = "All" if paired == len(known) else f"{paired} of these"
+    which = "All of them" if paired == len(known) else f"{paired} of the {len(known)}"
     return f"{which} are paired differences on the same images or the same parts of the images."
 
 

@@ -38,7 +38,7 @@ _VALUES = {
     },
     "attention_diversity": {
         "head_similarity": "similarity of two heads, deep half of the layers",
-        "row_similarity": "similarity of rows to their mean, deep half of the layers",
+        "row_similarity": "similarity of the attention of a query to the mean over queries, deep half of the layers",
         "self_mass": "share of attention on the token itself, deep half of the layers",
         "neighbourhood_mass": "share of attention on the 3×3 tokens around the query, deep half of the layers",
     },
@@ -91,15 +91,15 @@ _VALUES = {
         "positive_average": "mean positive eigenvalue (APE)",
     },
     "lesion": {
-        "change": "mean change of accuracy without one unit (MSA, MLP or Conv)",
-        "nll_change": "mean change of NLL without one unit (MSA, MLP or Conv), nats",
+        "change": "mean change of accuracy without one unit",
+        "nll_change": "mean change of NLL without one unit, nats",
         "baseline": "accuracy of the whole model",
-        "accuracy": "mean accuracy without one unit (MSA, MLP or Conv)",
+        "accuracy": "mean accuracy without one unit",
     },
     "loss_landscape": {
         "nll": "mean NLL on the plane, nats",
-        "l2": "mean ℓ2 term on the plane",
-        "total": "mean NLL + ℓ2 on the plane",
+        "l2": "mean ℓ2 term (weight decay) on the plane",
+        "total": "mean of NLL plus the ℓ2 term (weight decay) on the plane",
     },
     "occlusion": {"accuracy": "mean accuracy over masks", "drop": "mean drop of accuracy"},
     "patch_shuffle": {"accuracy": "mean accuracy over grids", "drop": "mean drop of accuracy"},
@@ -137,6 +137,9 @@ ABBREVIATIONS = {
     "ADL": "attention diversification loss",
 }
 
+#: Values of the setting `cues` of scenes.
+CUES = {"'agree'": "a texture for each shape", "'conflict'": "the texture of another shape"}
+
 #: Sources that captions compare with.
 PAPERS = {
     "CB": "Scratching Visual Transformer's Back with Uniform Attention",
@@ -145,14 +148,19 @@ PAPERS = {
 }
 
 
-def glossary(texts: Iterable[str]) -> str:
-    """A line that expands the abbreviations in texts; empty if they have none.
+def glossary(texts: Iterable[str], data: str = "") -> str:
+    """A line that expands the abbreviations in texts and generated data; empty if they have none.
 
-    >>> glossary(["plain ViT", "ViT + TAP"])
-    'TAP: token-aware average pooling.'
+    >>> glossary(["plain ViT", "ViT + TAP"], "scenes(test=9)")
+    'TAP: token-aware average pooling; scenes: generated pictures of textured shapes.'
+    >>> glossary([], "scenes(cues='agree')")
+    "scenes: generated pictures of textured shapes, 'agree': a texture for each shape."
     """
     used = set(re.findall(r"(?<![A-Za-z])[A-Z]{2,}(?![A-Za-z])", " ".join(texts)))
     each = [f"{short}: {words}" for short, words in ABBREVIATIONS.items() if short in used]
+    if re.search(r"\bscenes\b", data):
+        cues = [f"{name}: {words}" for name, words in CUES.items() if f"cues={name}" in data]
+        each.append(", ".join(["scenes: generated pictures of textured shapes", *cues]))
     return f"{'; '.join(each)}." if each else ""
 
 

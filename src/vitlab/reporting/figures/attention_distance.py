@@ -17,7 +17,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     """The distance of each model by layer, heads as dots, and that of uniform attention."""
     figures = []
     if any(known(measurement, "attended") for measurement in measurements):  # a distance in the image; the mean is not
-        plot = curves(measurements, "attended", "distance, image sides (dots: heads)")
+        plot = curves(measurements, "attended", "city-block distance, image sides (dots: heads)")
         bounds(plot, measurements, "uniform", "uniform attention")
         title = deep_half_finding(
             measurements, "attended", "Attended distance per query", "image sides", words=_WORDS, claim=_CLAIM

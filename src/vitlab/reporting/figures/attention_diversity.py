@@ -35,8 +35,13 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     paired = [measurement for measurement in measurements if known(measurement, "head_pairs")]
     figures += [_pairs(paired)] if paired else []
     if any(known(measurement, "row_similarity") for measurement in measurements):
-        plot = curves(measurements, "row_similarity", "cosine to the mean row (dots: heads)")
-        finding = deep_half_finding(measurements, "row_similarity", "Similarity of rows to their mean", claim=_ROWS)
+        plot = curves(measurements, "row_similarity", "cosine to the mean over queries (dots: heads)")
+        finding = deep_half_finding(
+            measurements,
+            "row_similarity",
+            "Similarity of the attention of a query to the mean over queries",
+            claim=_ROWS,
+        )
         figures.append(Figure(finding, "TAPADL Eq. 2", plot))
     if any(known(measurement, "neighbourhood_mass") for measurement in measurements):
         figures.append(_local(measurements))
@@ -90,7 +95,7 @@ def _local(measurements: Sequence[Measurement]) -> Figure:
         curves([in_percent(each, *names) for each in measurements], name, "", plot=plot, panel=panel)
     plot.update_yaxes(rangemode="tozero")
     heads = Samples("heads", _head_count)
-    what = "Heads with over half of their attention on the 3×3 tokens around the query"
+    what = "Local heads (over half of their attention is on the 3×3 tokens around)"
     return Figure(
         describe_number(what, measurements, _local_heads, "%", claim=_LOCAL, samples=heads), "TAPADL Fig. 4", plot
     )

@@ -17,8 +17,7 @@ from vitlab.reporting.headline import Headline, Phrase, describe_number
 from vitlab.reporting.panels import on_panel, panels
 from vitlab.reporting.percent import aligned, percent, percent_error, union
 from vitlab.reporting.readings import reading
-
-_FULL = 50_000  # images of ImageNet-C, for measurements that do not store the number
+from vitlab.reporting.sections import images_missing
 
 #: The tables and figures of the papers, by kind.
 _PAPERS = {"cifar_c": "HDVW Fig. 12b", "imagenet_c": "TAPADL Tables 2 and 3; HDVW Fig. E.1"}
@@ -56,7 +55,7 @@ def _table(measurements: Sequence[Measurement]) -> Any:
 def _by_corruption(measurements: Sequence[Measurement]) -> Any:
     against = _has_baseline(measurements)
     y = "CE, %" if against else "mean error, %"
-    plot = empty_plot("", f"{y} (bars: 95 %)")
+    plot = empty_plot("", f"{y}<br>(bars: 95 %)")  # the slanted names of corruptions leave little height
     for index, measurement in enumerate(measurements):
         names, heights, errors = _heights(measurement, against)
         bars(plot, names, heights, measurement.subject, index, error=errors)
@@ -90,9 +89,8 @@ def _mean_finding(measurements: Sequence[Measurement]) -> Headline:
 
 def _subset(measurements: Sequence[Measurement]) -> str:
     """The number of images, if the benchmark has more."""
-    partial = [each.provenance for each in measurements if each.provenance.get("partial")]
-    counts = {(about.get("images", 0), about.get("official_images", _FULL)) for about in partial}
-    less = [f"{images:,} images, not the full {full:,}" for images, full in sorted(counts) if 0 < images < full]
+    missing = {each.provenance.get("images", 0): images_missing(each) for each in measurements}
+    less = [text for _, text in sorted(missing.items()) if text]
     return f"; on {', and on '.join(less)}" if less else ""
 
 

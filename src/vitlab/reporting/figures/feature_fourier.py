@@ -28,18 +28,18 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
 def _high(measurements: Sequence[Measurement]) -> Headline:
     """The result of the amplitude of the highest frequency."""
     what = "Δ log amplitude at the highest frequency, after the last block"
-    claim = Phrase("High frequencies in the last features are", ("weaker", "stronger"))
+    claim = Phrase("After the last block, high frequencies are", ("weaker", "stronger"))
     return describe_number(what, measurements, reading("high"), claim=claim, name="high")
 
 
 def _highest(measurements: Sequence[Measurement]) -> str:
-    """The highest frequency of the first maps, which the released code always calls 1.0π."""
+    """The highest frequency of the first maps. The released code always calls it 1.0π."""
     found = [np.ravel(np.asarray(m.values["frequency"], float)) for m in measurements if "frequency" in m.values]
     known = [float(frequency) for each in found for frequency in each if np.isfinite(frequency)]
     if found and not known:
         return "an unknown frequency"
     top = max(known, default=1.0)
-    return "1.0π" if top > 0.999 else f"{top:.2g}π, the paper's 1.0π"
+    return "1.0π" if top > 0.999 else f"{top:.2g}π, the highest frequency of these maps, which the paper calls 1.0π"
 
 
 def _spectra(measurements: Sequence[Measurement]) -> Figure:

@@ -28,7 +28,6 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
         measurements,
         _NEP,
         "%",
-        words=convex,
         name="negative_proportion",
         claim=Phrase("The loss is", convex),
         samples=eigenvalues,
@@ -37,7 +36,6 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
         f"Mean positive eigenvalue (APE) {of}",
         measurements,
         _APE,
-        words=flat,
         name="positive_average",
         claim=Phrase("The loss is", flat),
     )

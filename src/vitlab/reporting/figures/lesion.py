@@ -40,9 +40,8 @@ def _bars(measurements: Sequence[Measurement], name: str, y: str, scale: float) 
     for panel, measurement in enumerate(measurements):
         _units(plot, measurement, name, scale, panel)
         _blocks(plot, measurement, panel)
-    kinds = {str(unit).rpartition(" ")[2] for measurement in measurements for unit in measurement.axes["unit"]}
-    for kind in _PATTERNS:
-        if kind in kinds:  # the legend, once for all panels
+    for kind in _kinds(measurements).split(" or "):  # the legend, once for all panels
+        if kind in _PATTERNS:
             look = {"marker_color": GREY, "marker_pattern": _pattern(kind), "legendgroup": kind}
             bars(plot, [None], [np.nan], kind, 0, **look)
     plot.update_layout(barmode="overlay")
@@ -95,7 +94,7 @@ def _headline(measurements: Sequence[Measurement], name: str, scale: float) -> H
     what, unit = ("accuracy", "points") if accuracy else ("NLL", "nats")
     words = ("more accuracy", "less accuracy") if accuracy else ("less likelihood", "more likelihood")
     mean_change = describe_number(
-        f"Mean change of {what} without one unit (MSA, MLP or Conv)",
+        f"Mean change of {what} without one unit ({_kinds(measurements)})",
         measurements,
         reading(name, scale),
         unit,
@@ -120,9 +119,24 @@ def _finding(measurements: Sequence[Measurement], name: str, scale: float) -> st
         size = verdict(change[worst], half, 0.0)
         noise = "" if size.startswith("larger") else f", {size}"
         largest = with_error(change[worst], half, sign="+", noisy=False)
-        lost = f"{largest} {unit}{noise}, largest of {np.isfinite(change).sum()}"
+        lost = (
+            f"{largest} {unit}{noise}, largest of {np.isfinite(change).sum()}{_as_large(worse * change, worst, half)}"
+        )
         parts.append(f"{_unit(measurement, worst)} in {measurement.subject} ({lost})")
     return f"The unit whose removal costs most: {', '.join(parts)}"
+
+
+def _as_large(loss: np.ndarray, worst: int, half: float) -> str:
+    """The number of other units inside the interval of the largest loss, or with the same loss if it has none."""
+    others = int((loss >= loss[worst] - (half if np.isfinite(half) else 1e-9)).sum()) - 1
+    where = "inside its interval" if np.isfinite(half) else "with the same change"
+    return f", {others} other{'s' if others > 1 else ''} {where}" if others else ""
+
+
+def _kinds(measurements: Sequence[Measurement]) -> str:
+    """The kinds of the units of all models, such as `MSA or MLP`."""
+    kinds = {str(unit).rpartition(" ")[2] for measurement in measurements for unit in measurement.axes["unit"]}
+    return " or ".join(kind for kind in _PATTERNS if kind in kinds) or "of any kind"
 
 
 def _unit(measurement: Measurement, place: int) -> str:

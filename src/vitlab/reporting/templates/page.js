@@ -141,6 +141,22 @@ places.forEach((place) => place.addEventListener("keydown", (event) => {
   else moveBetweenPoints(place, by);
 }));
 
+// Folds: an open one widens its card. Its summary stays in place, and the figures of the card get the new width.
+
+for (const fold of document.querySelectorAll(".card details.more")) {
+  const summary = fold.querySelector("summary");
+  let top = null;
+  summary.addEventListener("click", () => { top = summary.getBoundingClientRect().top; });
+  fold.addEventListener("toggle", () => {
+    if (printed) return;
+    for (const place of fold.closest(".card").querySelectorAll(".plot[data-drawn]")) {
+      if (place.checkVisibility()) Plotly.Plots.resize(place);
+    }
+    if (top !== null) scrollBy(0, summary.getBoundingClientRect().top - top);
+    top = null;
+  });
+}
+
 // Theme: that of the system, light, dark.
 
 const themes = ["auto", "light", "dark"];
