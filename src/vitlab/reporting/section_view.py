@@ -25,7 +25,7 @@ _SYMBOLS = {"unclear": "≈", "unknown": "?"}
 _WORDS = {"clear": "clear", "unclear": "within the noise", "unknown": "noise not known"}
 
 #: Whether any model differs from the baseline in the first number of a section, by `badge_of`.
-BADGES = {"clear": "differs", "part": "differs in part", "unclear": "within noise", "unknown": "noise unknown"}
+BADGES = {"clear": "differs", "part": "partly", "unclear": "within noise", "unknown": "noise unknown"}
 
 
 def view(number: int, section: Section, differences: Sequence[Difference], labels: Sequence[str]) -> dict[str, Any]:

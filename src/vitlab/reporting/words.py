@@ -138,7 +138,7 @@ ABBREVIATIONS = {
 }
 
 #: Values of the setting `cues` of scenes.
-CUES = {"'agree'": "a texture for each shape", "'conflict'": "the texture of another shape"}
+CUES = {"'agree'": "one texture per shape", "'conflict'": "the texture of another shape"}
 
 #: Sources that captions compare with.
 PAPERS = {
@@ -152,15 +152,15 @@ def glossary(texts: Iterable[str], data: str = "") -> str:
     """A line that expands the abbreviations in texts and generated data; empty if they have none.
 
     >>> glossary(["plain ViT", "ViT + TAP"], "scenes(test=9)")
-    'TAP: token-aware average pooling; scenes: generated pictures of textured shapes.'
+    'TAP: token-aware average pooling; scenes: generated textured shapes.'
     >>> glossary([], "scenes(cues='agree')")
-    "scenes: generated pictures of textured shapes, 'agree': a texture for each shape."
+    "scenes: generated textured shapes, 'agree': one texture per shape."
     """
     used = set(re.findall(r"(?<![A-Za-z])[A-Z]{2,}(?![A-Za-z])", " ".join(texts)))
     each = [f"{short}: {words}" for short, words in ABBREVIATIONS.items() if short in used]
     if re.search(r"\bscenes\b", data):
         cues = [f"{name}: {words}" for name, words in CUES.items() if f"cues={name}" in data]
-        each.append(", ".join(["scenes: generated pictures of textured shapes", *cues]))
+        each.append(", ".join(["scenes: generated textured shapes", *cues]))
     return f"{'; '.join(each)}." if each else ""
 
 

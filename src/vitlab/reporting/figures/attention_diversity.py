@@ -95,7 +95,7 @@ def _local(measurements: Sequence[Measurement]) -> Figure:
         curves([in_percent(each, *names) for each in measurements], name, "", plot=plot, panel=panel)
     plot.update_yaxes(rangemode="tozero")
     heads = Samples("heads", _head_count)
-    what = "Local heads (over half of their attention is on the 3×3 tokens around)"
+    what = "Local heads (over half of their attention on the nearest 3×3 tokens)"
     return Figure(
         describe_number(what, measurements, _local_heads, "%", claim=_LOCAL, samples=heads), "TAPADL Fig. 4", plot
     )

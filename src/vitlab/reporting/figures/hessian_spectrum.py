@@ -59,8 +59,8 @@ def _spectrum(measurements: Sequence[Measurement]) -> Any:
     The left panel of a model sums to its NEP, both panels to 100 %. Eigenvalues span decades, so bins are equal on a
     logarithmic axis of |λ|; the left axis is reversed and its labels have a minus sign.
     """
-    below, share = "eigenvalue λ, logarithmic", "share of all eigenvalues, % per bin"
-    plot = panels_with_own_axes(["negative", "positive"], [below, below], [share, share])
+    below, share = "eigenvalue λ, logarithmic", "eigenvalues, % per bin"
+    plot = panels_with_own_axes(["negative", "positive"], [below, below], [share, ""])
     pools = [_pool(measurement) for measurement in measurements]
     bins = int(np.clip(np.sqrt(max(map(len, pools))), 8, 30))
     empty: list[int] = []
