@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from vitlab import runner
+from vitlab import dry_run, runner
 from vitlab.cli.commands import app
 from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Augment, Optimizer, Recipe
 from vitlab.dry_run import planned_measurements, planned_training
 from vitlab.tasks import train_task
+from vitlab.training.loop import Interrupted
 
 MODEL = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3, num_classes=25)"
 OPTIONS = {
@@ -67,6 +68,18 @@ def test_training_is_planned_with_the_steps_that_it_takes(tmp_path: Path) -> Non
     assert planned.seconds == pytest.approx(training + evaluating)
     again = planned_training(tiny(), out, device="cpu")
     assert again.finished_steps == 6 and again.seconds == again.evaluation_seconds == 0
+
+
+def test_an_interrupted_plan_has_nothing_to_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise Interrupted("stopped at step 3; run the same command to resume")
+
+    monkeypatch.setattr(dry_run, "train_task", stop)
+    monkeypatch.setattr(dry_run, "prepare", stop)
+    with pytest.raises(KeyboardInterrupt, match="^interrupted; a dry run stores nothing$"):
+        planned_training(tiny(), tmp_path / "run", device="cpu")
+    with pytest.raises(KeyboardInterrupt, match="^interrupted; a dry run stores nothing$"):
+        plan(tmp_path / "out")
 
 
 def test_evaluation_images_are_limited(tmp_path: Path) -> None:

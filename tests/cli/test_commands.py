@@ -242,8 +242,7 @@ def test_stress(tmp_path: Path) -> None:
     assert [path.stem.partition("-")[0] for path in paths] == ["corruptions", "patch_shuffle", "shape_texture"]
     assert json.loads(paths[1].read_text())["settings"]["grids"] == [2, 4]
     stamps = [path.stat().st_mtime_ns for path in paths]
-    remark = f"corruptions of {TINY}: on 4 images, not the full 50,000\n"
-    assert remark in found.stderr and found.stderr.count("not the full") == 1
+    assert "not the full" not in found.stderr, "50,000 is the size of ImageNet's validation set"
     assert found.stderr.count("random weights") == 1 and f"{TINY}: weights random (" in found.stderr
     assert vitlab("stress", TINY, "--with", asked, *FEW, "--quiet", folder=tmp_path).stderr == ""
     assert [path.stat().st_mtime_ns for path in paths] == stamps, "measured again"

@@ -93,7 +93,7 @@ def test_images_that_are_wrong_without_the_corruption_are_marked() -> None:
     clean[9] = 0
     values, dims = {**one.values, "clean_correct": clean}, {**one.dims, "clean_correct": ("image",)}
     (strip,) = made(replace(one, values=values, dims=dims))
-    assert strip.title == "Images that a misclassifies under each corruption, at the lowest severity with an error"
+    assert strip.title == "Images that a misclassifies, each at the lowest severity where it is wrong"
     assert [picture.lines[2:] for picture in strip.pictures] == [[], ["clean: also wrong"]]
 
 

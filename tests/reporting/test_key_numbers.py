@@ -29,6 +29,14 @@ def test_small_differences_are_unclear_and_minus_signs_are_typographic() -> None
     assert row.clear == {"b": "unclear"} and row.differences["b"].startswith("−1.0")
 
 
+def test_the_share_of_the_most_attended_tokens_is_named() -> None:
+    top = Measurement(
+        "token_overfocus", "a", {"top": np.full((2, 4), 0.3)}, {"top": ("share", "layer")}, {"share": (0.05, 0.1)}
+    )
+    (row,) = key_numbers([top])
+    assert row.name == "share of attention on the most attended 5 % of the tokens, deep half of the layers, %"
+
+
 def test_without_errors_no_difference_is_clear() -> None:
     plain = [Measurement("mine", name, {"x": np.array(value)}, {"x": ()}) for name, value in (("a", 1.0), ("b", 2.5))]
     (row,) = key_numbers(plain)

@@ -86,6 +86,22 @@ def test_navigation_and_folds_by_keyboard(opened: Any, width: int) -> None:
     assert {"link", "fold"} <= reached and ("menu" in reached) == (width < 1000)
 
 
+def test_an_open_fold_widens_its_card_and_its_summary_stays(opened: Any) -> None:
+    page = opened(1400)
+    card = page.locator(".card:has([data-file='attention_diversity-1'])")
+    summary, plot = card.locator("summary").first, card.locator(".plot").first
+    summary.scroll_into_view_if_needed()
+    plot.locator(".main-svg").first.wait_for()
+    narrow, top = card.bounding_box()["width"], summary.bounding_box()["y"]
+    summary.click()
+    until(page, f"document.querySelector('.card:has(details.more[open])').offsetWidth > {1.9 * narrow}")
+    drawn = "document.querySelector(\"[data-file='attention_diversity-1'] .main-svg\").getBoundingClientRect().width"
+    until(page, f"{drawn} > {1.8 * narrow}")
+    assert abs(summary.bounding_box()["y"] - top) < 2
+    summary.click()
+    until(page, f"{drawn} < {narrow}")
+
+
 def test_lines_have_their_own_colours_in_the_dark_theme(opened: Any) -> None:
     page = opened(1400, "dark")
     page.locator("[data-file='training-1']").scroll_into_view_if_needed()

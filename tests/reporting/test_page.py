@@ -260,6 +260,35 @@ def test_every_cell_of_the_overview_leads_to_its_section(tmp_path: Path) -> None
     assert badges == ["clear", "unclear"]
 
 
+def test_a_section_differs_partly_if_only_another_number_does(tmp_path: Path) -> None:
+    """x: 0.1 is within ±0.277, y: 5 is not. A third number of unknown noise does not count."""
+
+    def two(subject: str, x: float, y: float) -> Measurement:
+        values = {"x": x, "y": y, "z": x, "e": 0.1}
+        arrays = {name: np.array(value) for name, value in values.items()}
+        about = {"images": 64}
+        return Measurement("k", subject, arrays, dict.fromkeys(arrays, ()), {}, {}, about, {"x": "e", "y": "e"})
+
+    text = written(tmp_path, two("a", 1.0, 1.0), two("b", 1.1, 6.0))
+    assert re.findall(r'<span class="badge (\w+)">(\w+)</span>', text) == [("part", "partly")] * 2
+    assert "No measurable difference in x" in text and "does any model differ from a by more than the noise?" in text
+
+
+def test_images_of_a_training_are_test_images_and_its_losses_are_explained(tmp_path: Path) -> None:
+    losses = {"train_loss": np.array([1.5]), "loss": np.array([1.2])}
+    curve = Measurement(
+        "training", "a", losses, dict.fromkeys(losses, ("epoch",)), {"epoch": (1,)}, {}, {"images": 426}
+    )
+    text = written(tmp_path, curve)
+    assert "n = 426 test images" in text and "The test loss has none of these and may be lower." in text
+
+
+def test_generated_data_is_explained(tmp_path: Path) -> None:
+    text = written(tmp_path, replace(measurement(), provenance={"data": "scenes(test=9, cues='agree') test[:4] ab"}))
+    assert "generated textured shapes, &#39;agree&#39;: one texture per shape" in text
+    assert "generated textured shapes" not in written(tmp_path, measurement())
+
+
 def test_models_are_in_one_legend_and_not_in_those_of_figures(tmp_path: Path) -> None:
     page = Page(written(tmp_path, measurement("a"), measurement("b")))
     named = [trace for figure in page.figures for trace in figure["data"] if trace.get("name") in ("a", "b")]

@@ -52,6 +52,22 @@ def test_times_are_a_range_and_nested_entries_are_flat() -> None:
     assert made["versions, np"] == {"2": ""} and made["settings, tau"] == {"1": ""}
 
 
+def test_recipes_show_what_differs_between_models() -> None:
+    def trained(who: str, adl: float, **settings: Any) -> Measurement:
+        recipe = {"task": "classification", "seed": 0, "objective": {"diversification": adl, "tau": 2.0}, **settings}
+        return found("training", who, recipe={**recipe, "detection": {"score": 0.05}})
+
+    measurements = [trained("a", 0.0), trained("b", 1.0, ema=0.9), trained("c", 0.0)]
+    labels = label_models(measurements)
+    made = collect(sort(measurements, labels), {label: subject for subject, label in labels.items()})
+    assert {each.name: dict(each.values) for each in made.recipes} == {
+        "objective, weight of the attention diversification loss (ADL)": {"0.0": "a, c", "1.0": "b"},
+        "ema": {"not set": "a, c", "0.9": "b"},
+        "the same for all": {"task classification; seed 0; objective, tau 2.0": ""},
+    }
+    assert not made.entries, "a recipe is not repeated among the settings of measurements"
+
+
 def test_models_have_their_expression_and_weights() -> None:
     model = {"name": "x", "expression": "timm/vit(depth=2) | CB", "weights": "ab12", "origin": "random", "parts": []}
     measurements = [found("k", "mine", model=model), found("j", "mine", model=model)]

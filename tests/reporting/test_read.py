@@ -42,6 +42,15 @@ def test_a_run_folder_gives_its_training_curve(tmp_path: Path) -> None:
     assert "Top-1 accuracy after the last epoch: 40.0 %" in report([found], tmp_path / "page.html").read_text()
 
 
+def test_a_training_curve_has_the_recipe_of_its_run(tmp_path: Path) -> None:
+    folder = run(tmp_path / "one", {"epoch": 1, "loss": 0.5})
+    (folder / "recipe.json").write_text('{"objective": {"diversification": 1.0}}')
+    (curve,) = read([folder])
+    assert curve.provenance["recipe"] == {"objective": {"diversification": 1.0}}
+    (folder / "recipe.json").write_text('{"damaged')
+    assert "recipe" not in read([folder])[0].provenance
+
+
 def test_a_run_has_the_name_of_its_measurements_and_is_listed_once(tmp_path: Path) -> None:
     folder = run(tmp_path / "plain_ViT", {"epoch": 1, "top1": 50.0})
     Measurement("k", "plain ViT", {"x": np.array(1.0)}, {"x": ()}).save(folder / "measurements" / "k")

@@ -147,6 +147,27 @@ def test_calibration_outranks_training_and_the_heading_counts_accuracy() -> None
     assert made.heading == "Largest differences relative to their noise"
 
 
+def test_accuracy_is_not_called_a_largest_difference() -> None:
+    other = [found("k", who, value, 0.001) for who, value in (("a", 1.0), ("b", 2.0))]
+    made = summary(*measured("calibration", "accuracy", a=0.5, b=0.9), *other)
+    assert made.heading == "Accuracy, and largest differences relative to their noise" and len(made.findings) == 2
+
+
+def test_drops_of_accuracy_are_in_points() -> None:
+    (text,) = summary(*measured("occlusion", "drop", a=0.3, b=0.1)).findings
+    assert text.startswith("Occlusion, mean drop of accuracy: 10.0 ± 2.0 points for b, 30.0 ± 2.0 points for the")
+
+
+def test_the_number_of_pairs_is_that_of_differences_with_known_noise() -> None:
+    known = [Difference("k", "x", "b", Number(0.0, 1.0), Number(5.0, 1.0), paired=1.0, pairs=9)]
+    known += [Difference("k", "y", "b", Number(0.0, 1.0), Number(5.0, 1.0))]
+    unknown = [Difference("k", "z", "b", Number(0.0), Number(5.0))]
+    sections = sort([found("k", "a", 1.0), found("k", "b", 1.0)], {"a": "a", "b": "b"})
+    text = " ".join(summarise(["a", "b"], sections, [*known, *unknown]).caution)
+    assert "1 of the 2 are paired differences on the same images" in text
+    assert text.index("are paired") < text.index("with unknown noise: 1.")
+
+
 def test_many_models_fit_on_one_screen() -> None:
     models = {f"model {i:02d}": 0.3 + 0.02 * i for i in range(12)}
     kinds = [f"kind_{i}" for i in range(9)]

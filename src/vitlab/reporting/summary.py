@@ -88,7 +88,7 @@ def summarise(
     caution = [*_one_run(sections), *_count(differences), _noise(sections), *_different_data(sections)]
     findings = [*accuracies, *map(sentence, largest)]
     heading = _heading([*in_accuracy, *largest])
-    heading = f"Accuracy, and {heading[:1].lower()}{heading[1:]}" if accuracies and differences else heading
+    heading = f"Accuracy, and {heading[:1].lower()}{heading[1:]}" if accuracies and largest else heading
     return Summary(facts, heading, findings, caution, warnings)
 
 

@@ -106,7 +106,7 @@ def test_a_spectrum_for_the_input_and_after_each_block() -> None:
 
 def test_the_frequency_at_1_is_defined() -> None:
     found = looks.fourier("a")
-    assert "at 0.75π, the paper's 1.0π)" in draw(found.kind, [found])[0].finding
+    assert "at 0.75π, the highest here, which the paper calls 1.0π)" in draw(found.kind, [found])[0].finding
     found.values["frequency"][:] = np.linspace(0, 1, 4)
     assert "at 1.0π)" in draw(found.kind, [found])[0].finding
 
@@ -160,15 +160,32 @@ def test_lesions_are_points_with_95_percent_bars_by_kind() -> None:
 def test_lesions_name_the_unit_with_the_largest_effect() -> None:
     found = looks.lesion("a", level=0.5)
     accuracy, loss = draw(found.kind, [found])
-    assert (
-        accuracy.finding == "The unit whose removal costs most: MSA of block 1 in a (-50.0 ± 3.9 points, largest of 8)"
-    )
-    assert loss.finding == "The unit whose removal costs most: MSA of block 1 in a (+1.00 ± 0.20 nats, largest of 8)"
+    start = "The unit whose removal costs most: MSA of block 1 in a "
+    assert accuracy.finding == f"{start}(-50.0 ± 3.9 points, largest of 8)"
+    assert loss.finding.startswith(f"{start}(+1.00 ± 0.20 nats, largest of 8")
     small = draw(found.kind, [looks.lesion("a", level=0.01)])[0].finding
     assert "-1.0 ± 3.9 points, within the noise, largest of 8" in small
     assert draw(found.kind, [looks.lesion("a", level=-0.5)])[0].finding.endswith(": none in a")
     found.values["change"][:] = np.nan
     assert draw(found.kind, [found])[0].finding.endswith(": not known in a")
+
+
+def test_lesions_count_the_units_that_cost_as_much() -> None:
+    """−50 ± 3.9 points: −48 is inside the interval, −44 is not; without errors only equal changes count."""
+    found = looks.lesion("a", level=0.5)
+    found.values["change"][1:3] = -0.48, -0.44
+    assert draw(found.kind, [found])[0].finding.endswith("largest of 8, 1 other inside its interval)")
+    found.values["change"][1:4] = -0.48, -0.5, -0.5
+    found.values[found.errors["change"]][:] = np.nan
+    assert draw(found.kind, [found])[0].finding.endswith("largest of 8, 2 others with the same change)")
+
+
+def test_lesions_name_only_kinds_that_the_models_have() -> None:
+    found = looks.lesion("a")
+    assert draw(found.kind, [found])[0].headline.row.what.endswith("without one unit (MSA or MLP)")
+    units = tuple(str(unit).replace("MLP", "Conv") for unit in found.axes["unit"])
+    other = replace(found, axes={**found.axes, "unit": units})
+    assert draw(found.kind, [other])[0].headline.row.what.endswith("without one unit (MSA or Conv)")
 
 
 def test_stages_are_separated() -> None:

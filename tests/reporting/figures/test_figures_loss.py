@@ -219,9 +219,9 @@ def test_convexity_and_sharpness_in_words_and_bars() -> None:
     )
     sharp = hessian_spectrum("sharp", [[9.0, 9.0]] * 4)
     spectrum, bars = draw("hessian_spectrum", [flat, sharp])
-    assert "25.0 points more convex" in spectrum.finding and "8.00 sharper" in bars.finding
+    assert "25.0 points lower" in spectrum.finding and "8.00 higher" in bars.finding
     turned, turned_bars = draw("hessian_spectrum", [sharp, flat])
-    assert "25.0 points less convex" in turned.finding and "8.00 flatter" in turned_bars.finding
+    assert "25.0 points higher" in turned.finding and "8.00 lower" in turned_bars.finding
     nep, ape, *_ = traces(bars)
     assert nep["y"] == [25.0] and ape["y"] == [1.0]
     assert ape["error_y"]["array"] == [pytest.approx(1.96 * 0.5)]

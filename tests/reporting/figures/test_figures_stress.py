@@ -165,6 +165,8 @@ def test_the_title_above_bars_of_ce_is_about_ce() -> None:
         ([{"images": 64, "partial": True}], "; on 64 images, not the full 50,000"),
         ([{"images": 1024, "partial": True}] * 2, "; on 1,024 images, not the full 50,000"),
         ([{"images": 50, "partial": True, "official_images": 10_000}, {}], "; on 50 images, not the full 10,000"),
+        ([{"images": 64, "partial": True, "data": "imagenet test[:64] ab"}], "; on 64 images, not the full 50,000"),
+        ([{"images": 64, "partial": True, "official_images": 50_000, "data": "scenes(test=426) test[:64] ab"}], ""),
         ([{"images": 50_000, "partial": False}], ""),
         ([{}], ""),
     ],

@@ -39,7 +39,7 @@ def _highest(measurements: Sequence[Measurement]) -> str:
     if found and not known:
         return "an unknown frequency"
     top = max(known, default=1.0)
-    return "1.0π" if top > 0.999 else f"{top:.2g}π, the highest frequency of these maps, which the paper calls 1.0π"
+    return "1.0π" if top > 0.999 else f"{top:.2g}π, the highest here, which the paper calls 1.0π"
 
 
 def _spectra(measurements: Sequence[Measurement]) -> Figure:
