@@ -246,10 +246,10 @@ def test_surface_contour_and_sections_show_the_landscape() -> None:
     np.testing.assert_allclose(along_second["y"], 2 * np.linspace(-1, 1, 5) ** 2 + 1)
 
 
-def test_steepness_is_described_in_words() -> None:
+def test_steepness_is_the_rise_to_the_edge() -> None:
     contour, surface, _ = draw("loss_landscape", [loss_landscape("a"), loss_landscape("b", 3.0)])
-    assert "sharper" in contour.finding
-    assert "flatter" in draw("loss_landscape", [loss_landscape("b", 3.0), loss_landscape("a")])[0].finding
+    assert "higher)" in contour.finding
+    assert "lower)" in draw("loss_landscape", [loss_landscape("b", 3.0), loss_landscape("a")])[0].finding
     border = [(a, b) for a in np.linspace(-1, 1, 5) for b in np.linspace(-1, 1, 5) if max(abs(a), abs(b)) == 1]
     l2, nll = (
         np.mean([f(a, b) for a, b in border])

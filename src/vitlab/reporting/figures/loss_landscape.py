@@ -29,7 +29,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     if not seen:
         return []
     return [
-        Figure(_finding(measurements, "total", "NLL + ℓ2"), _PAPER, _contours(seen)),
+        Figure(_finding(measurements, "total", "NLL + weight decay (ℓ2)"), _PAPER, _contours(seen)),
         Figure(_share_finding(measurements), _PAPER, _surfaces(seen)),
         Figure(_finding(measurements, "nll", "NLL alone"), "", _slices(measurements)),
     ]
@@ -59,10 +59,10 @@ def _surfaces(measurements: Sequence[Measurement]) -> Any:
 
 
 def _scenes(titles: Sequence[str]) -> Any:
-    """A 3-D scene for each title, two per row."""
+    """A 3-D scene for each title, three per row."""
     from plotly.subplots import make_subplots
 
-    columns = min(2, len(titles))
+    columns = min(3, len(titles))
     rows = -(-len(titles) // columns)
     shape = {"rows": rows, "cols": columns, "specs": [[{"type": "scene"}] * columns] * rows}
     plot = make_subplots(**shape, subplot_titles=[plain(title) for title in titles], horizontal_spacing=0.02)
@@ -123,10 +123,10 @@ def _slices(measurements: Sequence[Measurement]) -> Any:
 
 
 def _finding(measurements: Sequence[Measurement], name: str, loss: str) -> Headline:
-    what = f"Mean rise of {loss} from the model to the edge of the plane"
-    words = ("flatter", "sharper")
-    claim = Phrase("The loss surface is" if name == "total" else "The surface of the NLL alone is", words)
-    return describe_number(what, measurements, lambda m: (_rise(m, name), np.nan), "nats", words=words, claim=claim)
+    what = f"Mean rise of {loss} to the edge of the plane"
+    subject = "The loss surface is" if name == "total" else "The surface of the NLL alone is"
+    claim = Phrase(subject, ("flatter", "sharper"))
+    return describe_number(what, measurements, lambda m: (_rise(m, name), np.nan), "nats", claim=claim)
 
 
 def _share_finding(measurements: Sequence[Measurement]) -> Headline:
