@@ -47,7 +47,7 @@ def _bars(measurements: Sequence[Measurement], name: str, y: str, scale: float) 
     plot.update_layout(barmode="overlay")
     plot.update_yaxes(zeroline=True, zerolinecolor=GREY)
     share_y_axis(plot, range(len(measurements)))
-    plot.layout.yaxis.range = _range(measurements, name, scale)
+    plot.update_yaxes(range=_range(measurements, name, scale))
     return Figure(_headline(measurements, name, scale), _PAPER, plot)
 
 
