@@ -180,15 +180,6 @@ def test_lesions_count_the_units_that_cost_as_much() -> None:
     assert draw(found.kind, [found])[0].finding.endswith("largest of 8, 2 others with the same change)")
 
 
-def test_the_ends_of_all_error_bars_of_lesions_are_inside_the_axis() -> None:
-    """Bars of ±1.96 · 2 points around −50 and 30: from −53.92 to 33.92."""
-    found = looks.lesion("a", level=0.5)
-    found.values["change"][1], found.values[found.errors["change"]][:] = 0.3, 0.02
-    plot = draw(found.kind, [looks.lesion("b"), found])[0].plot
-    for low, high in (plot.layout.yaxis.range, plot.layout.yaxis2.range):
-        assert -60 < low < -53.93 and 33.93 < high < 40
-
-
 def test_lesions_name_only_kinds_that_the_models_have() -> None:
     found = looks.lesion("a")
     assert draw(found.kind, [found])[0].headline.row.what.endswith("without one unit (MSA or MLP)")

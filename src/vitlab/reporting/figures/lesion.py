@@ -47,7 +47,6 @@ def _bars(measurements: Sequence[Measurement], name: str, y: str, scale: float) 
     plot.update_layout(barmode="overlay")
     plot.update_yaxes(zeroline=True, zerolinecolor=GREY)
     share_y_axis(plot, range(len(measurements)))
-    plot.update_yaxes(range=_range(measurements, name, scale))
     return Figure(_headline(measurements, name, scale), _PAPER, plot)
 
 
@@ -63,17 +62,6 @@ def _units(plot: Any, measurement: Measurement, name: str, scale: float, panel: 
             look["hovertemplate"] = "without %{customdata}: %{y:+.3g}"
             error_bars = None if error is None else error[own]
             bars(plot, own, change[own], f"{measurement.subject}, {kind}", panel, error=error_bars, **look)
-
-
-def _range(measurements: Sequence[Measurement], name: str, scale: float) -> list[float] | None:
-    """A range that contains all bars with some room: plotly's own may end at the end of a bar."""
-    ends = [0.0]
-    for measurement in measurements:
-        change, error = _changes(measurement, name, scale)
-        half = np.zeros_like(change) if error is None else np.nan_to_num(NORMAL * error)
-        ends += [end for end in (*(change - half), *(change + half)) if np.isfinite(end)]
-    room = 0.05 * (max(ends) - min(ends))
-    return [min(ends) - room, max(ends) + room] if room else None
 
 
 def _changes(measurement: Measurement, name: str, scale: float) -> tuple[np.ndarray, np.ndarray | None]:
