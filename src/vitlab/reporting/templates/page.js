@@ -145,15 +145,17 @@ places.forEach((place) => place.addEventListener("keydown", (event) => {
 
 for (const fold of document.querySelectorAll(".card details.more")) {
   const summary = fold.querySelector("summary");
-  let top = null;
-  summary.addEventListener("click", () => { top = summary.getBoundingClientRect().top; });
+  summary.addEventListener("click", (event) => {
+    event.preventDefault(); // opened here, so that nothing scrolls between both positions
+    const before = summary.getBoundingClientRect().top;
+    fold.open = !fold.open;
+    scrollBy(0, summary.getBoundingClientRect().top - before);
+  });
   fold.addEventListener("toggle", () => {
     if (printed) return;
     for (const place of fold.closest(".card").querySelectorAll(".plot[data-drawn]")) {
       if (place.checkVisibility()) Plotly.Plots.resize(place);
     }
-    if (top !== null) scrollBy(0, summary.getBoundingClientRect().top - top);
-    top = null;
   });
 }
 
