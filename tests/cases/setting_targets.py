@@ -36,7 +36,7 @@ from vitlab.models._timm_settings import accepts, constructor_settings
 
 VILT = (
     "vitlab/vilt(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,"
-    " max_position_embeddings=8, image_size=16, patch_size=8, vocab_size=36, num_labels=29)"
+    " max_position_embeddings=8, image_size=16, patch_size=8, vocab_size=40, num_labels=29)"
 )
 DETECTOR = (
     "vitlab/mask_rcnn(backbone='timm/vit_tiny_patch16_224(img_size=64, patch_size=8, embed_dim=24, depth=4,"

@@ -314,6 +314,12 @@ def answer(words, seen):
         areas = sorted([ordered[0]["area"], ordered[1]["area"]])
         assert areas[1] >= 1.25 * areas[0]
         return ordered[0]["shape"]
+    ends = {"leftmost": (0, 1), "rightmost": (0, -1), "highest": (1, 1), "lowest": (1, -1)}
+    if words[-1] in ends:
+        axis, sign = ends[words[-1]]
+        first, second = sorted(seen, key=lambda o: sign * o["middle"][axis])[:2]
+        assert abs(first["middle"][axis] - second["middle"][axis]) > 1
+        return first["shape"]
     if words[0] == "what":
         (one,) = only[next(word for word in words if word in only)]  # fails where the question is ambiguous
         return one[words[1]]
@@ -336,7 +342,7 @@ def test_answers_against_a_reading_of_the_masks(size, objects):
 def test_questions_are_varied_and_hard_to_guess():
     asked = questions(draw_scenes(800, 32, seed=0), 6)
     assert set(asked.kinds.unique().tolist()) == set(range(len(KINDS)))
-    for kind in ("exists", "side"):
+    for kind in ("exists", "relation"):
         yes = (asked.answers[asked.kinds == KINDS.index(kind)] == ANSWERS.index("yes")).float().mean()
         assert 0.4 < yes < 0.62, kind
     assert len(asked.answers.unique()) >= 2 + 4 + len(SHAPES) + len(TEXTURES) + len(COLOURS)

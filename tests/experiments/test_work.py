@@ -144,8 +144,11 @@ def test_a_plan_detects_changed_files(tmp_path: Path) -> None:
     assert key(job, root) != before
 
 
-def test_an_image_of_equal_size_with_another_content_changes_the_key(tmp_path: Path) -> None:
-    job = replace(ENTROPY, data="folder('photos')")
+@pytest.mark.parametrize(
+    "data", ["folder('photos')", "pairs(images='{root}/photos/val/dog', labels='{root}/photos/val/cat', classes=2)"]
+)
+def test_an_image_of_equal_size_with_another_content_changes_the_key(data: str, tmp_path: Path) -> None:
+    job = replace(ENTROPY, data=data)
     red, dark = pictures(tmp_path / "red", 2, color=200), pictures(tmp_path / "dark", 2, color=100)
     name = "photos/val/dog/1.png"
     assert Path(red, name).stat().st_size == Path(dark, name).stat().st_size

@@ -17,7 +17,7 @@ from vitlab.inputs.questions import question_parts
 from vitlab.reporting.key_numbers import key_numbers
 
 SMALL = "hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, max_position_embeddings=8"
-EXPRESSION = f"vitlab/vilt({SMALL}, image_size=16, patch_size=8, vocab_size=36, num_labels=29, initializer_range=0.5)"
+EXPRESSION = f"vitlab/vilt({SMALL}, image_size=16, patch_size=8, vocab_size=40, num_labels=29, initializer_range=0.5)"
 DATA = "scene_questions(train=2, test=9, questions=4)"
 
 

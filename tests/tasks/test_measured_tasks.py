@@ -18,7 +18,7 @@ VIT = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=
 SCENES = "scenes(train=8, test=8, objects=2, labels='shape')"
 VILT = (
     "vitlab/vilt(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, num_labels=29, "
-    "max_position_embeddings=8, image_size=16, patch_size=8, vocab_size=36)"
+    "max_position_embeddings=8, image_size=16, patch_size=8, vocab_size=40)"
 )
 MODELS = {
     "segmentation": (f"vitlab/upernet(backbone={VIT!r}, width=8, auxiliary_width=4, classes=6)", SCENES),

@@ -29,7 +29,7 @@ CONFIG = {
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
     "intermediate_size": 32,
-    "vocab_size": 36,
+    "vocab_size": 40,
     "image_size": 16,
     "patch_size": 8,
     "max_position_embeddings": 8,

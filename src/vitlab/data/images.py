@@ -150,6 +150,10 @@ class ImageFiles(Dataset[tuple[Image.Image, int]]):
         """Returns the number of images and classes."""
         return f"ImageFiles({len(self)} images, {len(self.classes)} classes)"
 
+    def files(self, i: int) -> tuple[Path]:
+        """The files of item i."""
+        return (self.path(i),)
+
     def subset(self, indices: Sequence[int] | Tensor) -> ImageFiles:
         """Returns the images at these indices, in this order; `broken` is reset."""
         rows = as_rows(indices)
@@ -163,7 +167,7 @@ class ImageFiles(Dataset[tuple[Image.Image, int]]):
     @property
     def stamp(self) -> str:
         """A hash of the sizes and times of the files, which changes when a file is replaced; reads no contents."""
-        return files_stamp(map(self.path, range(len(self))))
+        return files_stamp(path for i in range(len(self)) for path in self.files(i))
 
     def _decode(self, i: int) -> Image.Image | None:
         try:

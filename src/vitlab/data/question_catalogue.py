@@ -106,7 +106,7 @@ def _scene_questions(
     cues: Cues = "free",
     kinds: Annotated[list[Annotated[str, Choices(KINDS)]], Length(distinct=True)] | None = None,
 ) -> QuestionData:
-    """Questions of seven kinds about generated scenes, 29 answers; nothing to download."""
+    """Questions of eight kinds about generated scenes, 29 answers; nothing to download."""
     frame = location.size if size is None else (size, size)
     check_memory("scene_questions", (train + test) * 3 * frame[0] * frame[1], advice="use fewer or smaller scenes")
     wanted = torch.tensor([kinds is None or kind in kinds for kind in KINDS])

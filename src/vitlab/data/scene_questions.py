@@ -1,7 +1,7 @@
 """Questions about scenes with one answer each, from a closed vocabulary, for visual question answering.
 
 A question is used only if its answer is unambiguous: "the circle" only if one circle is visible, "the largest" only by
-a clear margin. An object counts as visible if at least a quarter of it is.
+a clear margin, "the leftmost" only if it is clearly left of all others. An object counts as visible if at least a quarter of it is.
 
 Shape legend: B scenes, K objects of a scene, n questions of each, L words.
 """
@@ -26,15 +26,16 @@ ANSWERS = ("no", "yes", *map(str, range(_MOST_OBJECTS + 1)), *SHAPES, *TEXTURES,
 
 _SIDES = ("left", "right", "above", "below")
 _EXTREMES = ("largest", "smallest")
+_ENDS = ("leftmost", "rightmost", "highest", "lowest")
 _GRAMMAR = ("is", "are", "there", "a", "the", "of", "how", "many", "what", "does", "have", "one")
 _NOUNS = ("shape", "shapes", "texture", "colour")
 #: Words of the questions; token 0 is padding.
-WORDS = ("", *_GRAMMAR, *_NOUNS, *SHAPES, *TEXTURES, *_SIDES, *_EXTREMES)
+WORDS = ("", *_GRAMMAR, *_NOUNS, *SHAPES, *TEXTURES, *_SIDES, *_EXTREMES, *_ENDS)
 
 _LENGTH = 7  # words of the longest question
 _SEEN = 0.25  # visible share of an object for it to count
 _MARGIN = 1.25  # ratio of areas, for the largest and the smallest
-_APART = 1 / 12  # distance over the shorter side, for left of and above
+_APART = 1 / 12  # distance over the shorter side, for positions
 
 
 @dataclass(frozen=True)
@@ -190,6 +191,16 @@ def _extreme(view: _View) -> Candidates:
 
 
 def _side(view: _View) -> Candidates:
+    side = (view.randoms[..., 1] * len(_ENDS)).long()
+    along = torch.where((side < 2)[..., None], view.middles[..., 0], view.middles[..., 1])
+    ahead = torch.where(view.seen, along * (2 * (side % 2) - 1)[..., None], -torch.inf)
+    top = ahead.sort(2, descending=True).values[..., :2]
+    clear = (view.seen.sum(2) >= 2) & (top.amax(2) - top.amin(2) >= _APART * view.unit)
+    tokens = _sentence(view, "what shape is the", _word(_ENDS) + side)
+    return tokens, ANSWERS.index(SHAPES[0]) + _at(view.shapes, ahead.argmax(2)), clear
+
+
+def _relation(view: _View) -> Candidates:
     unique = _unique(view, view.shapes)
     one, some = _pick(view, unique)
     other, more = _pick(
@@ -213,6 +224,7 @@ _GENERATORS: dict[str, Callable[[_View], Candidates]] = {
     "shape": _shape,
     "extreme": _extreme,
     "side": _side,
+    "relation": _relation,
 }
 KINDS = tuple(_GENERATORS)
 

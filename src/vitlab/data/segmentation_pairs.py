@@ -116,10 +116,14 @@ class PairFiles:
         about = [f"{path.name} {path.stat().st_size}\n" for pair in self.paths for path in pair]
         return f"{len(self)} pairs of files {blake2b(''.join(about).encode(), digest_size=8).hexdigest()}"
 
+    def files(self, index: int) -> tuple[Path, Path]:
+        """The image and its label map."""
+        return self.paths[index]
+
     @property
     def stamp(self) -> str:
         """A digest of the sizes and times of the files, which changes when one is replaced."""
-        return files_stamp(path for pair in self.paths for path in pair)
+        return files_stamp(path for i in range(len(self)) for path in self.files(i))
 
     def subset(self, indices: Sequence[int]) -> PairFiles:
         """Returns the pairs of these indices."""

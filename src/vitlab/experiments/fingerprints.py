@@ -112,10 +112,10 @@ def _opened(text: str, name: str, root: str | None) -> Iterator[str]:
 
 def _contents_of(images: Any) -> str:
     """A digest of the sizes and contents of some files of a set, which its own fingerprint leaves out."""
-    if not hasattr(images, "path"):
+    if not hasattr(images, "files"):
         return ""
     chosen = range(0, len(images), max(1, len(images) // _FILES))
-    return _digest(_ends(Path(images.path(index))) for index in chosen)
+    return _digest(_ends(path) for index in chosen for path in images.files(index))
 
 
 def _ends(path: Path) -> str:

@@ -85,7 +85,7 @@ def with_answers(expression: str, data: QuestionData) -> str:
 
     >>> from vitlab.data.question_catalogue import open_questions
     >>> with_answers("vitlab/vilt", open_questions("scene_questions(train=1, test=1)"))
-    'vitlab/vilt(num_labels=29, vocab_size=34)'
+    'vitlab/vilt(num_labels=29, vocab_size=38)'
     """
     parsed = parse_model(expression)
     if parsed.source == "file":
