@@ -145,7 +145,8 @@ def _exists(view: _View) -> Candidates:
 
 def _count(view: _View) -> Candidates:
     target, _ = _pick(view, view.seen)
-    how, known = view.randoms[..., 1] * 3, view.randoms[..., 3] < 0.5
+    # More than half of the names are random, so that 0 and 1 are about as frequent.
+    how, known = view.randoms[..., 1] * 3, view.randoms[..., 3] < 0.35
     shapes = torch.where(known, _at(view.shapes, target), _any_of(view, SHAPES))
     textures = torch.where(known, _at(view.textures, target), _any_of(view, TEXTURES))
     by_shape, by_texture = how < 1, how >= 2  # else all are counted
