@@ -194,7 +194,7 @@ def settings() -> Pages:
     """The settings of data and model expressions, which have no page of their own for each name."""
     about = {
         "data": "The settings of data expressions. [Data](../data.md) describes the sets.",
-        "models": "The settings of vitlab's models; those of one model of any library: `vitlab list timm/NAME --settings`.",
+        "models": "The settings of vitlab's models; those of any model: `vitlab list timm/NAME --settings`.",
     }
     return {f"settings/{kind}.md": _settings(kind, text) for kind, text in about.items()}
 

@@ -36,9 +36,11 @@ def test_a_copy_is_changed_inside_the_block_and_plain_after_it(where: dict[str, 
 def test_heads_in_another_thread_raise_the_reason() -> None:
     original = model()
     plain = original(IMAGES)
+    message = "heads are changed only in the thread that entered"
     with ThreadPoolExecutor(1) as pool, vitlab.intervene(original, "ablate", block=1, head=1):
-        with pytest.raises(VitlabError, match="heads are changed only in the thread that entered"):
-            pool.submit(original, IMAGES).result()
+        future = pool.submit(original, IMAGES)
+        with pytest.raises(VitlabError, match=message):
+            future.result()
     with ThreadPoolExecutor(1) as pool:
         assert torch.equal(pool.submit(original, IMAGES).result(), plain)
 

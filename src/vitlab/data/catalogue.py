@@ -276,9 +276,13 @@ def _path(location: Location, path: str) -> Path:
     """Resolve a path: absolute, relative to the working directory, or relative to the root."""
     if not path:
         raise VitlabError("invalid path=''; expected the path of a folder, in quotes")
-    here = Path(path).expanduser()
+    try:
+        here = Path(path).expanduser()
+        exists = here.is_dir()
+    except (OSError, RuntimeError) as error:  # a name that is too long; no home of that user
+        raise VitlabError(f"invalid path={path!r} ({getattr(error, 'strerror', error)})") from None
     absolute = here.is_absolute() or PureWindowsPath(path).is_absolute()
-    if here.is_dir() or absolute or not (location.given or os.environ.get("VITLAB_DATA")):
+    if exists or absolute or not (location.given or os.environ.get("VITLAB_DATA")):
         return here
     return location.root / here
 

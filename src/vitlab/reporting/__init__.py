@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from vitlab.core.annotations import shown
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import UNREADABLE, Measurement
 from vitlab.core.statistics import share_error
@@ -43,6 +44,9 @@ def report(
     given = list(measurements)
     if not given:
         raise VitlabError("nothing to report: no measurements were given; expected at least one")
+    for each in given:
+        if not isinstance(each, Measurement):
+            raise VitlabError(f"report(measurements=[{shown(each)}]): expected measurements, see `Measurement.load`")
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with write_atomically(path) as file:
