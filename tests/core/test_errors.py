@@ -55,6 +55,8 @@ def test_paths_of_any_text_and_wrong_types_are_one_line() -> None:
     model = vitlab.load("timm/test_vit")
     for attempt, message in (
         (lambda: vitlab.batches_for(model, "./" + "x" * 70_000), "File name too long"),
+        (lambda: vitlab.batches_for(model, "folder('~nobody_here/photos')"), "Could not determine home directory"),
+        (lambda: vitlab.batches_for(model, "cifar10", root="~nobody_here"), "Could not determine home directory"),
         (lambda: vitlab.load("file/a\nb"), r"there is no file a\\nb"),
         (lambda: vitlab.report(["x"], "report.html"), "expected measurements"),
         (lambda: vitlab.batches_for(model, "scenes(test=4)", preprocessing="x"), "expected a Preprocessing"),

@@ -25,6 +25,7 @@ from vitlab.core.expressions import parse_call
 from vitlab.core.extensions import extensions, resolve_all
 from vitlab.core.settings import check_settings
 from vitlab.core.signatures import Setting, settings_of
+from vitlab.core.user_path import user_path
 from vitlab.data import cifar, coco, folders, imagenet
 from vitlab.data.images import Channels, DataSet
 from vitlab.data.scene_layout import Cues
@@ -156,7 +157,7 @@ class Location:
                 "(only scenes need no files)",
                 _TREES[self.name],
             )
-        path = Path(root).expanduser()
+        path = user_path(root)
         if not path.is_dir():
             origin = "root=" if self.given else "the environment variable VITLAB_DATA"
             raise VitlabError(f"no folder {path}; correct {origin}")
@@ -276,13 +277,9 @@ def _path(location: Location, path: str) -> Path:
     """Resolve a path: absolute, relative to the working directory, or relative to the root."""
     if not path:
         raise VitlabError("invalid path=''; expected the path of a folder, in quotes")
-    try:
-        here = Path(path).expanduser()
-        exists = here.is_dir()
-    except (OSError, RuntimeError) as error:  # a name that is too long; no home of that user
-        raise VitlabError(f"invalid path={path!r} ({getattr(error, 'strerror', error)})") from None
+    here = user_path(path)
     absolute = here.is_absolute() or PureWindowsPath(path).is_absolute()
-    if exists or absolute or not (location.given or os.environ.get("VITLAB_DATA")):
+    if here.is_dir() or absolute or not (location.given or os.environ.get("VITLAB_DATA")):
         return here
     return location.root / here
 
