@@ -31,9 +31,7 @@ def test_the_map_of_layers_and_tokens_has_every_effect(prefix: int) -> None:
         for row in range(2):
             for column in range(4):
                 where = prefix + 4 * row + column
-                assert first.z[layer][where] == pytest.approx(
-                    100 * found.values["tokens"][layer, row, column], abs=0.01
-                )
+                assert first.z[layer][where] == pytest.approx(cells[layer, row, column], abs=0.01)
                 assert first.text[layer][where] == f"row {row + 1}, column {column + 1}"
     assert first.zmax == -first.zmin == pytest.approx(100 * np.abs(found.values["tokens"]).max())
     ticks = dict(zip(plot.layout.xaxis.ticktext, plot.layout.xaxis.tickvals, strict=True))
