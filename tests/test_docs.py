@@ -29,7 +29,7 @@ import typer
 
 import vitlab
 from browser import browser_page, chromium, until
-from vitlab.cli import app
+from vitlab.cli import app, settings_table
 from vitlab.core import extensions, plugins
 from vitlab.core.expressions import parse_call, split_calls
 
@@ -317,6 +317,30 @@ def test_pages_show_the_valid_values_of_settings(generator: Any) -> None:
     page = generator.pages.stress_tests()["stress_tests/occlusion.md"]
     assert "*Default* `'zero'`; valid: 'zero' or 'black'." in page
     assert "*Default* `4`; valid: 1 to 64." in generator.pages.parts()["parts/TokenAwarePooling.md"]
+
+
+def test_every_environment_variable_is_in_the_table() -> None:
+    """Those that the code reads, found in its text."""
+    read = re.compile(r'environ(?:\.get\(|\[)"(\w+)"|"(\w+)" in os\.environ|"(VITLAB_\w+)"')
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    used = {name for found in read.findall(text) for name in found if name}
+    rows = (ROOT / "docs/command_line.md").read_text(encoding="utf-8").partition("| environment variable |")[2]
+    described = {name for row in rows.splitlines() if row.startswith("| `") for name in re.findall(r"`([A-Z_]+)`", row)}
+    assert {"VITLAB_DATA", "VITLAB_DEBUG"} <= used <= described
+
+
+@pytest.mark.parametrize("kind", sorted(settings_table.KINDS))
+def test_pages_show_every_setting_that_the_command_line_lists(generator: Any, kind: str) -> None:
+    """The generated pages have the name, default and valid values of each setting of `vitlab list KIND --settings`."""
+    folder = "stress_tests" if kind == "stress" else kind
+    made = generator.pages.settings() if kind in ("data", "models") else getattr(generator.pages, folder)()
+    cell = generator.docstrings.cell
+    for name, settings in settings_table.KINDS[kind]().items():
+        page = made[f"settings/{kind}.md" if kind in ("data", "models") else f"{folder}/{name}.md"]
+        for row in (setting.row for setting in settings):
+            assert f"`{row['setting']}`" in page, (name, row)
+            assert row["default"] == "required" or cell(row["default"]) in page or f"`{row['default']}`" in page
+            assert cell(row["range"]) in page or generator.docstrings.escape(row["range"]) in page, (name, row)
 
 
 def test_pages_of_experiments_show_every_claim_and_verdict(generator: Any) -> None:

@@ -18,6 +18,7 @@ import families
 import paper_pages
 from docstrings import cell, escape, markdown, parts_of
 
+from vitlab.cli.settings_table import COLUMNS, KINDS
 from vitlab.core import descriptions, plugins
 from vitlab.core.anatomy import SEAMS
 from vitlab.core.extensions import resolve
@@ -37,6 +38,7 @@ def all_pages() -> dict[str, Pages]:
         "families": ("Families of models with an adapter; other models are read generically.", family_pages),
         "models": ("The papers' architectures, in timm's registry after `import vitlab.models`.", models),
         "recipes": ("Training runs as data.", recipes),
+        "settings": ("Settings of data sets and models, as `vitlab list data --settings` shows them.", settings),
     }
     made = {kind: _with_index(kind, about, make()) for kind, (about, make) in kinds.items()}
     return {**made, "papers": paper_pages.pages()}
@@ -186,6 +188,24 @@ def recipes() -> Pages:
         data = f"## As data\n\n```python\n{pformat(made(), width=100, sort_dicts=False)}\n```"
         found[f"recipes/{name}.md"] = f"{body}\n\n{data}"
     return found
+
+
+def settings() -> Pages:
+    """The settings of data and model expressions, which have no page of their own for each name."""
+    about = {
+        "data": "The settings of data expressions. [Data](../data.md) describes the sets.",
+        "models": "The settings of vitlab's models; those of any model: `vitlab list timm/NAME --settings`.",
+    }
+    return {f"settings/{kind}.md": _settings(kind, text) for kind, text in about.items()}
+
+
+def _settings(kind: str, about: str) -> str:
+    rows = [
+        (f"`{name}`", f"`{setting.name}`", *(cell(setting.row[column]) for column in COLUMNS[1:]))
+        for name, each in KINDS[kind]().items()
+        for setting in each
+    ]
+    return f"# {kind}\n\n{about}\n\n{_table(('name', *COLUMNS), rows)}"
 
 
 def _object(reference: str, name: str) -> Any:

@@ -96,6 +96,20 @@ def test_every_setting_of_data_is_offered_without_an_import() -> None:
     assert completion.data("cifar100(labels='") == ["cifar100(labels='fine'", "cifar100(labels='coarse'"]
 
 
+@pytest.mark.parametrize("kind", ["parts", "instruments", "stress", "recipes", "models"])
+def test_every_setting_of_every_name_is_offered(kind: str) -> None:
+    """Completion reads names from files; `list --settings` imports them."""
+    offer = {"stress": completion.stress_tests}.get(kind) or getattr(completion, "models" if kind == "parts" else kind)
+    before = "timm/x | " if kind == "parts" else ""
+    for name, settings in settings_table.KINDS[kind]().items():
+        if "…" not in name:
+            expected = [f"{before}{name}({each.name}=" for each in settings]
+            assert offer(f"{before}{name}(") == expected
+            for each in settings:
+                values = [f"{before}{name}({each.name}={choice!r}" for choice in each.choices]
+                assert offer(f"{before}{name}({each.name}=") == values
+
+
 def test_every_name_is_offered() -> None:
     assert set(completion.data("")) == set(settings_table.data_set_settings())
     assert completion.instruments("") == list(plugins.instruments())

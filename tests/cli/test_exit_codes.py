@@ -14,7 +14,7 @@ from vitlab.core.errors import VitlabError
 
 app = typer.Typer(cls=exit_codes.Verbs, pretty_exceptions_enable=False, rich_markup_mode=None)
 RAISES: dict[str, BaseException] = {
-    "mistake": VitlabError("no part 'x';\nthere are none"),
+    "mistake": VitlabError("no part 'x';", "there are none"),
     "missing": FileNotFoundError(errno.ENOENT, "No such file or directory", "data/x"),
     "stopped": KeyboardInterrupt("stopped at step 7"),
     "stopped-in-silence": KeyboardInterrupt(),

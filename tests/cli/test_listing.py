@@ -131,3 +131,13 @@ def test_settings_of_a_saved_model(tmp_path: Path, capsys: pytest.CaptureFixture
     assert [each.name for each in stored] == [each.name for each in plain]
     with pytest.raises(VitlabError, match="no model 'rvt_tinny' in vitlab; similar names: rvt_tiny"):
         settings_table.find("vitlab/rvt_tinny")
+
+
+def test_describe_gives_the_reason_for_missing_maps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
+    config = transformers.YolosConfig(**sizes, image_size=[64, 64], patch_size=8, num_detection_tokens=5)
+    transformers.YolosForObjectDetection(config).save_pretrained(tmp_path / "yolos")
+    listing.show_anatomy(f"hf/{tmp_path}/yolos", None)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "no attention map in 2 of 2 blocks: tokens after the grid are not supported in maps" in shown

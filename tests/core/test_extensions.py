@@ -396,6 +396,14 @@ def test_code_that_fails_at_import_is_one_line(tmp_path: Path, monkeypatch: pyte
         plugins.part("Bad")
 
 
+def test_what_an_extension_prints_at_import_does_not_mix_with_the_output(tmp_path: Path) -> None:
+    (tmp_path / "loud.py").write_text(
+        'VITLAB = {"data": ["photos"]}\nprint("loading")\ndef photos(location):\n    """Photos."""\n'
+    )
+    listed = run("list", "data", "--settings", "--json", folder=tmp_path, VITLAB_PLUGINS="loud.py")
+    assert "photos" in json.loads(listed.stdout) and "loading" in listed.stderr
+
+
 def test_code_that_exits_at_import_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "leaving.py"
     path.write_text('import sys\nVITLAB = {"data": ["photos"]}\ndef photos(location): ...\nsys.exit(3)\n')
@@ -655,6 +663,7 @@ def test_a_function_without_a_signature_is_no_part() -> None:
         vitlab.retrofit(vitlab.load(MODEL, seed=0), torch.relu, at="mlp.out")
 
 
+@pytest.mark.usefixtures("as_file")
 def test_an_instance_of_a_part_is_accepted() -> None:
     model = vitlab.load(MODEL, seed=0).eval()
     images = torch.randn(2, 3, 32, 32)

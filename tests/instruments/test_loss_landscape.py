@@ -122,7 +122,7 @@ def test_does_not_change_the_model() -> None:
 
 def test_bad_input() -> None:
     for settings, message in (
-        ({"points": 1}, "an integer from 2 to 501"),
+        ({"points": 1}, "an integer from 2 to 81"),
         ({"reach": 0.0}, "a number above 0"),
         ({"normalisation": "layer"}, "'released' or 'filter'"),
         ({"l2": "l1"}, "one of 'none', 'squared', 'norms'"),
@@ -135,3 +135,8 @@ def test_bad_input() -> None:
         model = transformer()
         nn.init.constant_(model.head.bias, float("nan"))
         measure("loss_landscape", model, data(), points=3)
+
+
+def test_grids_that_take_too_long_are_refused_with_their_cost() -> None:
+    with pytest.raises(VitlabError, match=r"from 2 to 81; 100 points along each direction are 10,000 forwards"):
+        measure("loss_landscape", transformer(), data(), points=100)

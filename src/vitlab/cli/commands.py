@@ -432,7 +432,7 @@ def explore(
     models: Models,
     data: Data = None,
     root: Root = None,
-    images: Annotated[int, typer.Option(help="Number of test images.")] = 24,
+    images: Annotated[int, typer.Option(help="Number of test images, at most 1,000.")] = 24,
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 for any free port.")] = 0,
     device: Device = None,
     as_json: Json = False,

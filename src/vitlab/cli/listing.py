@@ -281,6 +281,12 @@ def show_anatomy(expression: str, size: tuple[int, int] | None, *, as_json: bool
     console.print(_blocks(anatomy))
     for seam, reason in anatomy.absent.items():
         console.print(f"no {seam}: {reason}", highlight=False, markup=False)
+    unmapped = [block.mixer for block in anatomy.blocks if block.mixer.why_no_map]
+    for reason in dict.fromkeys(mixer.why_no_map for mixer in unmapped):
+        count = sum(mixer.why_no_map == reason for mixer in unmapped)
+        console.print(
+            f"no attention map in {count} of {len(anatomy.blocks)} blocks: {reason}", highlight=False, markup=False
+        )
 
 
 def show_kernels(expression: str, size: tuple[int, int] | None, *, as_json: bool = False) -> None:

@@ -69,10 +69,9 @@ def data_set_settings() -> Schema:
 
 def _models() -> Schema:
     from vitlab.models._settings import architecture
+    from vitlab.zoo import settings_of_model
 
-    assemblies = {
-        f"vitlab/{name}": settings_of(getattr(resolve(at), name), 1) for name, at in plugins.assemblies().items()
-    }
+    assemblies = {f"vitlab/{name}": settings_of_model(f"vitlab/{name}") for name in plugins.assemblies()}
     return {"vitlab/…": settings_of(architecture), **assemblies}
 
 

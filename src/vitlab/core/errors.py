@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+_SHOWN = 80  # characters that are shown of a long value
+# Text in quotes, a list, or text without spaces.
+_LONG = re.compile(
+    r"""(?<!\w)'(?:[^'\\]|\\.){300,}'|(?<!\w)"(?:[^"\\]|\\.){300,}"|\[[^]]{300,}\]|\S{300,}""", re.DOTALL
+)
+
 
 class VitlabError(ValueError):
-    """Invalid input: one line with what was given, what was expected and what to do."""
+    """Invalid input: one line with what was given, what was expected and what to do.
+
+    Values in the line are shortened, and line breaks in them, as of a path, are written as `\\n`.
+
+    Args:
+        message: the line.
+        tree: lines to show below it, such as an expected layout of folders.
+
+    >>> str(VitlabError("there is no file a\\nb")), str(VitlabError(f"no part {'x' * 70_000!r}"))[-22:]
+    ('there is no file a\\\\nb', 'x… (70,002 characters)')
+    """
+
+    def __init__(self, message: str = "", tree: str = "") -> None:
+        super().__init__(*filter(None, (message, tree)))
+
+    def __str__(self) -> str:
+        line, *tree = map(str, self.args or ("",))
+        shortened = _LONG.sub(lambda found: f"{found[0][:_SHOWN]}… ({len(found[0]):,} characters)", line)
+        return "\n".join([re.sub(r"\s*\n\s+", " ", shortened).replace("\n", "\\n").replace("\r", "\\r"), *tree])
 
 
 class ExtensionError(VitlabError):

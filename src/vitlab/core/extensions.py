@@ -22,7 +22,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
@@ -111,7 +111,7 @@ def extensions(kind: str, built_in: Mapping[str, Any] | None = None) -> dict[str
 
 
 def resolve(reference: str) -> Any:
-    """Import what a reference names: a module, or an attribute of one.
+    """Import what a reference names: a module, or an attribute of one. What an extension prints is on stderr.
 
     >>> resolve("vitlab.core.errors:VitlabError").__name__
     'VitlabError'
@@ -122,8 +122,10 @@ def resolve(reference: str) -> Any:
     place, colon, attribute = reference.rpartition(":")
     if not colon or place == "" or (len(place) == 1 and os.name == "nt"):
         place, attribute = reference, ""
+    own = place.partition(".")[0] == "vitlab"
     try:
-        module = _file_module(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+        with nullcontext() if own else redirect_stdout(sys.stderr):  # stdout is for the output, such as that of --json
+            module = _file_module(Path(place)) if place.endswith(".py") else importlib.import_module(place)
         return getattr(module, attribute) if attribute else module
     except VitlabError:
         raise

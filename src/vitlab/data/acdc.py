@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from vitlab.core.user_path import user_path
 from vitlab.data.folders import natural, wrong_layout
 
 CONDITIONS = ("fog", "night", "rain", "snow")
@@ -41,7 +42,7 @@ _IMAGE, _MASK = "_rgb_anon.png", "_gt_labelTrainIds.png"
 
 def labelled_paths(root: str | Path, split: str, conditions: Sequence[str] = CONDITIONS) -> list[tuple[Path, Path]]:
     """Paths of the images of some conditions with their label maps, which have training labels."""
-    images_at, masks_at = (_first_folder(Path(root).expanduser(), *names) for names in _FOLDERS)
+    images_at, masks_at = (_first_folder(user_path(root), *names) for names in _FOLDERS)
     return [
         pair for condition in conditions for pair in _pairs(images_at / condition / split, masks_at / condition / split)
     ]
@@ -49,7 +50,7 @@ def labelled_paths(root: str | Path, split: str, conditions: Sequence[str] = CON
 
 def unlabelled_paths(root: str | Path, conditions: Sequence[str] = CONDITIONS) -> list[Path]:
     """Paths of the test images of some conditions, whose labels are not public."""
-    images_at = _first_folder(Path(root).expanduser(), *_FOLDERS[0])
+    images_at = _first_folder(user_path(root), *_FOLDERS[0])
     paths = [path for condition in conditions for path in (images_at / condition / "test").glob(f"*/*{_IMAGE}")]
     if not paths:
         raise wrong_layout(f"{images_at} contains no test images of ACDC", TREE)

@@ -25,6 +25,7 @@ from vitlab.core.expressions import parse_call
 from vitlab.core.extensions import extensions, resolve_all
 from vitlab.core.settings import check_settings
 from vitlab.core.signatures import Setting, settings_of
+from vitlab.core.user_path import user_path
 from vitlab.data import cifar, coco, folders, imagenet
 from vitlab.data.images import Channels, DataSet
 from vitlab.data.scene_layout import Cues
@@ -156,7 +157,7 @@ class Location:
                 "(only scenes need no files)",
                 _TREES[self.name],
             )
-        path = Path(root).expanduser()
+        path = user_path(root)
         if not path.is_dir():
             origin = "root=" if self.given else "the environment variable VITLAB_DATA"
             raise VitlabError(f"no folder {path}; correct {origin}")
@@ -276,7 +277,7 @@ def _path(location: Location, path: str) -> Path:
     """Resolve a path: absolute, relative to the working directory, or relative to the root."""
     if not path:
         raise VitlabError("invalid path=''; expected the path of a folder, in quotes")
-    here = Path(path).expanduser()
+    here = user_path(path)
     absolute = here.is_absolute() or PureWindowsPath(path).is_absolute()
     if here.is_dir() or absolute or not (location.given or os.environ.get("VITLAB_DATA")):
         return here

@@ -128,7 +128,7 @@ def natural(name: str) -> tuple[list[str | int], str]:
 
 def wrong_layout(what: str, tree: str) -> VitlabError:
     """Returns the error for an unexpected folder layout: one line, followed by the expected tree."""
-    return VitlabError(f"{what}; expected:\n{tree}")
+    return VitlabError(f"{what}; expected:", tree)
 
 
 def _unsplit(root: Path, holdout: float | None, seed: int, normalisation: tuple[Channels, Channels]) -> DataSet:

@@ -17,6 +17,7 @@ from vitlab.core.expressions import parse_call
 from vitlab.core.machine_memory import check_memory
 from vitlab.core.settings import check_settings
 from vitlab.core.signatures import Setting, settings_of
+from vitlab.core.user_path import user_path
 from vitlab.data.question_set import PAD, QuestionData, QuestionSet
 from vitlab.data.scene_layout import Cues
 from vitlab.data.scene_questions import ANSWERS, KINDS, WORDS, questions
@@ -37,9 +38,9 @@ class _Location:
 
     def path(self, given: str) -> Path:
         """The path, absolute, relative to the working directory, or below the root."""
-        here = Path(given).expanduser()
+        here = user_path(given)
         root = self.root or os.environ.get("VITLAB_DATA")
-        return here if here.is_dir() or here.is_absolute() or not root else Path(root).expanduser() / here
+        return here if here.is_dir() or here.is_absolute() or not root else user_path(root) / here
 
 
 def open_questions(

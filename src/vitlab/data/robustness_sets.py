@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from vitlab.core.errors import VitlabError
+from vitlab.core.user_path import user_path
 from vitlab.data.folders import class_folders, gather, is_image, wrong_layout
 from vitlab.data.imagenet import wordnet_ids
 from vitlab.data.images import ImageFiles, ImageSet
@@ -67,7 +68,7 @@ def locate(root: str | Path, names: Sequence[str], holds: Callable[[Path], bool]
         holds: returns whether a folder is the set.
         tree: the official layout, for the error.
     """
-    root = Path(root).expanduser()
+    root = user_path(root)
     if not root.is_dir():
         raise wrong_layout(f"no folder {root}", tree)
     for folder in (*(root / name for name in names), root):

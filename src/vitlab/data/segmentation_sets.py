@@ -15,6 +15,7 @@ from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import parse_call
 from vitlab.core.settings import check_settings
 from vitlab.core.signatures import Setting, settings_of
+from vitlab.core.user_path import user_path
 from vitlab.data import acdc
 from vitlab.data.folders import wrong_layout
 from vitlab.data.scene_layout import SHAPES, TEXTURES, Cues
@@ -88,7 +89,7 @@ class _Location:
         tree = _TREES[self.name]
         if not self._root:
             raise wrong_layout(f"{self.name} is read from a folder; set root= or VITLAB_DATA", tree)
-        root = Path(self._root).expanduser()
+        root = user_path(self._root)
         for folder in (*(root / name for name in names), *([root] if root.name in names else [])):
             if folder.is_dir():
                 return folder
@@ -96,8 +97,8 @@ class _Location:
 
     def path(self, text: str) -> Path:
         """A path, absolute or relative to the working directory or the root."""
-        here = Path(text).expanduser()
-        inside = Path(self._root).expanduser() / here if self._root else here
+        here = user_path(text)
+        inside = user_path(self._root) / here if self._root else here
         if not (here.is_dir() or inside.is_dir()):
             raise VitlabError(f"no folder {text!r}; expected a folder of images or label maps")
         return here if here.is_dir() else inside

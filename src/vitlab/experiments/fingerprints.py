@@ -20,6 +20,7 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import ModelExpression, parse_model
 from vitlab.core.recipe import stored_recipe
 from vitlab.core.store import read_about
+from vitlab.core.user_path import user_path
 
 __all__ = [
     "MISSING",
@@ -138,7 +139,7 @@ def files_fingerprint(module: str, root: str) -> str:
             files below the root count.
         root: the folder of the data sets; empty for none.
     """
-    folder = Path(root or os.environ.get("VITLAB_DATA", MISSING)).expanduser()
+    folder = user_path(root or os.environ.get("VITLAB_DATA", MISSING))
     if not folder.is_dir():
         return MISSING
     places = getattr(importlib.import_module(module.partition(":")[0]), "FOLDERS", ())

@@ -30,6 +30,8 @@ from vitlab.training.device import choose_device
 
 ADDRESS = "127.0.0.1"  # never another: the page is for this machine only
 
+_MOST_IMAGES = 1000
+
 
 def explore(
     models: Sequence[str],
@@ -49,7 +51,7 @@ def explore(
         data: a data expression; default: the data that the first model was trained on, else `scenes`. The page shows
             evenly spaced test images.
         root: the folder with the data sets.
-        images: the number of images on the page.
+        images: the number of images on the page, at most 1,000.
         port: the port; 0 for any free port.
         device: `cpu`, `cuda` or `mps`; by default CUDA where available.
         report_address: called with the address when the server is ready.
@@ -87,8 +89,8 @@ def open_explorer(
     """Load the models and the data."""
     if not 1 <= len(models) <= 2:
         raise VitlabError(f"invalid number of models: {len(models)}; expected one or two")
-    if images < 1:
-        raise VitlabError(f"invalid --images {images}; expected at least 1")
+    if not 1 <= images <= _MOST_IMAGES:
+        raise VitlabError(f"invalid --images {images}; expected 1 to {_MOST_IMAGES:,}, each a thumbnail of the page")
     where = choose_device(device)
     recipe = zoo.recipe_of(models[0])
     data = data or (recipe.data if recipe else "scenes")

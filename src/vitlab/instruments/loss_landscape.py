@@ -108,7 +108,7 @@ def measure(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    points: Annotated[int, Range(2, 501, cost=_evaluations)] = 21,
+    points: Annotated[int, Range(2, 81, cost=_evaluations)] = 21,
     reach: Positive = 1.0,
     normalisation: Normalisation = "released",
     vectors: bool = False,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from vitlab.core.anatomy import Block
 from vitlab.core.errors import VitlabError
+from vitlab.interventions.hooks import hooked
 
 #: Receives the outputs of all heads (B, H, N, d) and returns new ones, or None to leave them unchanged.
 HeadChange = Callable[[Tensor], Tensor | None]
@@ -45,12 +47,11 @@ def changed_heads(model: nn.Module, changes: Mapping[str, tuple[Block, HeadChang
                 raise VitlabError(f"{block.name} has no attention heads to change: {why}")
             module = model.get_submodule(block.mixer.path)
             if isinstance(module, nn.MultiheadAttention):
-                hook = _multihead_hook(change)
-                stack.callback(module.register_forward_hook(hook, with_kwargs=True).remove)
+                stack.enter_context(hooked(model, block.mixer.path, _multihead_hook(change), with_kwargs=True))
             else:
                 mode.watch(model, block, change, stack)
         if mode.watched:
-            stack.callback(model.register_forward_pre_hook(mode.start).remove)
+            stack.enter_context(hooked(model, "", mode.start, "in"))
             stack.enter_context(mode)
         yield
 
@@ -61,19 +62,24 @@ class _HeadOutputs(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.watched = 0
+        self._thread = get_ident()  # a mode changes the functions of its own thread
         self._running: list[HeadChange | None] = []
         self._map: Tensor | None = None  # the last softmax of the running module, for the product with the values
         self._changed = False
 
     def watch(self, model: nn.Module, block: Block, change: HeadChange, stack: ExitStack) -> None:
         """Change the head outputs of a block."""
-        module = model.get_submodule(block.mixer.path)
+        path = block.mixer.path
         axis = 1 if block.mixer.window_axis == 2 else 2
 
         def fold(output: Tensor) -> Tensor:
             return _folded(output, axis, change)
 
         def enter(module: nn.Module, arguments: Any) -> None:
+            if not torch.compiler.is_compiling() and get_ident() != self._thread:
+                raise VitlabError(
+                    "heads are changed only in the thread that entered `intervene`; run the model in that thread"
+                )
             self._running.append(fold)
             self._map, self._changed = None, False
 
@@ -86,11 +92,10 @@ class _HeadOutputs(TorchFunctionMode):
                 )
 
         self.watched += 1
-        stack.callback(module.register_forward_pre_hook(enter).remove)
-        stack.callback(module.register_forward_hook(leave).remove)
+        stack.enter_context(hooked(model, path, enter, "in"))
+        stack.enter_context(hooked(model, path, leave))
         if block.mixer.map_at is not None:
-            at = model.get_submodule(block.mixer.map_at)
-            stack.callback(at.register_forward_hook(self._remember).remove)
+            stack.enter_context(hooked(model, block.mixer.map_at, self._remember))
 
     def start(self, module: nn.Module, arguments: Any) -> None:
         """Clear the stack at the start of a forward: an earlier forward that raised may have left entries."""

@@ -68,7 +68,9 @@ def intervene(
 ) -> Iterator[nn.Module]:
     """Change activations of a model inside a `with` block. Weights are not changed, and no hook remains on exit.
 
-    Interventions compose: nest the `with` blocks, or enter several in one statement.
+    Interventions compose: nest the `with` blocks, or enter several in one statement. They also change copies of the
+    model that are made inside the block, until its end. Run the model in one thread at a time; for heads, in the thread
+    that entered the block.
 
     Args:
         model: any model that `describe` supports; it may be compiled or wrapped in DDP.

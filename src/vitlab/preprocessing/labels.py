@@ -18,6 +18,7 @@ from timm.data import ImageNetInfo
 
 from vitlab.core.annotations import shown
 from vitlab.core.errors import VitlabError
+from vitlab.core.user_path import user_path
 from vitlab.data.folders import natural
 
 
@@ -123,7 +124,7 @@ def _output_names(match: LabelMatch, classes: Sequence[str], names: Sequence[str
 
 def read_classes(path: str | Path) -> Mapping[str, Any] | tuple[str, ...]:
     """Read class names: JSON (an object from data classes to outputs, or a list of outputs), or one name per line."""
-    path = Path(path).expanduser()
+    path = user_path(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

@@ -10,6 +10,7 @@ from torch import nn
 
 from vitlab.adapters import built_size
 from vitlab.adapters.wrappers import unwrap
+from vitlab.core.annotations import shown
 from vitlab.core.batches import Batches
 from vitlab.core.errors import VitlabError
 from vitlab.preprocessing.declaration import declared
@@ -48,6 +49,8 @@ def preprocessing_of(
 
 def input_size(model: nn.Module, given: Given = None) -> tuple[int, int]:
     """(h, w) of a model's input: given, else that of the built model, else declared, else 224."""
+    if given is not None and not isinstance(given, Preprocessing | Mapping):
+        raise VitlabError(f"invalid preprocessing={shown(given)}; expected a Preprocessing, or fields by name")
     if isinstance(given, Preprocessing):
         return given.size
     model = unwrap(model)

@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from vitlab.core.annotations import shown
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import UNREADABLE, Measurement
 from vitlab.core.statistics import share_error
 from vitlab.core.store import Run, read_about, write_atomically
+from vitlab.core.user_path import user_path
 
 __all__ = ["read", "report"]
 
@@ -43,6 +45,9 @@ def report(
     given = list(measurements)
     if not given:
         raise VitlabError("nothing to report: no measurements were given; expected at least one")
+    for each in given:
+        if not isinstance(each, Measurement):
+            raise VitlabError(f"report(measurements=[{shown(each)}]): expected measurements, see `Measurement.load`")
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with write_atomically(path) as file:
@@ -149,7 +154,7 @@ def _is_file_of(run: Path, subject: str) -> bool:
     """Whether a subject is `file/PATH` with the path of a run folder or of its final weights."""
     if not subject.startswith("file/") or "|" in subject:
         return False
-    path = Path(subject.removeprefix("file/").strip()).expanduser()
+    path = user_path(subject.removeprefix("file/").strip())
     for own in (run, run / "model.safetensors"):
         elsewhere = not path.is_absolute() and own.parts[-len(path.parts) :] == path.parts  # relative to another folder
         if path.resolve() == own or elsewhere:

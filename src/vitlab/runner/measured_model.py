@@ -26,6 +26,7 @@ from vitlab.core.measurement import Card
 from vitlab.core.recipe import Augment, Recipe
 from vitlab.core.settings import check_settings
 from vitlab.core.step_cache import preparing
+from vitlab.core.user_path import user_path
 from vitlab.identity import identify
 from vitlab.inputs import Augmentation, NoTrainingImagesError, Split, augmentation_of, parts_for
 from vitlab.inputs.detection import detection_parts
@@ -287,7 +288,7 @@ def _folder(name: str, root: Path | None) -> Path:
     given = root or os.environ.get("VITLAB_DATA")
     if not given:
         raise VitlabError(f"{name} reads files of its own; give --root, their folder")
-    folder = Path(given).expanduser()
+    folder = user_path(given)
     if not folder.is_dir():
         raise VitlabError(f"{name} reads files of its own, but there is no folder {folder}; correct --root")
     return folder

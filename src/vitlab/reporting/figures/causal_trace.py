@@ -13,12 +13,13 @@ from vitlab.reporting.layer_plots import known
 from vitlab.reporting.panels import on_panel, panels, rounded, share_y_axis
 
 _PLACES = {"prefix": "class token", "attention": "attention", "mlp": "MLP", "tokens": "best cell of tokens"}
+_BAR = {"title": {"text": "points", "side": "top"}, "thickness": 14}
 _PANELS = 6  # layers whose token maps are shown
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Figure]:
-    """Effects by layer; by layer and head; and on the token grid of some layers."""
-    figures = [_by_layer(measurements)]
+    """Effects by layer; by layer and token; by layer and head; and on the token grid of some layers."""
+    figures = [_by_layer(measurements), _by_token(measurements)]
     with_heads = [measurement for measurement in measurements if known(measurement, "heads")]
     if with_heads:
         figures.append(_by_head(with_heads))
@@ -82,6 +83,49 @@ def _finding(measurements: Sequence[Measurement]) -> str:
     return f"Restores most of the clean prediction: {'; '.join(parts)}"
 
 
+def by_token(measurement: Measurement) -> tuple[np.ndarray, list[str]]:
+    """The effects (layer, token) in points, of the prefix tokens, then of the cells row by row, and their names.
+
+    >>> values = {"prefix": np.array([[0.1], [0.9]]), "tokens": np.array([[[0.2, 0.3]], [[0.0, 0.1]]])}
+    >>> dims = {"prefix": ("layer", "prefix"), "tokens": ("layer", "row", "column")}
+    >>> effects, names = by_token(Measurement("causal_trace", "a", values, dims))
+    >>> effects.tolist(), names
+    ([[10.0, 20.0, 30.0], [90.0, 0.0, 10.0]], ['class token', 'row 1, column 1', 'row 1, column 2'])
+    """
+    cells = np.asarray(measurement.values["tokens"], dtype=float)
+    prefix = np.asarray(measurement.values.get("prefix", np.empty((len(cells), 0))), dtype=float)
+    names = [f"prefix token {index + 1}" if index else "class token" for index in range(prefix.shape[1])]
+    names += [f"row {row + 1}, column {column + 1}" for row, column in np.ndindex(*cells.shape[1:])]
+    return 100 * np.concatenate((prefix, cells.reshape(len(cells), -1)), axis=1), names
+
+
+def _by_token(measurements: Sequence[Measurement]) -> Figure:
+    plot = panels([_title(each) for each in measurements], "", "layer", height=300, legend=False)
+    found = [by_token(each) for each in measurements]
+    cells = [np.asarray(each.values["tokens"], dtype=float) for each in measurements]
+    limit = 100 * max(float(np.nanmax(np.abs(value))) for value in cells) or 1.0
+    for panel, (value, names) in enumerate(found):
+        columns, rows = list(range(len(names))), list(range(1, len(value) + 1))
+        look: dict[str, Any] = {"zmin": -limit, "zmax": limit, "zmid": 0, "colorbar": _BAR}
+        look["text"], look["hovertemplate"] = [names] * len(rows), "layer %{y}, %{text}: %{z:.2f} points"
+        look["name"] = plain(measurements[panel].subject)
+        heat_map(plot, rounded(value, 4), columns, rows, diverging=True, **look)
+        axes = on_panel(panel)
+        plot.data[-1].update(**axes, showscale=panel == 0)
+        height, width = cells[panel].shape[1:]
+        first = len(names) - height * width
+        ticks: dict[str, Any] = {
+            "tickvals": [*range(first), *(first + width * (row + 0.5) - 0.5 for row in range(height))]
+        }
+        ticks["ticktext"] = ["c", *[""] * first][:first] + [str(row + 1) for row in range(height)]
+        plot.layout[axes["xaxis"].replace("x", "xaxis")].update(ticks, tickangle=0)
+    plot.update_xaxes(title_text="c: class token; rows of cells")
+    text = (
+        "Restored by clean activations of one token or cell, by layer; the colours of the class token end at the scale"
+    )
+    return Figure(text, "", plot)
+
+
 def _by_head(measurements: Sequence[Measurement]) -> Figure:
     plot = panels([_title(each) for each in measurements], "head", "layer", height=300, legend=False)
     values = [100 * np.asarray(each.values["heads"], dtype=float) for each in measurements]
@@ -89,7 +133,7 @@ def _by_head(measurements: Sequence[Measurement]) -> Figure:
     for panel, value in enumerate(values):
         layers, heads = value.shape
         look: dict[str, Any] = {"zmin": -limit, "zmax": limit, "zmid": 0}
-        look["colorbar"] = {"title": {"text": "points", "side": "right"}, "thickness": 14}
+        look["colorbar"] = _BAR
         look["hovertemplate"] = "layer %{y}, head %{x}: %{z:.2f} points"
         look["name"] = plain(measurements[panel].subject)
         columns, rows = list(range(1, heads + 1)), list(range(1, layers + 1))
@@ -112,7 +156,7 @@ def _on_grid(measurement: Measurement) -> Figure:
     for panel, index in enumerate(chosen):
         cells = value[index][::-1]  # the first row of the image at the top
         look: dict[str, Any] = {"zmin": -limit, "zmax": limit, "zmid": 0, "hovertemplate": "%{z:.2f} points"}
-        look["colorbar"] = {"title": {"text": "points", "side": "right"}, "thickness": 14}
+        look["colorbar"] = _BAR
         look["name"] = f"layer {index + 1}"
         heat_map(plot, rounded(cells, 4), range(cells.shape[1]), range(len(cells)), diverging=True, **look)
         axes = on_panel(panel)
