@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -281,11 +282,10 @@ def show_anatomy(expression: str, size: tuple[int, int] | None, *, as_json: bool
     console.print(_blocks(anatomy))
     for seam, reason in anatomy.absent.items():
         console.print(f"no {seam}: {reason}", highlight=False, markup=False)
-    unmapped = [block.mixer for block in anatomy.blocks if block.mixer.why_no_map]
-    for reason in dict.fromkeys(mixer.why_no_map for mixer in unmapped):
-        count = sum(mixer.why_no_map == reason for mixer in unmapped)
+    unmapped = Counter(block.mixer.why_no_map for block in anatomy.blocks if block.mixer.why_no_map)
+    for why, count in unmapped.items():
         console.print(
-            f"no attention map in {count} of {len(anatomy.blocks)} blocks: {reason}", highlight=False, markup=False
+            f"no attention map in {count} of {len(anatomy.blocks)} blocks: {why}", highlight=False, markup=False
         )
 
 

@@ -1,7 +1,8 @@
 """Questions about scenes with one answer each, from a closed vocabulary, for visual question answering.
 
 A question is used only if its answer is unambiguous: "the circle" only if one circle is visible, "the largest" only by
-a clear margin, "the leftmost" only if it is clearly left of all others. An object counts as visible if at least a quarter of it is.
+a clear margin, "the leftmost" only if it is clearly left of all others. An object counts as visible if at least a
+quarter of it is.
 
 Shape legend: B scenes, K objects of a scene, n questions of each, L words.
 """
