@@ -17,6 +17,9 @@ __all__ = ["effective", "same_recipe", "settings_of"]
 #: Settings that do not change the trained weights.
 _NO_EFFECT = ("seed", "evaluate_every", "checkpoint_every", "log_every", "snapshots")
 
+#: Settings of other tasks than classification.
+_OTHER_TASKS = ("segmentation", "detection")
+
 
 def settings_of(text: str) -> dict[str, Any]:
     """Returns the settings in the text of a recipe; nothing is evaluated.
@@ -54,9 +57,8 @@ def effective(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings that determine the trained weights, but for the seed, with defaults for those not given."""
     default = asdict(Recipe(settings["model"], settings["data"]))
     filled = _filled(settings, default)
-    return {name: value for name, value in filled.items() if name not in _NO_EFFECT} | {
-        "model": _model(filled["model"])
-    }
+    without = _NO_EFFECT + (_OTHER_TASKS if filled["task"] == "classification" else ())
+    return {name: value for name, value in filled.items() if name not in without} | {"model": _model(filled["model"])}
 
 
 def _filled(given: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:

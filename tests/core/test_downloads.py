@@ -13,9 +13,9 @@ import pytest
 from huggingface_hub import constants
 
 import vitlab
-from vitlab import zoo
 from vitlab.core import downloads
 from vitlab.core.downloads import downloading_from, unreachable
+from vitlab.zoo import libraries
 
 NOWHERE = "nobody/no_such_model_anywhere"
 
@@ -119,7 +119,7 @@ def test_without_downloads_or_with_a_reachable_server_nothing_changes() -> None:
 
 def test_a_model_that_must_be_downloaded_is_one_line(closed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")
-    monkeypatch.setattr(zoo, "HUB", closed)
+    monkeypatch.setattr(libraries, "HUB", closed)
     with pytest.raises(
         vitlab.VitlabError, match=f"hf/{NOWHERE} could not be built: 127.0.0.1 cannot be reached"
     ) as error:

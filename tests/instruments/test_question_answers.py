@@ -84,7 +84,7 @@ def test_parts_are_pooled_into_the_numbers_of_all_questions():
 
 def test_accuracies_are_key_numbers_and_the_report_has_the_prior(tmp_path: Path):
     data = DATA.replace("questions=4", "questions=4, kinds=['colour', 'count', 'shape']")
-    (path,) = runner.measure([EXPRESSION], ["question_answers"], tmp_path, data=data, images=15, show=False)
+    (path,) = runner.measure([EXPRESSION], ["question_answers"], tmp_path, data=data, images=14, show=False)
     found = Measurement.load(path)
     rows = {row.name: next(iter(row.values.values())) for row in key_numbers([found])}
     expected = 100 * found.values["overall_accuracy"]

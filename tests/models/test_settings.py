@@ -18,6 +18,7 @@ from vitlab.core.errors import VitlabError
 from vitlab.core.machine_memory import available_memory
 from vitlab.core.signatures import settings_of
 from vitlab.models._settings import architecture, check_size
+from vitlab.zoo import libraries
 
 TINY = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "num_heads": 3}
 
@@ -117,7 +118,8 @@ def test_the_memory_of_the_machine_is_known() -> None:
 def test_settings_are_refused_before_the_model_is_built(
     expression: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(zoo, "_build_or_raise", lambda *given: pytest.fail("the model was built"))
+    for module in (zoo, libraries):
+        monkeypatch.setattr(module, "build_or_raise", lambda *given: pytest.fail("the model was built"))
     with pytest.raises(VitlabError, match=expected):
         vitlab.load(expression)
 
