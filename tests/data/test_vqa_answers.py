@@ -1,13 +1,11 @@
 """Answers of VQAv2 against slow versions that follow the official rules literally."""
 
-from collections import Counter
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitlab.core.errors import VitlabError
-from vitlab.data.vqa_answers import accuracies, normalise, soft_scores, vocabulary
+from vitlab.data.vqa_answers import accuracies, normalise, vocabulary
 
 WORDS = ["yes", "no", "a dog", "the dog", "two", "2", "Dog.", "dont", "1,000", "red/blue", "red / blue", "none", "3.5"]
 
@@ -99,12 +97,6 @@ def test_values_of_the_official_accuracy():
         1.0,
         1.0,
     ]
-
-
-def test_soft_scores_count_matches():
-    answers = ["cat"] * 2 + ["Cat"] + ["dog"] * 1 + ["the dog"] + ["bird"] * 5
-    counts = Counter(slow_normalise(answer) for answer in answers)
-    assert soft_scores(answers) == {answer: min(count / 3, 1) for answer, count in counts.items()}
 
 
 def test_vocabulary_by_number_and_by_count():

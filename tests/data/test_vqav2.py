@@ -77,11 +77,22 @@ def test_questions_answers_scores_and_kinds(tmp_path):
     assert data.train.kinds.tolist() == [2, 1, 0] and data.vocabulary == len(VOCABULARY)
     red = data.answers.index("red")
     assert data.train.answers[0].tolist() == [red] + [-1] * 9
-    assert data.test.answers[0, 0] == 0 and data.test.scores[0, 0] == 1.0
-    assert data.test.accuracy[0, 0] == pytest.approx(0.9)  # 3 of 10: (3 · 2/3 + 7 · 1) / 10
-    assert data.test.accuracy[1, 0] == pytest.approx(0.3) and data.test.scores[1, 0] == pytest.approx(1 / 3)
+    assert data.test.answers[0, 0] == 0 and data.test.accuracy[0, 0] == pytest.approx(0.9)  # 3 of 10: (3 · 2/3 + 7 · 1) / 10
+    assert data.test.accuracy[1, 0] == pytest.approx(0.3)
     predicted = torch.tensor([0, data.answers.index("purple")])
     assert data.test.accuracy_of(predicted).tolist() == pytest.approx([0.9, 0.0])
+
+
+def test_targets_are_those_of_vilt(tmp_path):
+    """Kim et al.'s code gives an answer of 1, 2, 3 and more annotators the targets 0.3, 0.6, 0.9 and 1."""
+    folder = write(tmp_path / "vqa")
+    given = ["red"] * 4 + ["2"] * 3 + ["purple"] * 2 + ["Blue"]
+    edit(folder, lambda note: note.update(answers=[{"answer": answer} for answer in given]))
+    data = opened(folder)
+    assert data.answers == ("2", "purple", "red")
+    batches = QuestionBatches(data.train, 3, data.mean, data.std, (32, 64), 16, processes=0)
+    (batch,) = batches.batches([torch.tensor([0])])
+    assert batch.targets[0].tolist() == pytest.approx([0.9, 0.6, 1.0])
 
 
 def test_word_pieces_start_with_the_class_token(tmp_path):

@@ -37,14 +37,12 @@ class WrongImages:
 def test_a_damaged_image_of_a_question(processes: int, tmp_path: Path) -> None:
     Image.fromarray(np.zeros((8, 8, 3), dtype=np.uint8)).save(tmp_path / "a.jpg")
     (tmp_path / "b.jpg").write_bytes(b"no image")
-    two = torch.zeros(2, 1)
     questions = QuestionSet(
         (tmp_path / "a.jpg", tmp_path / "b.jpg"),
         torch.tensor([0, 1]),
         torch.ones(2, 3, dtype=torch.long),
-        two.long(),
-        two,
-        two,
+        torch.zeros(2, 1, dtype=torch.long),
+        torch.zeros(2, 1),
         torch.zeros(2, dtype=torch.long),
         ["?", "?"],
     )

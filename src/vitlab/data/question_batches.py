@@ -129,9 +129,9 @@ class QuestionBatches:
             number += last - first
 
     def _targets(self, rows: Tensor) -> Tensor:
-        answers, scores = self.questions.answers[rows], self.questions.scores[rows]
+        answers, accuracy = self.questions.answers[rows], self.questions.accuracy[rows]
         targets = torch.zeros(len(rows), self.answers + 1)  # the last column takes the entries that are none
-        targets.scatter_(1, torch.where(answers < 0, self.answers, answers), scores)
+        targets.scatter_(1, torch.where(answers < 0, self.answers, answers), accuracy)
         return targets[:, : self.answers].to(self.device)
 
     def _pictures(self, plan: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:

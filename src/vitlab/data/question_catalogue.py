@@ -124,14 +124,13 @@ def _asked(scenes: Any, count: int) -> QuestionSet:
     asked = questions(scenes, count)
     words = asked.tokens.flatten(0, 1)
     first = torch.full((len(words), 1), _CLASS_TOKEN)
-    answers, one = asked.answers.flatten()[:, None], torch.ones(len(words), 1)
+    answers = asked.answers.flatten()[:, None]
     return QuestionSet(
         scenes.images,
         torch.arange(len(scenes)).repeat_interleave(count),
         torch.cat([first, words], 1),
         answers,
-        one,
-        one,
+        torch.ones_like(answers, dtype=torch.float32),
         asked.kinds.flatten(),
         [" ".join(WORDS[token] for token in row if token != PAD) + "?" for row in words.tolist()],
     )

@@ -33,8 +33,8 @@ class QuestionSet:
         image_of: (Q,) the image of each question.
         tokens: (Q, L) token ids, `PAD` after the end; the first token is the class token, from which ViLT answers.
         answers: (Q, K) indices into the answer vocabulary; −1 for none.
-        scores: (Q, K) the target of each of these answers in training, in [0, 1].
-        accuracy: (Q, K) the accuracy of a model that gives this answer, in [0, 1]; that of all others is 0.
+        accuracy: (Q, K) the accuracy of a model that gives this answer, in [0, 1], and its target in training; that of
+            all others is 0.
         kinds: (Q,) the kind of each question.
         texts: the questions as text.
     """
@@ -43,7 +43,6 @@ class QuestionSet:
     image_of: Tensor
     tokens: Tensor
     answers: Tensor
-    scores: Tensor
     accuracy: Tensor
     kinds: Tensor
     texts: Sequence[str]
@@ -71,7 +70,7 @@ class QuestionSet:
             images: Tensor | bytes = pictures[used]
         else:
             images = "\n".join(pictures[place].name for place in used.tolist()).encode()
-        fields = (self.image_of, self.tokens, self.answers, self.scores, self.accuracy, self.kinds)
+        fields = (self.image_of, self.tokens, self.answers, self.accuracy, self.kinds)
         return digest(*fields, "\n".join(self.texts).encode(), images)
 
     @property
@@ -84,7 +83,7 @@ class QuestionSet:
 
     def subset(self, rows: Tensor) -> QuestionSet:
         """Returns some of the questions; the images stay."""
-        fields = ("image_of", "tokens", "answers", "scores", "accuracy", "kinds")
+        fields = ("image_of", "tokens", "answers", "accuracy", "kinds")
         chosen = {name: getattr(self, name)[rows] for name in fields}
         return replace(self, **chosen, texts=[self.texts[row] for row in rows.tolist()])
 

@@ -1,4 +1,4 @@
-"""The answers of VQAv2: normalisation, accuracy against ten human answers, soft scores and the answer vocabulary.
+"""The answers of VQAv2: normalisation, accuracy against ten human answers and the answer vocabulary.
 
 The rules are those of the official evaluation of VQA (Antol et al. 2015, Goyal et al. 2017).
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from vitlab.core.errors import VitlabError
 
-__all__ = ["accuracies", "normalise", "soft_scores", "vocabulary"]
+__all__ = ["accuracies", "normalise", "vocabulary"]
 
 _PUNCTUATION = ';/[]"{}()=+\\_-><@`,?!'
 _NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -59,7 +59,8 @@ def accuracies(answers: Sequence[str]) -> dict[str, float]:
     """Returns the official accuracy of each normalised answer: the mean over all sets of all but one human answer.
 
     The accuracy against a set is min(matches / 3, 1). With n answers, c of which match, c of the sets have c − 1
-    matches and n − c have c. Answers that no annotator gave have accuracy 0.
+    matches and n − c have c: with ten answers 0.3 c, at most 1, which are also ViLT's targets in training. Answers that
+    no annotator gave have accuracy 0.
 
     >>> {answer: round(value, 3) for answer, value in accuracies(["yes"] * 2 + ["no"] * 8).items()}
     {'yes': 0.6, 'no': 1.0}
@@ -69,15 +70,6 @@ def accuracies(answers: Sequence[str]) -> dict[str, float]:
         answer: (count * min((count - 1) / 3, 1.0) + (total - count) * min(count / 3, 1.0)) / total
         for answer, count in counts.items()
     }
-
-
-def soft_scores(answers: Sequence[str]) -> dict[str, float]:
-    """Returns the training target of each normalised answer, min(matches / 3, 1).
-
-    >>> soft_scores(["cat"] * 6 + ["dog"] * 3 + ["A cat?"])
-    {'cat': 1.0, 'dog': 1.0}
-    """
-    return {answer: min(count / 3, 1.0) for answer, count in Counter(map(normalise, answers)).items()}
 
 
 def vocabulary(answers: Iterable[str], size: int = 3129, at_least: int = 1) -> tuple[str, ...]:

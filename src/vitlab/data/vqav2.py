@@ -23,7 +23,7 @@ from torch import Tensor
 
 from vitlab.core.errors import VitlabError
 from vitlab.data.question_set import PAD, QuestionData, QuestionSet
-from vitlab.data.vqa_answers import accuracies, normalise, soft_scores, vocabulary
+from vitlab.data.vqa_answers import accuracies, normalise, vocabulary
 
 __all__ = ["KINDS", "open_vqav2"]
 
@@ -135,19 +135,17 @@ def _questions(
     names = list(dict.fromkeys(entry.image for entry in entries))
     place = {name: number for number, name in enumerate(names)}
     answers = torch.full((len(entries), _ANSWERS), -1)
-    scores, accuracy = torch.zeros(len(entries), _ANSWERS), torch.zeros(len(entries), _ANSWERS)
+    accuracy = torch.zeros(len(entries), _ANSWERS)
     for row, entry in enumerate(entries):
-        soft, official = soft_scores(entry.answers), accuracies(entry.answers)
-        known = [answer for answer in soft if answer in index]
+        official = accuracies(entry.answers)
+        known = [answer for answer in official if answer in index]
         for column, answer in enumerate(known):
-            answers[row, column] = index[answer]
-            scores[row, column], accuracy[row, column] = soft[answer], official[answer]
+            answers[row, column], accuracy[row, column] = index[answer], official[answer]
     return QuestionSet(
         tuple(folder / split / name for name in names),
         torch.tensor([place[entry.image] for entry in entries]),
         tokens([entry.question for entry in entries]),
         answers,
-        scores,
         accuracy,
         torch.tensor([entry.kind for entry in entries]),
         [entry.question for entry in entries],

@@ -31,10 +31,10 @@ def vqa_vilt(
 
     Source: CB, Table 10: ViLT's own fine-tuning with CB_S. Of ViLT (Kim et al. 2021): AdamW with learning rate 1e-4,
     10 times that for the head, weight decay 0.01, linear warm-up over 10 % of the steps and linear decay to 0, batch
-    256, 10 epochs, shorter side 384 and longer side at most 640, 3,129 answers, binary cross entropy. Our choices: CB_S
-    in all blocks, Λ = 0 at first, "both" as one joint mean, no augmentation (ViLT uses RandAugment), no dropout, and
-    training on train2014 with val2014 as test set, because the answers of test-dev are not public: accuracies are not
-    comparable with the paper's, differences are.
+    256, 10 epochs, shorter side 384 and longer side at most 640, 3,129 answers, binary cross entropy with an answer's
+    accuracy as its target. Our choices: CB_S in all blocks, Λ = 0 at first, "both" as one joint mean, no augmentation
+    (ViLT uses RandAugment), no dropout, and training on train2014 with val2014 as test set, because the answers of
+    test-dev are not public: accuracies are not comparable with the paper's, differences are.
     Hardware: not published; 64 V100 for ViLT's pretraining.
     Runtime: not published.
     Expected: accuracy of 71.28 plain, 71.44 (image), 71.46 (text), 71.42 (both), of the paper's evaluation.
