@@ -127,6 +127,11 @@ def test_images_keep_their_aspect_ratio_and_are_padded(tmp_path):
     assert batch.targets.shape == (3, 3) and batch.targets.sum() == 3
 
 
+def repeat(path, name):
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({name: content[name] + content[name][:1]}))
+
+
 BAD = {
     "no questions": (lambda f: (f / "v2_OpenEnded_mscoco_val2014_questions.json").unlink(), "cannot be read"),
     "not JSON": (lambda f: (f / "v2_mscoco_train2014_annotations.json").write_text("{"), "not valid JSON"),
@@ -137,6 +142,22 @@ BAD = {
         "question 3 is missing",
     ),
     "no vocabulary": (lambda f: (f / "tokenizer" / "vocab.txt").unlink(), "no vocab.txt"),
+    "vocabulary without [UNK]": (
+        lambda f: (f / "tokenizer" / "vocab.txt").write_text("[PAD]\n[CLS]\n[SEP]\nwhat\n"),
+        r"vocab.txt has no \[PAD\] in its first line, or no \[UNK\]",
+    ),
+    "vocabulary of another encoding": (
+        lambda f: (f / "tokenizer" / "vocab.txt").write_bytes(b"[PAD]\n\xe9\n"),
+        "vocab.txt cannot be read .*utf-8",
+    ),
+    "two annotations of a question": (
+        lambda f: repeat(f / "v2_mscoco_train2014_annotations.json", "annotations"),
+        "annotations.json has more than one entry with question_id 1",
+    ),
+    "a question twice": (
+        lambda f: repeat(f / "v2_OpenEnded_mscoco_val2014_questions.json", "questions"),
+        "questions.json has more than one entry with question_id 4",
+    ),
 }
 
 

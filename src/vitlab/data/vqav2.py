@@ -32,6 +32,7 @@ KINDS = ("yes/no", "number", "other")
 
 _ANSWERS = 10  # human answers to each question
 _LONGEST = 40  # tokens of a question in ViLT
+_SPECIAL = {"[UNK]", "[CLS]", "[SEP]"}  # word pieces that the tokenizer needs
 _HALF = (0.5, 0.5, 0.5)  # ViLT's normalisation
 
 
@@ -71,19 +72,30 @@ def open_vqav2(folder: Path, tokenizer: Path, answers: int = 3129, at_least: int
 def _read_split(folder: Path, split: str) -> list[_Entry]:
     asked_file = folder / f"v2_OpenEnded_mscoco_{split}_questions.json"
     noted_file = folder / f"v2_mscoco_{split}_annotations.json"
-    asked, noted = _read_list(asked_file, "questions"), _read_list(noted_file, "annotations")
-    notes = {_field(note, "question_id", int, noted_file): note for note in noted}
+    asked = _by_question(_read_list(asked_file, "questions"), asked_file)
+    notes = _by_question(_read_list(noted_file, "annotations"), noted_file)
     pictures = folder / split
     if not pictures.is_dir():
         raise VitlabError(f"no folder {pictures}; expected the images of COCO's {split}, COCO_{split}_….jpg")
     files = set(os.listdir(pictures))
-    return [_entry(question, notes, files, split, asked_file, noted_file) for question in asked]
+    return [_entry(question, notes, files, split, asked_file, noted_file) for question in asked.values()]
+
+
+def _by_question(entries: list[Any], path: Path) -> dict[int, Any]:
+    """The entries by `question_id`; raises if two have the same: either could be the right one."""
+    found: dict[int, Any] = {}
+    for entry in entries:
+        number = _field(entry, "question_id", int, path)
+        if number in found:
+            raise VitlabError(f"{path} has more than one entry with question_id {number}; remove all but one")
+        found[number] = entry
+    return found
 
 
 def _entry(
     question: Mapping[str, Any], notes: Mapping[int, Any], files: set[str], split: str, asked: Path, noted: Path
 ) -> _Entry:
-    number = _field(question, "question_id", int, asked)
+    number = question["question_id"]
     text = _field(question, "question", str, asked)
     image = _field(question, "image_id", int, asked)
     if number not in notes:
@@ -156,15 +168,22 @@ class _BertTokens:
     """BERT's word pieces from a local folder."""
 
     def __init__(self, folder: Path) -> None:
-        if not (folder / "vocab.txt").is_file():
+        file = folder / "vocab.txt"
+        if not file.is_file():
             raise VitlabError(f"no vocab.txt in {folder}; expected the folder of BERT's uncased tokenizer, or ViLT's")
         try:
             from tokenizers import BertWordPieceTokenizer
         except ImportError:
             raise VitlabError("VQAv2 needs the extra 'hf': pip install 'vitlab[hf]'") from None
-        self._tokenizer: Any = BertWordPieceTokenizer(vocab=str(folder / "vocab.txt"), lowercase=True)
-        if self._tokenizer.token_to_id("[PAD]") != PAD:
-            raise VitlabError(f"{folder / 'vocab.txt'} does not start with [PAD]; expected BERT's vocabulary")
+        try:
+            words = file.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise VitlabError(f"{file} cannot be read ({error}); expected BERT's vocabulary") from error
+        if words[PAD : PAD + 1] != ["[PAD]"] or not _SPECIAL.issubset(words):
+            raise VitlabError(
+                f"{file} has no [PAD] in its first line, or no [UNK], [CLS] or [SEP]; expected BERT's vocabulary"
+            )
+        self._tokenizer: Any = BertWordPieceTokenizer(vocab=str(file), lowercase=True)
         self._tokenizer.enable_truncation(_LONGEST)
         self._tokenizer.enable_padding(pad_id=PAD)
 
