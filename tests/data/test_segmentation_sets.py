@@ -98,6 +98,40 @@ def test_wrong_labels_are_named(tmp_path: Path, values: np.ndarray, message: str
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("wrong", [1.5, float("nan"), float("inf"), -1.0])
+def test_labels_that_are_no_whole_numbers_are_named(tmp_path: Path, wrong: float) -> None:
+    for number in range(2):
+        write(tmp_path / f"images/{number}.png", np.zeros((1, 2, 3)))
+        (tmp_path / "labels").mkdir(exist_ok=True)
+        Image.fromarray(np.array([[2.0, wrong if number else 255]], dtype=np.float32)).save(
+            tmp_path / f"labels/{number}.tif"
+        )
+    data = open_pairs(f"pairs(images='{tmp_path}/images', labels='{tmp_path}/labels', classes=3, holdout=0.5)")
+    good, bad = (data.train, data.test) if "0.png" in str(data.train.paths) else (data.test, data.train)
+    assert good[0][1].tolist() == [[2, 255]]
+    with pytest.raises(VitlabError, match=rf"labels/1\.tif has the label {wrong}, which is none of the 3 classes"):
+        bad[0]
+
+
+def test_a_list_of_classes_that_is_too_short_is_named(tmp_path: Path) -> None:
+    """Labels without a class raised an IndexError in the first step, on a GPU an assertion of the device."""
+    values = np.array([[0, 1]])
+    for split in ("train", "test"):
+        write_pair(tmp_path / f"camvid/{split}/images/a.png", tmp_path / f"camvid/{split}/labels/a.png", values)
+    (tmp_path / "camvid/classes.txt").write_text("Sky\nBuilding\n")
+    with pytest.raises(VitlabError, match=r"camvid/classes.txt has 2 names of classes; expected 11"):
+        open_pairs("camvid", root=tmp_path)
+    folder = tmp_path / "ADEChallengeData2016"
+    for split in ("training", "validation"):
+        write_pair(folder / f"images/{split}/a.jpg", folder / f"annotations/{split}/a.png", values)
+    (folder / "objectInfo150.txt").write_text("Idx\tName\n1\twall, surface\n2\tbuilding\n")
+    with pytest.raises(VitlabError, match=r"objectInfo150.txt has 2 names of classes; expected 150"):
+        open_pairs("ade20k", root=tmp_path)
+    rows = "".join(f"{number}\tname {number}, other\n" for number in range(1, 151))
+    (folder / "objectInfo150.txt").write_text("Idx\tName\n" + rows)
+    assert open_pairs("ade20k", root=tmp_path).classes[::149] == ("name 1", "name 150")
+
+
 def test_missing_labels_are_named(tmp_path: Path) -> None:
     write(tmp_path / "images/a.png", np.zeros((1, 2, 3)))
     write(tmp_path / "images/b.png", np.zeros((1, 2, 3)))

@@ -100,9 +100,10 @@ class PairFiles:
                 f"{label_path} has labels of shape {values.shape}, but {image_path} has (h, w) = "
                 f"{(image.height, image.width)}; expected one label per pixel"
             )
-        labels = self._lookup[np.clip(values, -1, 256).astype(np.int64) + 1]
+        whole = np.where(np.rint(values) == values, values, _INVALID) if values.dtype.kind == "f" else values
+        labels = self._lookup[np.clip(whole, -1, 256).astype(np.int64) + 1]
         if (labels == _INVALID).any():
-            wrong = int(values[labels == _INVALID][0])
+            wrong = values[labels == _INVALID][0].item()
             raise VitlabError(
                 f"{label_path} has the label {wrong}, which is none of the {self.classes} classes nor ignored; "
                 "correct the labels, or classes= and ignore= of the data"

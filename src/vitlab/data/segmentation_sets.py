@@ -133,7 +133,7 @@ def _camvid(location: _Location, test: Literal["val", "test"] = "test") -> PairD
     """CamVid, 367 + 101 + 233 street scenes of 360×480, 11 classes."""
     folder = location.folder("camvid", "CamVid")
     names = [line.strip() for line in _text(folder / "classes.txt").splitlines() if line.strip()]
-    classes = names[:11]
+    classes = _first(names, 11, folder / "classes.txt")
     table = (*((label, label) for label in range(11)), (11, IGNORE), (IGNORE, IGNORE))
     splits = {
         split: PairFiles(matched(folder / split / "images", folder / split / "labels"), len(classes), table)
@@ -230,4 +230,12 @@ def _ade_classes(folder: Path) -> list[str]:
     file = folder / "objectInfo150.txt"
     if not file.is_file():
         return [str(label) for label in range(150)]
-    return [line.split("\t")[-1].partition(",")[0].strip() for line in _text(file).splitlines()[1:151]]
+    names = [line.split("\t")[-1].partition(",")[0].strip() for line in _text(file).splitlines()[1:]]
+    return _first(names, 150, file)
+
+
+def _first(names: list[str], count: int, file: Path) -> list[str]:
+    """The first names of a file; raises if it has fewer: the label maps have classes without a name."""
+    if len(names) < count:
+        raise VitlabError(f"{file} has {len(names)} names of classes; expected {count}")
+    return names[:count]
