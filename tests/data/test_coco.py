@@ -199,6 +199,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         (changed("annotations.0.iscrowd", 2), "iscrowd=2; expected 0 or 1"),
         (changed("annotations.0.segmentation", ...), "segmentation=None; expected polygons or run lengths"),
         (changed("annotations.0.segmentation", [[1, 2, 3]]), "expected a list of x and y in turn"),
+        (changed("annotations.0.segmentation", [[1, 2, 1e9, 2, 1e9, 9]]), "expected x and y up to 100,000 pixels"),
         (
             changed("annotations.1.segmentation.size", [9, 9]),
             r"run lengths of size \[9, 9\]; expected that of its image",

@@ -144,6 +144,9 @@ def _with_id(entries: dict[int, dict[str, Any]], number: Any) -> dict[str, Any] 
 #: Boxes may reach beyond their image by this many pixels without a warning: COCO's own are rounded.
 _ROUNDING = 1.0
 
+#: Largest coordinate of a polygon: the memory for its mask grows with its length, also outside of the image.
+_FARTHEST = 100_000
+
 _WORDS = {int: "a positive integer", str: "a text"}
 
 
@@ -192,6 +195,8 @@ def _polygons(polygons: list[Any], image: dict[str, Any], at: str) -> list[list[
     for polygon in polygons:
         if not isinstance(polygon, list) or len(polygon) % 2 or not all(map(_finite, polygon)):
             raise VitlabError(f"{at} has the polygon {str(polygon)[:60]}; expected a list of x and y in turn")
+        if any(abs(each) > _FARTHEST for each in polygon):
+            raise VitlabError(f"{at} has the polygon {str(polygon)[:60]}; expected x and y up to {_FARTHEST:,} pixels")
     return [polygon for polygon in polygons if _has_area(polygon) and _meets(polygon, image)]
 
 
