@@ -77,7 +77,8 @@ def test_questions_answers_scores_and_kinds(tmp_path):
     assert data.train.kinds.tolist() == [2, 1, 0] and data.vocabulary == len(VOCABULARY)
     red = data.answers.index("red")
     assert data.train.answers[0].tolist() == [red] + [-1] * 9
-    assert data.test.answers[0, 0] == 0 and data.test.accuracy[0, 0] == pytest.approx(0.9)  # 3 of 10: (3 · 2/3 + 7 · 1) / 10
+    assert data.test.answers[0, 0] == 0
+    assert data.test.accuracy[0, 0] == pytest.approx(0.9)  # 3 of 10: (3 · 2/3 + 7 · 1) / 10
     assert data.test.accuracy[1, 0] == pytest.approx(0.3)
     predicted = torch.tensor([0, data.answers.index("purple")])
     assert data.test.accuracy_of(predicted).tolist() == pytest.approx([0.9, 0.0])

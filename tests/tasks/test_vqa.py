@@ -217,6 +217,21 @@ def test_quick_vqa_answers_better_than_the_prior(tmp_path):
     assert row["accuracy_shape"] > row["prior_shape"] + 20
 
 
+@pytest.mark.full
+def test_quick_vqa_is_ten_points_above_the_prior_of_every_kind(tmp_path):
+    """The full recipe, 3 minutes on two cores. The oracle is the prior of each kind, counted from the questions."""
+    recipe = plugins.recipe("quick_vqa")
+    data = open_questions(recipe.data, image_size=recipe.image_size)
+    row = train_task(recipe, tmp_path, device="cpu")
+    kinds = [name.removeprefix("accuracy_") for name in row if name.startswith("accuracy_")]
+    assert len(kinds) == 7
+    for kind in kinds:
+        place = data.kinds.index(kind)
+        seen, asked = (each.best_answers()[each.kinds == place].tolist() for each in (data.train, data.test))
+        prior = 100 * asked.count(max(set(seen), key=seen.count)) / len(asked)
+        assert row[f"accuracy_{kind}"] > prior + 10, kind
+
+
 # -- from the command line ---------------------------------------------------------------------------------------------
 
 
