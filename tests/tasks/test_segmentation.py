@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -228,6 +229,18 @@ def test_a_wrong_test_label_is_found_before_training(tmp_path: Path) -> None:
     for number in range(4):
         write_label(tmp_path / f"test/labels/{number}.png", 1)
     assert train_task(recipe, tmp_path / "run", device="cpu")["test_images"] == 4
+
+
+def test_label_maps_of_one_class_are_a_warning(tmp_path: Path) -> None:
+    """In masks of 0 and 255 the second class is ignored: a model that predicts 0 everywhere has a mean IoU of 100 %."""
+    recipe = folder_recipe(tmp_path, train=4, test=4)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="all counted pixels")
+        train_task(recipe, tmp_path / "two classes", device="cpu")
+    for number in range(4):
+        write_label(tmp_path / f"test/labels/{number}.png", 255)
+    with pytest.warns(UserWarning, match="all counted pixels of 4 test images have the class '2'; .* replace 255 by 1"):
+        train_task(recipe, tmp_path / "one class", device="cpu")
 
 
 @pytest.mark.parametrize(("file", "step"), [("train/labels/3.png", 1), ("test/labels/1.png", 2)])
