@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +13,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from vitlab.cli.json_output import print_json
 from vitlab.core import descriptions, plugins
 from vitlab.core.anatomy import COLUMNS, Anatomy
 
@@ -117,7 +116,7 @@ def show(what: str, *, as_json: bool = False, quiet: bool = False) -> None:
     kinds = [kind for kind in KINDS if kind not in ("models", "data")]
     rows = KINDS[what]() if what else {kind: str(len(KINDS[kind]())) for kind in kinds}
     if as_json:
-        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        print_json(rows)
     elif not what or sys.stdout.isatty():
         Console().print(_table(rows))
     else:
@@ -150,8 +149,8 @@ def _joined(field: str | Sequence[str]) -> str:
 def measured(path: Path) -> dict[str, Any]:
     """A summary of a stored measurement: its path, kind, subject, number of images and values.
 
-    `values` holds scalars, `arrays` arrays of at most 100 elements with the labels of their axes. Numbers that are not
-    finite become None, because JSON has none. `partial` is present where the size of the full benchmark is known.
+    `values` holds scalars, `arrays` arrays of at most 100 elements with the labels of their axes. `partial` is present
+    where the size of the full benchmark is known.
     """
     from vitlab.core.measurement import Measurement
 
@@ -163,8 +162,8 @@ def measured(path: Path) -> dict[str, Any]:
         if value.ndim and value.size <= _SMALL
     }
     about = {key: stored.provenance[key] for key in ("model", "images", "partial") if key in stored.provenance}
-    numbers = {"values": finite(values), "arrays": finite(arrays)}
-    return {"path": str(path), "kind": stored.kind, "subject": stored.subject, **about, **numbers}
+    head = {"path": str(path), "kind": stored.kind, "subject": stored.subject}
+    return {**head, **about, "values": values, "arrays": arrays}
 
 
 _SMALL = 100  # elements
@@ -193,23 +192,6 @@ def shortfall(path: Path) -> str:
     return f"{stored.kind} of {stored.subject}: on {what}"
 
 
-def finite(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with numbers that are not finite replaced by None, for JSON.
-
-    >>> finite({"loss": 0.5, "mce": float("nan"), "ce": [0.25, float("inf")]})
-    {'loss': 0.5, 'mce': None, 'ce': [0.25, None]}
-    """
-    return {name: _finite(value) for name, value in values.items()}
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return finite(value)
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def show_sizes(*, as_json: bool = False, quiet: bool = False) -> None:
     """Print parameters and multiply-accumulates of the papers' models, counted and published."""
     from rich.progress import track
@@ -221,7 +203,7 @@ def show_sizes(*, as_json: bool = False, quiet: bool = False) -> None:
     silent = quiet or not progress.is_terminal
     counted = list(track(model_sizes.sizes(), "counting", total, console=progress, transient=True, disable=silent))
     if as_json:
-        print(json.dumps([{**asdict(size), "marks": size.marks} for size in counted], indent=1, ensure_ascii=False))
+        print_json([{**asdict(size), "marks": size.marks} for size in counted])
         return
     rows = [_size_cells(size) for size in counted]
     if sys.stdout.isatty():
@@ -265,7 +247,7 @@ def show_anatomy(expression: str, size: tuple[int, int] | None, *, as_json: bool
     if as_json:
         about = {"model": asdict(identity), "weights": identity.origin, "parameters": parameters}
         about |= {"output_change": change}
-        print(json.dumps({**about, **_plain(anatomy)}, indent=1))
+        print_json({**about, **_plain(anatomy)})
         return
     console = Console()
     h, w = anatomy.input_size
@@ -303,7 +285,7 @@ def show_kernels(expression: str, size: tuple[int, int] | None, *, as_json: bool
         calls = {str(name): tape.calls(str(name))[-1] for name in tape}
     paths = [asdict(path) for path in status(model, calls)]
     if as_json:
-        print(json.dumps(paths, indent=1))
+        print_json(paths)
         return
     table = Table(box=None)
     for column in ("operator", "place", "form", "reason"):
