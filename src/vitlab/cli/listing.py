@@ -275,13 +275,14 @@ def show_kernels(expression: str, size: tuple[int, int] | None, *, as_json: bool
     """Print which form of each fused operator runs for a model on this machine, and why."""
     from vitlab import zoo
     from vitlab.adapters import describe, inputs_of
+    from vitlab.adapters.flow import run_on
     from vitlab.kernels.kernel_paths import status
     from vitlab.recording import record
 
     model = zoo.load(expression).eval()
     anatomy, inputs = describe(model, size), inputs_of(model, size)
     with record(model, "attention", gradients=True, anatomy=anatomy) as tape:
-        model(*(value for name, value in inputs.items() if not name), **{k: v for k, v in inputs.items() if k})
+        run_on(model, inputs)
         calls = {str(name): tape.calls(str(name))[-1] for name in tape}
     paths = [asdict(path) for path in status(model, calls)]
     if as_json:
