@@ -92,7 +92,7 @@ def summarise(
     return Summary(facts, heading, findings, caution, warnings)
 
 
-def strongest(differences: Iterable[Difference], count: int = FINDINGS) -> list[Difference]:
+def strongest(differences: Iterable[Difference]) -> list[Difference]:
     """The largest differences relative to their noise, one per kind and model, or one per kind for many models.
 
     Differences with unknown noise follow, sorted relative to the baseline's number.
@@ -102,7 +102,7 @@ def strongest(differences: Iterable[Difference], count: int = FINDINGS) -> list[
     best: dict[tuple[str, str], Difference] = {}
     for each in ranked:
         best.setdefault((each.title, "" if many else each.label), each)
-    return list(best.values())[:count]
+    return list(best.values())[:FINDINGS]
 
 
 def sentence(difference: Difference) -> str:
