@@ -127,13 +127,13 @@ def describe(
     quiet: Quiet = False,
 ) -> None:
     """Show a model's blocks, token layout, seams and the origin of its weights."""
-    from vitlab.cli import listing
-
     _connect([model])
+    from vitlab.cli import description
+
     if kernels:
-        listing.show_kernels(model, _size(size), as_json=as_json)
-        return
-    listing.show_anatomy(model, _size(size), as_json=as_json)
+        description.show_kernels(model, _size(size), as_json=as_json)
+    else:
+        description.show_anatomy(model, _size(size), as_json=as_json)
 
 
 @app.command()
@@ -219,7 +219,7 @@ def _run_all(
         return
     with _importing(quiet):
         from vitlab import runner
-        from vitlab.cli import listing
+        from vitlab.cli.measured import measured, model_of, shortfall
 
     if quiet:
         warnings.simplefilter("ignore", UserWarning)
@@ -227,7 +227,7 @@ def _run_all(
     try:
         for path in getattr(runner, verb)(models, split_calls(names), out, show=not quiet, **options):
             paths.append(path)
-            for note in () if quiet else (listing.model_of(path), listing.shortfall(path)):
+            for note in () if quiet else (model_of(path), shortfall(path)):
                 if note not in printed:
                     typer.echo(note, err=True)
                 printed.add(note)
@@ -236,7 +236,7 @@ def _run_all(
     except ExtensionError as error:  # the other measurements are stored
         failure = error
     if as_json:
-        print_json([listing.measured(path) for path in paths])
+        print_json([measured(path) for path in paths])
     elif not quiet and paths:
         from vitlab.cli.tables import show_numbers
 
