@@ -8,8 +8,13 @@ from math import ceil
 
 from torch import nn
 
-from vitlab.adapters.flow import Flow
+from vitlab.adapters.flow import Flow, Shape
 from vitlab.core.anatomy import SEAMS, TAPS, Block, Mixer, Seam, TokenLayout, window_permutation
+
+
+def map_layout(shape: Shape) -> TokenLayout:
+    """The layout of a map (B, C, h, w) of this shape, without prefix tokens."""
+    return TokenLayout((shape[2], shape[3]), order="BCHW")
 
 
 def mlp_seams(flow: Flow, mlp: str, layout: TokenLayout, last: str = "fc2") -> list[Seam]:
