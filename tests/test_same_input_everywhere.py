@@ -18,7 +18,8 @@ from vitlab.cli import app
 from vitlab.core.recipe import Recipe
 from vitlab.data.catalogue import open_data
 from vitlab.preprocessing import declared
-from vitlab.tasks.classification import Accuracy, batches, preprocessing_for
+from vitlab.tasks.classification import Accuracy, batches
+from vitlab.tasks.preprocessing import preprocessing_for
 from vitlab.training.distributed import World
 
 pytestmark = pytest.mark.realdata

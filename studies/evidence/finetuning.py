@@ -29,7 +29,8 @@ from vitlab.data.catalogue import open_data
 from vitlab.data.images import ImageArray, in_memory
 from vitlab.data.resident import Resident
 from vitlab.recording.tape import record
-from vitlab.tasks.classification import Accuracy, make_loss, prepared, preprocessing_for, with_classes
+from vitlab.tasks.classification import Accuracy, make_loss, prepared, with_classes
+from vitlab.tasks.preprocessing import preprocessing_for
 from vitlab.training.distributed import World, init_distributed
 from vitlab.training.loop import train
 

@@ -8,9 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import vitlab
 from vitlab.cli import listing, settings_table
+from vitlab.cli.description import show_anatomy
+from vitlab.cli.json_output import finite
+from vitlab.cli.measured import measured, shortfall
 from vitlab.core import plugins
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
@@ -32,7 +36,7 @@ def stored(folder: Path, **about: object) -> Path:
 
 
 def test_small_arrays_come_with_their_axes(tmp_path: Path) -> None:
-    row = listing.measured(stored(tmp_path, images=64, partial=True, device="cpu"))
+    row = finite(measured(stored(tmp_path, images=64, partial=True, device="cpu")))
     assert json.loads(json.dumps(row, allow_nan=False)) == {
         "path": str(tmp_path / "adversarial.json"),
         "kind": "adversarial",
@@ -47,7 +51,7 @@ def test_small_arrays_come_with_their_axes(tmp_path: Path) -> None:
             }
         },
     }
-    assert not {"images", "partial"} & set(listing.measured(stored(tmp_path)))
+    assert not {"images", "partial"} & set(measured(stored(tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +72,7 @@ def test_small_arrays_come_with_their_axes(tmp_path: Path) -> None:
     ],
 )
 def test_a_part_is_called_a_part(about: dict[str, object], remark: str, tmp_path: Path) -> None:
-    assert listing.shortfall(stored(tmp_path, **about)) == remark
+    assert shortfall(stored(tmp_path, **about)) == remark
 
 
 @pytest.mark.parametrize("what", ["parts", "models", "instruments", "stress", "recipes", "data", "losses"])
@@ -138,6 +142,18 @@ def test_describe_gives_the_reason_for_missing_maps(tmp_path: Path, capsys: pyte
     sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
     config = transformers.YolosConfig(**sizes, image_size=[64, 64], patch_size=8, num_detection_tokens=5)
     transformers.YolosForObjectDetection(config).save_pretrained(tmp_path / "yolos")
-    listing.show_anatomy(f"hf/{tmp_path}/yolos", None)
+    show_anatomy(f"hf/{tmp_path}/yolos", None)
     shown = " ".join(capsys.readouterr().out.split())
     assert "no attention map in 2 of 2 blocks: tokens after the grid are not supported in maps" in shown
+
+
+def test_describe_as_json_has_null_for_a_change_that_is_not_finite(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Weights that diverged in training: the outputs, and so their change by the part, are NaN."""
+    model = vitlab.load("timm/test_vit")
+    torch.nn.init.constant_(model.head.bias, float("nan"))
+    vitlab.save(model, "timm/test_vit", str(tmp_path / "diverged.safetensors"))
+    show_anatomy(f"file/{tmp_path}/diverged.safetensors | ContextBroadcast", None, as_json=True)
+    shown = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert shown["output_change"] is None and shown["family"] == "vit"

@@ -414,8 +414,9 @@ def test_a_part_in_trained_weights_warns_about_changed_outputs(tmp_path: Path) -
     zoo.save(random, expression, str(file))
     with pytest.warns(
         UserWarning, match=r"ContextBroadcast changed the outputs of trained weights .* by \d+% on noise"
-    ):
+    ) as warned:
         vitlab.retrofit(vitlab.load(f"file/{file}"), "ContextBroadcast")
+    assert [each.filename for each in warned] == [__file__], "the line that called retrofit"
     with pytest.warns(UserWarning, match="ContextBroadcast, AveragePooling changed the outputs") as warned:
         vitlab.load(f"file/{file} | ContextBroadcast | AveragePooling")
     assert len(warned) == 1

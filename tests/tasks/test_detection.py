@@ -27,7 +27,8 @@ from vitlab.data.detection_sets import open_detection
 from vitlab.data.run_lengths import encode_mask
 from vitlab.preprocessing import preprocessing_of
 from vitlab.tasks import train_task
-from vitlab.tasks.detection import AveragePrecision, loss_of, make_feed, preprocessing_for, run, sides_of, with_settings
+from vitlab.tasks.detection import AveragePrecision, loss_of, make_feed, run, sides_of, with_settings
+from vitlab.tasks.preprocessing import preprocessing_for
 from vitlab.training.distributed import World
 
 ROOT = Path(__file__).resolve().parent.parent.parent

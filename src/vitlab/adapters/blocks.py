@@ -8,20 +8,21 @@ from math import ceil
 
 from torch import nn
 
-from vitlab.adapters.flow import Flow
+from vitlab.adapters.flow import Flow, Shape
 from vitlab.core.anatomy import SEAMS, TAPS, Block, Mixer, Seam, TokenLayout, window_permutation
 
 
-def mlp_seams(flow: Flow, mlp: str, layout: TokenLayout, last: str = "fc2", out: str | None = None) -> list[Seam]:
-    """Front, Mid and End of the CB paper, of an MLP module whose last layer is named `last`.
+def map_layout(shape: Shape) -> TokenLayout:
+    """The layout of a map (B, C, h, w) of this shape, without prefix tokens."""
+    return TokenLayout((shape[2], shape[3]), order="BCHW")
 
-    If the MLP is an nn.Sequential, `out` is the path of its last leaf (a hook on a Sequential would run a part twice).
-    """
-    seams = [flow.seam("mlp.in", mlp, "in", layout)] if out is None else []
+
+def mlp_seams(flow: Flow, mlp: str, layout: TokenLayout, last: str = "fc2") -> list[Seam]:
+    """Front, Mid and End of the CB paper, of an MLP module whose last layer is named `last`."""
     return [
-        *seams,
+        flow.seam("mlp.in", mlp, "in", layout),
         flow.seam("mlp.mid", f"{mlp}.{last}", "in", layout),
-        flow.seam("mlp.out", out or mlp, "out", layout),
+        flow.seam("mlp.out", mlp, "out", layout),
     ]
 
 
@@ -105,7 +106,10 @@ def class_attention_block(path: str, keys: TokenLayout, *, index: int, stage: in
 
 
 def sequential_mlp_seams(flow: Flow, path: str, mlp: nn.Sequential, layout: TokenLayout) -> list[Seam]:
-    """Front, Mid and End of an MLP that is an nn.Sequential, on its first leaf, last linear layer and last leaf."""
+    """Front, Mid and End of an MLP that is an nn.Sequential, on its first leaf, last linear layer and last leaf.
+
+    A hook on the nn.Sequential itself would run a part twice.
+    """
     linear = [name for name, layer in mlp.named_children() if isinstance(layer, nn.Linear)]
     first, *_, last = dict(mlp.named_children())
     return [

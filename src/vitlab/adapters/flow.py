@@ -33,25 +33,29 @@ class _ModuleCall:
     output: Shape
 
 
+def run_on(model: nn.Module, inputs: Mapping[str, Tensor]) -> Any:
+    """Run a model on inputs by name, as `inputs_of` returns them; the name of a positional image is ""."""
+    positional = [tensor for name, tensor in inputs.items() if not name]
+    return model(*positional, **{name: tensor for name, tensor in inputs.items() if name})
+
+
 class Flow:
     """The shapes in one forward of a model.
 
     Args:
         model: the model; it runs once, in evaluation mode, without gradients.
-        inputs: its inputs as keyword arguments; the entry `""` is a positional image.
+        inputs: its inputs by name, see `run_on`.
     """
 
     def __init__(self, model: nn.Module, inputs: Mapping[str, Tensor]) -> None:
         self.inputs = inputs
         self.calls: dict[str, _ModuleCall] = {}
-        positional = [tensor for name, tensor in inputs.items() if not name]
-        keywords = {name: tensor for name, tensor in inputs.items() if name}
         with ExitStack() as stack:
             stack.enter_context(preserve_state(model))
             for path, module in model.named_modules():
                 handle = module.register_forward_hook(self._recorder(path), with_kwargs=True)
                 stack.callback(handle.remove)
-            model(*positional, **keywords)
+            run_on(model, inputs)
 
     def _recorder(self, path: str) -> Any:
         def hook(module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> None:

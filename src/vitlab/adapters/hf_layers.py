@@ -19,10 +19,10 @@ _NORMS = (("layernorm_before", "layernorm_after"), ("norm1", "norm2"), ("layer_n
 _LAST = ("fc2", "down_proj", "weights_out")  # of an MLP, or of a SwiGLU one, in newer and older versions
 
 
-def layers(model: nn.Module, flow: Flow, without: str = "text_model") -> Iterator[tuple[str, Any]]:
+def layers(model: nn.Module, flow: Flow) -> Iterator[tuple[str, Any]]:
     """Paths and modules of the layers that ran, in order, at any depth; layers of the text encoder are skipped."""
     for path, module in model.named_modules():
-        if without not in path and flow.ran(path) and _norms(module) and attention_name(module):
+        if "text_model" not in path and flow.ran(path) and _norms(module) and attention_name(module):
             yield path, module
 
 

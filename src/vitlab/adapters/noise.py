@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.adapters import inputs_of
-from vitlab.adapters.flow import preserve_state
+from vitlab.adapters.flow import preserve_state, run_on
 from vitlab.adapters.wrappers import unwrap
 
 __all__ = ["noise_outputs", "relative_change"]
@@ -32,7 +32,7 @@ def noise_outputs(model: nn.Module, input_size: int | tuple[int, int] | None = N
         for name, tensor in inputs_of(model, input_size).items()
     }
     with preserve_state(model):
-        output = model(*(value for name, value in inputs.items() if not name), **{k: v for k, v in inputs.items() if k})
+        output = run_on(model, inputs)
     return torch.cat([tensor.double().flatten() for tensor in _tensors(output)])
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import nn
 
-from vitlab.adapters.blocks import block_of, window_layout, with_stage_ends
-from vitlab.adapters.flow import Flow, Shape
-from vitlab.core.anatomy import Block, Mixer, Seam, TokenLayout
+from vitlab.adapters.blocks import block_of, map_layout, window_layout, with_stage_ends
+from vitlab.adapters.flow import Flow
+from vitlab.core.anatomy import Block, Mixer, Seam
 
 FAMILIES = {
     "alternet": "vitlab/alternet50_cifar"
@@ -39,9 +39,9 @@ def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
         for position, block in enumerate(layers):
             path = f"stages.{stage}.{position}"
             places = [
-                flow.seam("block.in", path, "in", _layout(flow.input(path))),
+                flow.seam("block.in", path, "in", map_layout(flow.input(path))),
                 *(_attention(flow, path, block) if hasattr(block, "attn") else []),
-                flow.seam("block.out", path, "out", _layout(flow.output(path))),
+                flow.seam("block.out", path, "out", map_layout(flow.output(path))),
             ]
             result.append(block_of(path, len(result), stage, _mixer(flow, path, block), places))
     return with_stage_ends(result)
@@ -59,12 +59,8 @@ def _mixer(flow: Flow, path: str, block: Any) -> Mixer:
 def _attention(flow: Flow, path: str, block: nn.Module) -> list[Seam]:
     """The seams at the ends of the branch: norm1 and attn, or, with post-activation, conv1 and norm2."""
     first, last = ("conv1", "norm2") if type(block).__name__ == "PostActAttentionBlock" else ("norm1", "attn")
-    layout = _layout(flow.output(path))
+    layout = map_layout(flow.output(path))
     return [
         flow.seam("attn.in", f"{path}.{first}", "in", layout),
         flow.seam("attn.out", f"{path}.{last}", "out", layout),
     ]
-
-
-def _layout(shape: Shape) -> TokenLayout:
-    return TokenLayout((shape[2], shape[3]), order="BCHW")

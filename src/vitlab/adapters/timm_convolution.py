@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from vitlab.adapters.blocks import block_of, mlp_seams, with_stage_ends
-from vitlab.adapters.flow import Flow, Shape
+from vitlab.adapters.blocks import block_of, map_layout, mlp_seams, with_stage_ends
+from vitlab.adapters.flow import Flow
 from vitlab.core.anatomy import Block, Mixer, Seam, TokenLayout
 
 FAMILIES = {
@@ -46,11 +46,11 @@ def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
     """One residual branch per block, so that there is no `block.mid`; a strided block changes the grid."""
     result: list[Block] = []
     for stage, path, block in _blocks(model):
-        after = _layout(flow.output(path))
+        after = map_layout(flow.output(path))
         depthwise = hasattr(block, "conv_dw")
         mixer = Mixer("conv", f"{path}.conv_dw" if depthwise else path, why_no_map="a convolution mixes its tokens")
         places = [
-            flow.seam("block.in", path, "in", _layout(flow.input(path))),
+            flow.seam("block.in", path, "in", map_layout(flow.input(path))),
             *(_mlp(flow, path, block, after) if depthwise else []),
             flow.seam("block.out", path, "out", after),
         ]
@@ -72,10 +72,6 @@ def _blocks(model: Any) -> Iterator[tuple[int, str, Any]]:
     for number, (path, stage) in enumerate(stages):
         for position, block in enumerate(stage):
             yield number, f"{path}.{position}", block
-
-
-def _layout(shape: Shape) -> TokenLayout:
-    return TokenLayout((shape[2], shape[3]), order="BCHW")
 
 
 def _mlp(flow: Flow, path: str, block: Any, layout: TokenLayout) -> list[Seam]:

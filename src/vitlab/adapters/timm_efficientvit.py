@@ -11,9 +11,9 @@ from typing import Any
 
 from torch import nn
 
-from vitlab.adapters.blocks import block_of, with_stage_ends
-from vitlab.adapters.flow import Flow, Shape
-from vitlab.core.anatomy import Block, Mixer, Seam, TokenLayout
+from vitlab.adapters.blocks import block_of, map_layout, with_stage_ends
+from vitlab.adapters.flow import Flow
+from vitlab.core.anatomy import Block, Mixer, Seam
 
 FAMILIES = {"efficientvit": "timm/efficientvit_b0", "efficientvit_msra": "timm/efficientvit_m0"}
 CLASSES = (
@@ -43,9 +43,9 @@ def blocks(model: Any, flow: Flow) -> tuple[Block, ...]:
             path = f"stages.{stage}.blocks.{position}"
             mixer, branches = _mixer(path, block)
             places = [
-                flow.seam("block.in", path, "in", _map(flow.input(path))),
+                flow.seam("block.in", path, "in", map_layout(flow.input(path))),
                 *_branches(flow, branches),
-                flow.seam("block.out", path, "out", _map(flow.output(path))),
+                flow.seam("block.out", path, "out", map_layout(flow.output(path))),
             ]
             result.append(block_of(path, len(result), stage, mixer, places))
     return with_stage_ends(result)
@@ -64,10 +64,6 @@ def _mixer(path: str, block: Any) -> tuple[Mixer, tuple[str, str] | None]:
 
 def _branches(flow: Flow, branches: tuple[str, str] | None) -> Iterator[Seam]:
     for name, path in zip(("attn", "mlp"), branches or (), strict=False):
-        layout = _map(flow.input(path))
+        layout = map_layout(flow.input(path))
         yield flow.seam(f"{name}.in", path, "in", layout)
         yield flow.seam(f"{name}.out", path, "out", layout)
-
-
-def _map(shape: Shape) -> TokenLayout:
-    return TokenLayout((shape[2], shape[3]), order="BCHW")

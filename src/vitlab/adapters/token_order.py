@@ -64,9 +64,13 @@ def _input_hook(entries: dict[str, Tensor], path: str) -> Callable[..., None]:
 
 
 def zero_output(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> Any:
-    """A forward hook that sets the first output to zero."""
+    """A forward hook that sets the first output to zero.
+
+    >>> zero_output(nn.Identity(), (), torch.ones(2))
+    tensor([0., 0.])
+    """
     if isinstance(output, tuple):
-        return (torch.zeros_like(output[0]), *output[1:])
+        return torch.zeros_like(output[0]), *output[1:]
     return torch.zeros_like(output)
 
 

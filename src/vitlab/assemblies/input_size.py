@@ -9,6 +9,7 @@ from torch import nn
 
 from vitlab.adapters import built_size
 from vitlab.core.errors import VitlabError
+from vitlab.core.expressions import call_text
 from vitlab.fitted import FittedPart, parts
 from vitlab.surgery import restore, retrofit
 
@@ -44,8 +45,7 @@ def set_input_size(backbone: nn.Module, size: tuple[int, int]) -> None:
 
 
 def _insert_again(backbone: nn.Module, part: FittedPart, size: tuple[int, int]) -> None:
-    settings = ", ".join(f"{name}={value!r}" for name, value in (part.settings or {}).items())
-    retrofit(backbone, f"{part.name}({settings})", at=part.seam, blocks=[part.block], input_size=size)
+    retrofit(backbone, call_text(part.name, part.settings or {}), at=part.seam, blocks=[part.block], input_size=size)
 
 
 def _window(backbone: nn.Module) -> Any:

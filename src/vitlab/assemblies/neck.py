@@ -24,7 +24,6 @@ class Neck(nn.Module):
     Args:
         channels: C of each map.
         strides: pixels per position of each map; factors are rounded to powers of two.
-        scales: the wanted strides.
 
     >>> import torch
     >>> maps = Neck((8,) * 4, (16,) * 4)([torch.zeros(1, 8, 4, 6)] * 4)
@@ -32,10 +31,10 @@ class Neck(nn.Module):
     [(16, 24), (8, 12), (4, 6), (2, 3)]
     """
 
-    def __init__(self, channels: Sequence[int], strides: Sequence[float], scales: Sequence[int] = SCALES) -> None:
+    def __init__(self, channels: Sequence[int], strides: Sequence[float]) -> None:
         super().__init__()
         plain = len(set(strides)) == 1
-        factors = [round(math.log2(stride / scale)) for stride, scale in zip(strides, scales, strict=True)]
+        factors = [round(math.log2(stride / scale)) for stride, scale in zip(strides, SCALES, strict=True)]
         self.levels = nn.ModuleList(
             nn.Sequential(*([] if plain else [LayerNorm2d(width)]), *_resize(width, factor))
             for width, factor in zip(channels, factors, strict=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from contextlib import AbstractContextManager
@@ -13,6 +12,7 @@ import typer
 
 from vitlab import __version__
 from vitlab.cli import completion, exit_codes
+from vitlab.cli.json_output import print_json
 from vitlab.core.errors import ExtensionError, VitlabError, unknown
 from vitlab.core.expressions import split_calls
 from vitlab.core.process import is_main_process
@@ -127,13 +127,13 @@ def describe(
     quiet: Quiet = False,
 ) -> None:
     """Show a model's blocks, token layout, seams and the origin of its weights."""
-    from vitlab.cli import listing
-
     _connect([model])
+    from vitlab.cli import description
+
     if kernels:
-        listing.show_kernels(model, _size(size), as_json=as_json)
-        return
-    listing.show_anatomy(model, _size(size), as_json=as_json)
+        description.show_kernels(model, _size(size), as_json=as_json)
+    else:
+        description.show_anatomy(model, _size(size), as_json=as_json)
 
 
 @app.command()
@@ -219,7 +219,7 @@ def _run_all(
         return
     with _importing(quiet):
         from vitlab import runner
-        from vitlab.cli import listing
+        from vitlab.cli.measured import measured, model_of, shortfall
 
     if quiet:
         warnings.simplefilter("ignore", UserWarning)
@@ -227,7 +227,7 @@ def _run_all(
     try:
         for path in getattr(runner, verb)(models, split_calls(names), out, show=not quiet, **options):
             paths.append(path)
-            for note in () if quiet else (listing.model_of(path), listing.shortfall(path)):
+            for note in () if quiet else (model_of(path), shortfall(path)):
                 if note not in printed:
                     typer.echo(note, err=True)
                 printed.add(note)
@@ -236,7 +236,7 @@ def _run_all(
     except ExtensionError as error:  # the other measurements are stored
         failure = error
     if as_json:
-        _print_json([listing.measured(path) for path in paths])
+        print_json([measured(path) for path in paths])
     elif not quiet and paths:
         from vitlab.cli.tables import show_numbers
 
@@ -293,7 +293,7 @@ def train(
     if not is_main_process():
         return
     if as_json:
-        _print_json(row)
+        print_json(row)
     else:
         typer.echo("  ".join(_metric_text(key, value) for key, value in row.items()))
 
@@ -335,7 +335,7 @@ def report(
     measurements = read(runs)
     page = report(measurements, out, title=title)
     if as_json:
-        _print_json({"path": str(page), "measurements": len(measurements)})
+        print_json({"path": str(page), "measurements": len(measurements)})
     else:
         typer.echo(page)
 
@@ -354,7 +354,7 @@ def demo(
 
     page, sentences = demo.run(out, epochs, images, show=not quiet)
     if as_json:
-        _print_json({"report": str(page), "sentences": sentences})
+        print_json({"report": str(page), "sentences": sentences})
     else:
         typer.echo("\n".join([*(f"- {sentence}" for sentence in sentences), f"The report: {page}"]))
 
@@ -449,7 +449,7 @@ def explore(
         from vitlab.explore.app import explore
 
     def report_address(address: str) -> None:
-        _print_json({"address": address}) if as_json else typer.echo(address)
+        print_json({"address": address}) if as_json else typer.echo(address)
 
     options: dict[str, Any] = {"data": data, "root": root, "images": images, "port": port, "device": device}
     explore(models, **options, report_address=report_address, show=not quiet)
@@ -468,12 +468,6 @@ def _importing(quiet: bool) -> AbstractContextManager[None]:
     from vitlab.progress import waiting
 
     return waiting("importing torch", show=not quiet)
-
-
-def _print_json(result: Any) -> None:
-    from vitlab.cli.listing import finite
-
-    typer.echo(json.dumps(finite(result) if isinstance(result, dict) else result, indent=1, ensure_ascii=False))
 
 
 def _size(text: str) -> Any:

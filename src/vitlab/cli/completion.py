@@ -99,10 +99,14 @@ def kinds(incomplete: str) -> list[Name]:
 
 _OPEN_CALL = re.compile(r"^(?P<before>.*?)(?P<name>\w+)\((?P<inside>[^()]*)$")
 _OPEN_MODEL = re.compile(r"^(?P<name>\w+/[^()]+)\((?P<inside>[^()]*)$")
-_KINDS = {"instrument": "instruments", "stress test": "stress_tests", "recipe": "recipes", "part": "parts"} | {
-    "data set": "data"
+_KINDS = {  # of `extensions.KINDS`
+    "instrument": "instruments",
+    "stress test": "stress_tests",
+    "recipe": "recipes",
+    "part": "parts",
+    "data set": "data",
 }
-_INJECTED = ("self", "dim", "layout", "attention", "kinds")
+_INJECTED = ("self", "dim", "layout", "attention", "kinds")  # as in `surgery.building`, which imports torch
 
 
 def _calls(incomplete: str, known: Mapping[str, str], kind: str) -> list[Name]:
@@ -127,9 +131,8 @@ def _setting_names(kind: str, name: str, reference: str) -> list[str]:
         return [each for each in parameter_names(reference, name) if each not in _INJECTED]
     module, function = descriptions.built_in_data().get(name, (reference, name))
     own = parameter_names(module, function)[1:]
-    shared = (
-        descriptions.narrowing_settings() if not module.endswith(("segmentation_sets", "question_catalogue")) else []
-    )
+    narrows = not module.endswith(("segmentation_sets", "question_catalogue"))
+    shared = descriptions.narrowing_settings() if narrows else []
     return [*own, *(each for each in shared if each not in own)]
 
 

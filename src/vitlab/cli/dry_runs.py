@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
 from vitlab import runner
+from vitlab.cli.json_output import print_json
 from vitlab.core.recipe import Recipe
 from vitlab.dry_run import PlannedMeasurement, planned_measurements, planned_training
 
@@ -44,7 +43,7 @@ def show_measurements(
     defaults = {"augment": None, "seed": 0}
     planned = list(planned_measurements(kind, models, names, out, **{**defaults, **options}))
     if as_json:
-        typer.echo(json.dumps([asdict(each) for each in planned], indent=1, ensure_ascii=False))
+        print_json([asdict(each) for each in planned])
         return
     console = Console(highlight=False, markup=False)
     groups: dict[tuple[str, str, str, str], list[PlannedMeasurement]] = {}
@@ -85,7 +84,7 @@ def show_training(recipe: Recipe, out: Path, *, root: Path | None, device: str |
     """Print what `train` would do."""
     planned = planned_training(recipe, out, root=root, device=device)
     if as_json:
-        typer.echo(json.dumps(asdict(planned), indent=1, ensure_ascii=False))
+        print_json(asdict(planned))
         return
     remaining = f"{planned.steps:,} steps in {planned.epochs} epochs of batches of {recipe.batch_size}"
     if planned.finished_steps:

@@ -1,42 +1,24 @@
-"""The output of `vitlab list`, `vitlab describe` and of measurements: tables on a terminal, lines when piped."""
+"""The output of `vitlab list`: tables on a terminal, lines when piped."""
 
 from __future__ import annotations
 
-import json
-import math
 import sys
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields
-from pathlib import Path
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from vitlab.cli.json_output import print_json
 from vitlab.core import descriptions, plugins
-from vitlab.core.anatomy import COLUMNS, Anatomy
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from vitlab.model_sizes import Size
 
 
 Rows = Mapping[str, Any]
-
-
-def _parts() -> dict[str, str]:
-    return {name: _with_origin("parts", name, descriptions.summary(at, name)) for name, at in plugins.parts().items()}
-
-
-def _instruments() -> dict[str, dict[str, Any]]:
-    return _cards("instruments", plugins.instruments())
-
-
-def _stress() -> dict[str, dict[str, Any]]:
-    return _cards("stress_tests", plugins.stress_tests())
 
 
 def _models() -> dict[str, str]:
@@ -58,10 +40,9 @@ def _families() -> dict[str, str]:
     }
 
 
-def _recipes() -> dict[str, str]:
-    return {
-        name: _with_origin("recipes", name, descriptions.summary(at, name)) for name, at in plugins.recipes().items()
-    }
+def _summaries(kind: str, known: Mapping[str, str]) -> dict[str, str]:
+    """The first line of the docstring of each name; those of extensions with their origin."""
+    return {name: _with_origin(kind, name, descriptions.summary(at, name)) for name, at in known.items()}
 
 
 def _with_origin(kind: str, name: str, text: str) -> str:
@@ -83,32 +64,18 @@ def _data() -> dict[str, str]:
     return {name: _with_origin("data", name, text) for name, text in descriptions.data_summaries().items()}
 
 
-def _losses() -> dict[str, str]:
-    return {name: _with_origin("losses", name, descriptions.summary(at, name)) for name, at in plugins.losses().items()}
-
-
-def _experiments() -> dict[str, str]:
-    known = plugins.experiments()
-    return {name: _with_origin("experiments", name, descriptions.summary(at)) for name, at in known.items()}
-
-
-def _figures() -> dict[str, str]:
-    known = plugins.figures()
-    return {name: _with_origin("figures", name, descriptions.summary(at)) for name, at in known.items()}
-
-
 #: The entries of each kind: a summary or a card by name.
 KINDS: dict[str, Callable[[], Rows]] = {
-    "parts": _parts,
+    "parts": lambda: _summaries("parts", plugins.parts()),
     "models": _models,
     "families": _families,
-    "instruments": _instruments,
-    "stress": _stress,
-    "recipes": _recipes,
+    "instruments": lambda: _cards("instruments", plugins.instruments()),
+    "stress": lambda: _cards("stress_tests", plugins.stress_tests()),
+    "recipes": lambda: _summaries("recipes", plugins.recipes()),
     "data": _data,
-    "losses": _losses,
-    "figures": _figures,
-    "experiments": _experiments,
+    "losses": lambda: _summaries("losses", plugins.losses()),
+    "figures": lambda: _summaries("figures", plugins.figures()),
+    "experiments": lambda: _summaries("experiments", plugins.experiments()),
 }
 
 
@@ -117,7 +84,7 @@ def show(what: str, *, as_json: bool = False, quiet: bool = False) -> None:
     kinds = [kind for kind in KINDS if kind not in ("models", "data")]
     rows = KINDS[what]() if what else {kind: str(len(KINDS[kind]())) for kind in kinds}
     if as_json:
-        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        print_json(rows)
     elif not what or sys.stdout.isatty():
         Console().print(_table(rows))
     else:
@@ -147,69 +114,6 @@ def _joined(field: str | Sequence[str]) -> str:
     return field if isinstance(field, str) else ", ".join(field)
 
 
-def measured(path: Path) -> dict[str, Any]:
-    """A summary of a stored measurement: its path, kind, subject, number of images and values.
-
-    `values` holds scalars, `arrays` arrays of at most 100 elements with the labels of their axes. Numbers that are not
-    finite become None, because JSON has none. `partial` is present where the size of the full benchmark is known.
-    """
-    from vitlab.core.measurement import Measurement
-
-    stored = Measurement.load(path)
-    values = {name: value.item() for name, value in stored.values.items() if not value.ndim}
-    arrays = {
-        name: {"axes": {axis: list(stored.axes.get(axis, ())) for axis in stored.dims[name]}, "values": value.tolist()}
-        for name, value in stored.values.items()
-        if value.ndim and value.size <= _SMALL
-    }
-    about = {key: stored.provenance[key] for key in ("model", "images", "partial") if key in stored.provenance}
-    numbers = {"values": finite(values), "arrays": finite(arrays)}
-    return {"path": str(path), "kind": stored.kind, "subject": stored.subject, **about, **numbers}
-
-
-_SMALL = 100  # elements
-
-
-def model_of(path: Path) -> str:
-    """One line on the model of a stored measurement: its name, the origin of its weights, its parts."""
-    from vitlab.core.measurement import Measurement
-    from vitlab.identity import ModelIdentity
-
-    model = Measurement.load(path).provenance.get("model", {})
-    known = {field.name for field in fields(ModelIdentity)} - {"extensions"} == set(model)
-    return str(ModelIdentity(**model)) if known else ""
-
-
-def shortfall(path: Path) -> str:
-    """One line on a measurement of only a part of a benchmark; empty where it is complete or has no official size."""
-    from vitlab.core.measurement import Measurement
-    from vitlab.reporting.sections import is_part
-
-    stored = Measurement.load(path)
-    if not is_part(stored):
-        return ""
-    images, full = stored.provenance.get("images", 0), stored.provenance.get("official_images", 0)
-    what = f"{images:,} images, not the full {full:,}" if images < full else "a part of the benchmark only"
-    return f"{stored.kind} of {stored.subject}: on {what}"
-
-
-def finite(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with numbers that are not finite replaced by None, for JSON.
-
-    >>> finite({"loss": 0.5, "mce": float("nan"), "ce": [0.25, float("inf")]})
-    {'loss': 0.5, 'mce': None, 'ce': [0.25, None]}
-    """
-    return {name: _finite(value) for name, value in values.items()}
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return finite(value)
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def show_sizes(*, as_json: bool = False, quiet: bool = False) -> None:
     """Print parameters and multiply-accumulates of the papers' models, counted and published."""
     from rich.progress import track
@@ -221,7 +125,7 @@ def show_sizes(*, as_json: bool = False, quiet: bool = False) -> None:
     silent = quiet or not progress.is_terminal
     counted = list(track(model_sizes.sizes(), "counting", total, console=progress, transient=True, disable=silent))
     if as_json:
-        print(json.dumps([{**asdict(size), "marks": size.marks} for size in counted], indent=1, ensure_ascii=False))
+        print_json([{**asdict(size), "marks": size.marks} for size in counted])
         return
     rows = [_size_cells(size) for size in counted]
     if sys.stdout.isatty():
@@ -249,111 +153,3 @@ def _size_cells(size: Size) -> tuple[str, ...]:
         *(size.expression, counted[0], published["exact_params"], published["params_m"]),
         *(counted[1], published["macs_g"], counted[2], published["added_macs_m"]),
     )
-
-
-def show_anatomy(expression: str, size: tuple[int, int] | None, *, as_json: bool = False) -> None:
-    """Print the architecture of a model."""
-    from vitlab import zoo
-    from vitlab.adapters import describe
-    from vitlab.identity import identify
-
-    model = zoo.load(expression)
-    identity = identify(model, expression)
-    anatomy = describe(model, size)
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    change = _change_by_parts(model, size) if identity.parts else None
-    if as_json:
-        about = {"model": asdict(identity), "weights": identity.origin, "parameters": parameters}
-        about |= {"output_change": change}
-        print(json.dumps({**about, **_plain(anatomy)}, indent=1))
-        return
-    console = Console()
-    h, w = anatomy.input_size
-    console.print(expression, style="bold", highlight=False, markup=False)
-    console.print(
-        f"family {anatomy.family}, {parameters:,} parameters, weights: {identity.origin} ({identity.weights[:6]}), "
-        f"images {h}x{w}",
-        highlight=False,
-        markup=False,
-    )
-    if change is not None:
-        names = ", ".join(dict.fromkeys(str(part["name"]) for part in identity.parts))
-        console.print(f"{names}: relative change of the outputs {change:.2g}, on noise images", highlight=False)
-    console.print(_blocks(anatomy))
-    for seam, reason in anatomy.absent.items():
-        console.print(f"no {seam}: {reason}", highlight=False, markup=False)
-    unmapped = Counter(block.mixer.why_no_map for block in anatomy.blocks if block.mixer.why_no_map)
-    for why, count in unmapped.items():
-        console.print(
-            f"no attention map in {count} of {len(anatomy.blocks)} blocks: {why}", highlight=False, markup=False
-        )
-
-
-def show_kernels(expression: str, size: tuple[int, int] | None, *, as_json: bool = False) -> None:
-    """Print which form of each fused operator runs for a model on this machine, and why."""
-    from vitlab import zoo
-    from vitlab.adapters import describe, inputs_of
-    from vitlab.kernels.kernel_paths import status
-    from vitlab.recording import record
-
-    model = zoo.load(expression).eval()
-    anatomy, inputs = describe(model, size), inputs_of(model, size)
-    with record(model, "attention", gradients=True, anatomy=anatomy) as tape:
-        model(*(value for name, value in inputs.items() if not name), **{k: v for k, v in inputs.items() if k})
-        calls = {str(name): tape.calls(str(name))[-1] for name in tape}
-    paths = [asdict(path) for path in status(model, calls)]
-    if as_json:
-        print(json.dumps(paths, indent=1))
-        return
-    table = Table(box=None)
-    for column in ("operator", "place", "form", "reason"):
-        table.add_column(column, overflow="fold")
-    for path in paths:
-        table.add_row(*(str(value) for value in path.values()))
-    Console().print(table)
-
-
-def _change_by_parts(model: nn.Module, size: tuple[int, int] | None) -> float:
-    """The relative change of a model's outputs by its parts, which are removed."""
-    from vitlab.adapters.noise import noise_outputs, relative_change
-    from vitlab.surgery import restore
-
-    after = noise_outputs(model, size)
-    return relative_change(noise_outputs(restore(model), size), after)
-
-
-def _blocks(anatomy: Anatomy) -> Table:
-    table = Table(box=None)
-    for column in COLUMNS:
-        table.add_column(column, overflow="fold")
-    for row in anatomy.rows():
-        table.add_row(*row)
-    return table
-
-
-def _plain(anatomy: Anatomy) -> dict[str, object]:
-    return {
-        "family": anatomy.family,
-        "input_size": anatomy.input_size,
-        "absent": dict(anatomy.absent),
-        "blocks": [
-            {
-                "name": block.name,
-                "stage": block.stage,
-                "mixer": block.mixer.kind,
-                "no_map": block.mixer.why_no_map,
-                "seams": {
-                    seam.name: {
-                        "path": seam.path,
-                        "side": seam.side,
-                        "grid": seam.layout.grid,
-                        "prefix": seam.layout.prefix,
-                        "order": seam.layout.order,
-                        "dim": seam.dim,
-                    }
-                    for seam in block.seams
-                },
-            }
-            for block in anatomy.blocks
-        ],
-    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Iterable, Sequence
@@ -14,6 +13,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from vitlab.cli.json_output import print_json
 from vitlab.core.errors import VitlabError
 from vitlab.core.experiment import SCALES
 from vitlab.experiments.catalogue import Experiment
@@ -39,7 +39,7 @@ def show_list(experiments: Sequence[Experiment], out: Path, *, as_json: bool = F
     own, published = _scales_with_results(out / "verdicts"), _scales_with_results(_PUBLISHED)
     rows = [_listed(each, own.get(each.name, []), published.get(each.name, [])) for each in experiments]
     if as_json:
-        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        print_json(rows)
     elif not sys.stdout.isatty():
         print("\n".join(str(row["name"]) for row in rows))
     else:
@@ -111,7 +111,7 @@ def show_checked(checked: Iterable[Checked], *, as_json: bool = False, quiet: bo
     rows = list(checked)
     problems = [row for row in rows if row.problem]
     if as_json:
-        print(json.dumps([_plain(asdict(row)) for row in rows], indent=1, ensure_ascii=False))
+        print_json([asdict(row) for row in rows])
         return not problems
     for row in problems:
         print(f"{row.title}: {row.problem}")
@@ -128,7 +128,7 @@ def show_rechecked(rechecked: Iterable[Rechecked], *, as_json: bool = False, qui
     changed = [each for each in found if each.outcomes]
     if as_json:
         rows = [{"record": str(each.path), "changes": each.outcomes, "texts": each.texts} for each in found]
-        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        print_json(rows)
         return not changed
     for each in changed:
         for change in each.outcomes:
@@ -142,7 +142,7 @@ def show_rechecked(rechecked: Iterable[Rechecked], *, as_json: bool = False, qui
 def show_verdicts(found: Sequence[Reproduced], *, as_json: bool = False) -> bool:
     """Print the verdict on every claim and the failed jobs; returns whether no job failed."""
     if as_json:
-        print(json.dumps([_as_json(each) for each in found], indent=1, ensure_ascii=False))
+        print_json([_as_json(each) for each in found])
         return not any(each.failures for each in found)
     table = Table("experiment", "claim", "paper", "ours", "95 % interval", "verdict", box=None)
     for each in found:
@@ -163,22 +163,9 @@ def show_verdicts(found: Sequence[Reproduced], *, as_json: bool = False) -> bool
 
 
 def _as_json(found: Reproduced) -> dict[str, Any]:
-    verdicts = [_plain(asdict(verdict)) for verdict in found.verdicts]
     return {
         "experiment": found.experiment.name,
-        "verdicts": verdicts,
+        "verdicts": [asdict(verdict) for verdict in found.verdicts],
         "failures": found.failures,
         "page": str(found.page),
     }
-
-
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """A row with None for numbers that are not finite."""
-    return {
-        name: [_number(each) for each in value] if isinstance(value, (tuple, list)) else _number(value)
-        for name, value in row.items()
-    }
-
-
-def _number(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

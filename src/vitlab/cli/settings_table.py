@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -10,6 +9,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from vitlab.cli.json_output import print_json
 from vitlab.core import plugins
 from vitlab.core.descriptions import origin
 from vitlab.core.errors import VitlabError, unknown
@@ -135,7 +135,7 @@ def show(what: str, *, as_json: bool = False) -> None:
     """Print the settings of a kind or of one thing: a table on a terminal, lines with tabs when piped."""
     rows = {name: [setting.row for setting in settings] for name, settings in find(what).items()}
     if as_json:
-        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        print_json(rows)
         return
     lines = [(name, *(row[column] for column in COLUMNS)) for name, each in rows.items() for row in each]
     if not sys.stdout.isatty():

@@ -12,7 +12,7 @@ from rich.console import Console, Group
 from rich.table import Column, Table
 from rich.text import Text
 
-from vitlab.cli.listing import finite
+from vitlab.cli.json_output import print_json
 from vitlab.core.measurement import Measurement
 from vitlab.reporting import read
 from vitlab.reporting.convergence import convergence_note
@@ -34,7 +34,7 @@ def show_numbers(paths: Sequence[Path], *, as_json: bool = False, beside_paths: 
     measurements = read(list(paths))
     rows = key_numbers(measurements)
     if as_json:
-        print(json.dumps(_plain(rows, measurements), indent=1, ensure_ascii=False))
+        print_json(_plain(rows, measurements))
         return
     console = Console(stderr=beside_paths and not sys.stdout.isatty())
     page = _page(rows, measurements)
@@ -144,7 +144,7 @@ def _plain(rows: Sequence[KeyNumber], measurements: Sequence[Measurement]) -> di
         }
         for row in rows
     ]
-    return finite({"models": models, "numbers": numbers})
+    return {"models": models, "numbers": numbers}
 
 
 def _plain_number(row: KeyNumber, model: str) -> dict[str, Any]:

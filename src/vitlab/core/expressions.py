@@ -30,7 +30,7 @@ class PartCall:
 
     def __str__(self) -> str:
         places = {key: value for key, value in (("at", self.at), ("blocks", self.blocks)) if value is not None}
-        return _call(self.name, {**self.settings, **places})
+        return call_text(self.name, {**self.settings, **places})
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class ModelExpression:
 
     def __str__(self) -> str:
         name = repr(self.name) if self.source == "file" else self.name
-        head = f"{self.source}/{name}" + (_call("", self.settings) if self.settings else "")
+        head = f"{self.source}/{name}" + (call_text("", self.settings) if self.settings else "")
         return " | ".join([head, *map(str, self.parts)])
 
 
@@ -108,6 +108,15 @@ def parse_call(text: str, first: str = "") -> tuple[str, dict[str, Any]]:
     ('folder', {'path': '/x'})
     """
     return _name_and_settings(_checked(text, "an expression", "name(key=value)"), first)
+
+
+def call_text(name: str, settings: Mapping[str, Any]) -> str:
+    """Returns the text that `parse_call` reads.
+
+    >>> call_text("cifar100", {"fraction": 0.1, "classes": ["cat"]})
+    "cifar100(fraction=0.1, classes=['cat'])"
+    """
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in settings.items())})"
 
 
 def split_calls(text: str) -> list[str]:
@@ -216,7 +225,3 @@ def _literals(inside: str, text: str, first: str = "") -> dict[str, Any]:
                 "None, or lists, tuples and dicts of them"
             ) from None
     return settings
-
-
-def _call(name: str, settings: Mapping[str, Any]) -> str:
-    return f"{name}({', '.join(f'{key}={value!r}' for key, value in settings.items())})"

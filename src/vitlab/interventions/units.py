@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
+from vitlab.adapters.flow import run_on
+from vitlab.adapters.token_order import zero_output
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.errors import unknown
 from vitlab.interventions.hooks import Hook, hooked
@@ -73,17 +75,6 @@ def removed(model: nn.Module, *chosen: Unit) -> Iterator[None]:
         yield
 
 
-def zero(module: nn.Module, arguments: Any, output: Any) -> Any:
-    """Forward hook that replaces the output by zeros.
-
-    >>> zero(nn.Identity(), (), torch.ones(2))
-    tensor([0., 0.])
-    """
-    if isinstance(output, tuple):
-        return torch.zeros_like(output[0]), *output[1:]
-    return torch.zeros_like(output)
-
-
 def pass_input(module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
     """Forward hook that replaces the output by the input; for a module of stride s, by every s-th point of it.
 
@@ -93,12 +84,6 @@ def pass_input(module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor)
     """
     down, right = module.stride if isinstance(module, nn.Conv2d) else (1, 1)
     return arguments[0][..., ::down, ::right] if down * right > 1 else arguments[0]
-
-
-def _run(model: nn.Module, inputs: Mapping[str, Tensor]) -> None:
-    """One forward; the entry `""` is a positional image."""
-    positional = [tensor for name, tensor in inputs.items() if not name]
-    model(*positional, **{name: tensor for name, tensor in inputs.items() if name})
 
 
 # -- branches ---------------------------------------------------------------------------------------------------------
@@ -111,7 +96,7 @@ def _branches(model: nn.Module, anatomy: Anatomy, inputs: Mapping[str, Tensor]) 
         for kind, (name, *_) in _BRANCHES.items():
             seam = block.seam(name)
             if seam is not None and (block.mixer.kind != "conv" or block.tap("block.mid")):
-                unit = Unit(f"{block.name} {kind}", block, kind, seam.path, zero)
+                unit = Unit(f"{block.name} {kind}", block, kind, seam.path, zero_output)
                 candidates[unit.name] = [unit, *(replace(unit, path=path) for path in _norms(model, seam.path))]
     resolved: dict[str, Unit | None] = {}
     for attempt in range(max(map(len, candidates.values()), default=0)):
@@ -153,7 +138,7 @@ def _stream(
 
     at = ("block.in", "block.mid", "block.out")
     with record(model, "features", at=at, reduce=store, anatomy=anatomy), removed(model, *branches):
-        _run(model, inputs)
+        run_on(model, inputs)
     return {unit.name: _compare(*(streams.get(place) for place in _ends(unit))) for unit in branches}
 
 
@@ -208,5 +193,5 @@ def _same_shape(model: nn.Module, candidates: Sequence[Unit], inputs: Mapping[st
         return hook
 
     with removed(model, *(replace(unit, hook=compare_shapes(unit)) for unit in candidates)):
-        _run(model, inputs)
+        run_on(model, inputs)
     return [unit for unit in candidates if matches.get(unit.name)]

@@ -9,9 +9,10 @@ import numpy as np
 
 from vitlab.core.measurement import Measurement
 from vitlab.core.repeats import auxiliary
-from vitlab.reporting.drawing import Figure, bars, by_layer, compared, empty_plot, heat_map, labels, line
+from vitlab.reporting.drawing import Figure, bars, by_layer, empty_plot, heat_map, labels, line
 from vitlab.reporting.headline import Headline
 from vitlab.reporting.panels import side_by_side
+from vitlab.reporting.readings import mean
 from vitlab.reporting.words import value_in_words
 
 #: Axes along which a value is drawn as a line; others get bars.
@@ -82,9 +83,19 @@ def _headline(measurements: Sequence[Measurement], name: str, *axes: str) -> Hea
     words = _words(measurements[0], name)
     along = f"{words} by {' and '.join(map(_plain, axes))}" if axes else words
     what = f"{along}, mean" if axes else along
-    means = [_mean(measurement.values[name]) for measurement in measurements]
-    sentence = compared(means, what, names=[measurement.subject for measurement in measurements])
-    return Headline(sentence, along)
+    means = [mean(measurement.values[name]) for measurement in measurements]
+    return Headline(_compared(what, means, [measurement.subject for measurement in measurements]), along)
+
+
+def _compared(what: str, values: Sequence[float], names: Sequence[str]) -> str:
+    """The number of the first model, and the differences of the others from it.
+
+    >>> _compared("Entropy", [3.7, 3.85], ["plain", "CB"])
+    'Entropy: 3.7 for plain; CB +0.15'
+    """
+    base = f"{what}: {values[0]:.3g}"
+    others = [f"{name} {value - values[0]:+.3g}" for name, value in zip(names[1:], values[1:], strict=True)]
+    return f"{base} for {names[0]}; {', '.join(others)}" if others else base
 
 
 def _words(measurement: Measurement, name: str) -> str:
@@ -93,12 +104,6 @@ def _words(measurement: Measurement, name: str) -> str:
 
 def _plain(axis: str) -> str:
     return axis.replace("_", " ")
-
-
-def _mean(value: np.ndarray) -> float:
-    array = np.asarray(value, dtype=float)
-    known = array[np.isfinite(array)]
-    return float(known.mean()) if known.size else float("nan")
 
 
 def _error(measurement: Measurement, name: str) -> Any:
@@ -114,7 +119,7 @@ def _groups(side: int) -> list[np.ndarray]:
 def _averaged(matrix: np.ndarray, down: Sequence[np.ndarray], across: Sequence[np.ndarray]) -> np.ndarray:
     """The mean of each block of a matrix; NaN for a block without finite elements."""
     z = np.asarray(matrix, dtype=float)
-    return np.array([[_mean(z[np.ix_(rows, columns)]) for columns in across] for rows in down])
+    return np.array([[mean(z[np.ix_(rows, columns)]) for columns in across] for rows in down])
 
 
 def _drawable(value: np.ndarray) -> bool:

@@ -227,20 +227,6 @@ def labels(measurement: Measurement, name: str, axis: int = 0) -> list[Any]:
     return [plain(label) if isinstance(label, str) else label for label in names]
 
 
-def compared(values: Sequence[float], what: str, unit: str = "", *, digits: int = 3, names: Sequence[str] = ()) -> str:
-    """A title in one sentence: the number of the first model, and the differences of the others from it.
-
-    >>> compared([3.7, 3.85], "Entropy in the deep half", "nats", names=["plain", "CB"])
-    'Entropy in the deep half: 3.7 nats for plain; CB +0.15'
-    """
-    base = f"{what}: {values[0]:.{digits}g}{f' {unit}' if unit else ''}"
-    if len(values) == 1:
-        return base
-    pairs = zip(names[1:], values[1:], strict=True)
-    others = ", ".join(f"{name} {value - values[0]:+.{digits}g}" for name, value in pairs)
-    return f"{base} for {names[0]}; {others}"
-
-
 def _numbers(values: Any) -> list[float | None]:
     """Numbers for JSON: None if not finite, which is drawn as a gap."""
     return [float(value) if np.isfinite(value) else None for value in np.asarray(values, dtype=float).ravel()]

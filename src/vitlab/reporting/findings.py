@@ -36,7 +36,6 @@ def finding(
     names: Sequence[str],
     unit: str = "",
     *,
-    digits: int = 3,
     errors: Sequence[float] | None = None,
     halves: Sequence[float] | None = None,
     gaps: Sequence[float] | None = None,
@@ -54,7 +53,6 @@ def finding(
         values: one per model, the baseline first; NaN if unknown.
         names: the names of the models.
         unit: such as `%`; differences in percent are called points.
-        digits: significant digits of the largest value.
         errors: standard errors, NaN if unknown; the numbers are treated as independent.
         halves: half of the 95 % interval of each number, instead of `errors`.
         gaps: half of the 95 % interval of the difference of each model but the first, if already computed.
@@ -70,7 +68,7 @@ def finding(
     known = [value for value in values if math.isfinite(value)]
     if not known:
         return f"{what}: not known"
-    places = _places(values, decimals(known, digits))
+    places = _places(values, decimals(known))
     half = [math.nan] * len(values) if errors is None else [NORMAL * error for error in errors]
     half = half if halves is None else list(halves)
     if len(values) == 1:

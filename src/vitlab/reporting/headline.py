@@ -11,6 +11,7 @@ from vitlab.reporting.differences import Difference, Number, Reading, difference
 from vitlab.reporting.findings import UNKNOWN, finding
 from vitlab.reporting.number_text import clearness, unit_of, value_text
 from vitlab.reporting.rows import Row
+from vitlab.reporting.words import joined
 
 #: The most letters of a claim.
 LONGEST = 90
@@ -134,7 +135,7 @@ def state(row: Row, phrase: Phrase) -> str:
     if not kinds["clear"]:
         return shortened(f"No measurable difference in {_lower(row.what)}")
     doubtful = [each.label for each in kinds["unknown"]]
-    ending = f"; noise of {_and(doubtful)} not known" if doubtful else ""
+    ending = f"; noise of {joined(doubtful)} not known" if doubtful else ""
     return _shortest(phrase, kinds["clear"], [each.label for each in kinds["unclear"]], ending)
 
 
@@ -176,7 +177,7 @@ def _single(row: Row) -> str:
 def _shortest(phrase: Phrase, stated: Sequence[Difference], rest: Sequence[str], ending: str) -> str:
     """The most detailed form of a claim that is not longer than `LONGEST`."""
     verb = f"{'do' if len(rest) > 1 else 'does'} not differ measurably"
-    named, counted = (f"; {who} {verb}" if rest else "" for who in (_and(rest), f"{len(rest)} of the others"))
+    named, counted = (f"; {who} {verb}" if rest else "" for who in (joined(rest), f"{len(rest)} of the others"))
     full, brief = (_sides(phrase, stated, names=names) for names in (True, False))
     endings = (f"{named}{ending}", f"{counted}{ending}", ending, "")
     forms = [f"{start}{end}" for start in (full, brief) for end in endings]
@@ -187,7 +188,7 @@ def _sides(phrase: Phrase, stated: Sequence[Difference], *, names: bool) -> str:
     sides = []
     for larger in (True, False):
         own = [each.label for each in stated if each.value and (each.value > 0) == larger]
-        models = _and(own) if names else f"{len(own)} model{'s' if len(own) > 1 else ''}"
+        models = joined(own) if names else f"{len(own)} model{'s' if len(own) > 1 else ''}"
         sides += [f"{phrase.words[larger]} with {models}"] if own else []
     return f"{phrase.subject} {', '.join(sides)}"
 
@@ -207,10 +208,6 @@ def _counts(measurements: Sequence[Measurement], numbers: Mapping[str, Number], 
 def _images(measurement: Measurement) -> int:
     images = measurement.provenance.get("images")
     return images if isinstance(images, int) else 0
-
-
-def _and(words: Sequence[str]) -> str:
-    return "".join(words) if len(words) < 2 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def _lower(text: str) -> str:

@@ -73,11 +73,11 @@ def panels_with_own_axes(titles: Sequence[str], x: Sequence[str], y: Sequence[st
     return plot
 
 
-def side_by_side(titles: Sequence[str], x: str, y: str, *, height: int = 420) -> Any:
+def side_by_side(titles: Sequence[str], x: str, y: str) -> Any:
     """A row of empty panels with common axis titles, such as heat maps of several models."""
     from plotly.subplots import make_subplots
 
-    style = empty_plot(x, y, height=height).layout
+    style = empty_plot(x, y).layout
     plot = make_subplots(cols=len(titles), subplot_titles=[plain(title) for title in titles], horizontal_spacing=0.08)
     for key in ("template", "paper_bgcolor", "plot_bgcolor", "font", "margin", "legend", "height"):
         plot.layout[key] = style[key]

@@ -30,31 +30,26 @@ _LETTER, _MOST = 6.2, 18
 _FAINT = 'stroke="#888888" stroke-opacity="0.25"'
 
 
-def svg(plot: Any, width: int = WIDTH) -> str:
-    """A plotly figure as an SVG element; text has the colour of its surroundings.
-
-    Args:
-        plot: the figure.
-        width: in pixels; the height is that of the figure.
-    """
+def svg(plot: Any) -> str:
+    """A plotly figure as an SVG element of its height; text has the colour of its surroundings."""
     figure = plain(plot.to_plotly_json())
     data, layout = figure["data"], figure["layout"]
     for trace in data:
         _name_categories(trace, layout)
     height = min(560.0, float(layout.get("height") or 360))
-    axes = _axes(data, layout, width, height, _MARGIN["l"])
+    axes = _axes(data, layout, WIDTH, height, _MARGIN["l"])
     left = max([_MARGIN["l"], *(_beside(up) for across, up in axes.values() if across.start <= _MARGIN["l"] + 1)])
-    axes = _axes(data, layout, width, height, left)
+    axes = _axes(data, layout, WIDTH, height, left)
     drawn = [_frame(*pair) for pair in axes.values()]
     offsets = _bar_offsets(data, layout)
     for index, trace in enumerate(data):
         trace |= _colour_axis(trace, layout)
         pair = axes[_pair(trace)]
         drawn.append(_clipped(_trace(trace, *pair, offsets.get(index, (0.0, 0.8))), *pair))
-    drawn += [_annotation(each, width, height, left) for each in layout.get("annotations") or () if each.get("text")]
+    drawn += [_annotation(each, WIDTH, height, left) for each in layout.get("annotations") or () if each.get("text")]
     drawn.append(_legend(data, layout, left))
     style = 'font-family="system-ui, sans-serif" font-size="12" style="max-width:100%;height:auto"'
-    size = f'viewBox="0 0 {width} {height:g}" width="{width}" height="{height:g}"'
+    size = f'viewBox="0 0 {WIDTH} {height:g}" width="{WIDTH}" height="{height:g}"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size} {style}>{"".join(drawn)}</svg>'
 
 

@@ -16,7 +16,7 @@ from vitlab.reporting.differences import Difference, Number
 from vitlab.reporting.number_text import difference_text, unit_of, value_text
 from vitlab.reporting.readings import in_words
 from vitlab.reporting.sections import Section, data_set
-from vitlab.reporting.words import value_in_words
+from vitlab.reporting.words import joined, value_in_words
 
 #: The maximum number of differences in the summary, so that it fits on one screen.
 FINDINGS = 5
@@ -92,7 +92,7 @@ def summarise(
     return Summary(facts, heading, findings, caution, warnings)
 
 
-def strongest(differences: Iterable[Difference], count: int = FINDINGS) -> list[Difference]:
+def strongest(differences: Iterable[Difference]) -> list[Difference]:
     """The largest differences relative to their noise, one per kind and model, or one per kind for many models.
 
     Differences with unknown noise follow, sorted relative to the baseline's number.
@@ -102,7 +102,7 @@ def strongest(differences: Iterable[Difference], count: int = FINDINGS) -> list[
     best: dict[tuple[str, str], Difference] = {}
     for each in ranked:
         best.setdefault((each.title, "" if many else each.label), each)
-    return list(best.values())[:count]
+    return list(best.values())[:FINDINGS]
 
 
 def sentence(difference: Difference) -> str:
@@ -138,7 +138,7 @@ def _models(labels: Sequence[str], kinds: int) -> str:
     if len(labels) == 1:
         return f"One model, {labels[0]}, and {measured}."
     others = [*labels[1:]] if len(labels) <= 2 * MODELS else [*labels[1:MODELS], f"{len(labels) - MODELS} more"]
-    return f"{len(labels)} models and {measured}. Baseline: {labels[0]}. Other models: {_and(others)}."
+    return f"{len(labels)} models and {measured}. Baseline: {labels[0]}. Other models: {joined(others)}."
 
 
 def _origins(origins: Mapping[str, str]) -> list[str]:
@@ -161,7 +161,7 @@ def _untrained(labels: Sequence[str]) -> list[str]:
         return []
     verb, whose = ("has", "Its") if len(labels) == 1 else ("have", "Their")
     return [
-        f"{_and(labels)} {verb} random weights and {'was' if len(labels) == 1 else 'were'} not trained. "
+        f"{joined(labels)} {verb} random weights and {'was' if len(labels) == 1 else 'were'} not trained. "
         f"{whose} numbers do not hold for a trained model."
     ]
 
@@ -188,10 +188,10 @@ def _data(measurements: Sequence[Measurement], averaged: Sequence[Measurement]) 
     counts = sorted({int(n) for n in images if isinstance(n, (int, float))})
     devices = _distinct(map(str, _entries(notes, "device")))
     days = sorted({str(time)[:10] for time in _entries(notes, "time")})
-    parts = [f"on {_and(sets)}"] if sets else []
+    parts = [f"on {joined(sets)}"] if sets else []
     if counts:
         parts.append(f"with {counts[0]}{f' to {counts[-1]}' if len(counts) > 1 else ''} images each")
-    parts += [f"on {_and(devices)}"] if devices else []
+    parts += [f"on {joined(devices)}"] if devices else []
     if days:
         parts.append(f"on {_day(days[0])}" if len(days) == 1 else f"from {_day(days[0])} to {_day(days[-1])}")
     return [f"Measured {', '.join(parts)}."] if parts else ["Data and device are not known."]
@@ -304,7 +304,3 @@ def _day(text: str) -> str:
 
 def _distinct(texts: Iterable[str]) -> list[str]:
     return [text for text in dict.fromkeys(texts) if text]
-
-
-def _and(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 #: Kinds that contain a proper name.
 KINDS = {
@@ -185,3 +185,12 @@ def value_in_words(kind: str, name: str) -> str:
         whole, _, label = name[:-1].partition("[")
         return f"{value_in_words(kind, whole)}, {label}"
     return _VALUES.get(kind, {}).get(name) or _ANYWHERE.get(name) or name.replace("_", " ")
+
+
+def joined(words: Sequence[str]) -> str:
+    """Words separated by commas, the last by "and".
+
+    >>> joined(["ViT", "CB", "TAP"]), joined(["ViT"])
+    ('ViT, CB and TAP', 'ViT')
+    """
+    return "".join(words) if len(words) < 2 else f"{', '.join(words[:-1])} and {words[-1]}"

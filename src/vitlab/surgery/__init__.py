@@ -114,7 +114,7 @@ def changes_reported(
         warnings.warn(
             f"{', '.join(names)} changed the outputs of trained weights ({origin}) {amount} on noise images; "
             "fine-tune the model, and insert parts with identity_init=True to begin with unchanged outputs",
-            stacklevel=5,
+            stacklevel=4,
         )
 
 

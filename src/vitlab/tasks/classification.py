@@ -30,13 +30,13 @@ from vitlab.data.resident import Resident
 from vitlab.data.seeding import seeded_generator
 from vitlab.data.streaming import ImageStream
 from vitlab.data.workers import Workers
-from vitlab.identity import is_random
 from vitlab.losses.distillation import distillation
-from vitlab.preprocessing import Preprocessing, preprocessing_of
+from vitlab.preprocessing import Preprocessing
 from vitlab.progress import waiting
 from vitlab.recording.tape import Tape
 from vitlab.tasks.attention_tape import AttentionTape, attention_tape, diversification
 from vitlab.tasks.extra_losses import extra_losses
+from vitlab.tasks.preprocessing import preprocessing_for
 from vitlab.training.distributed import World, process_group, sum_over_ranks
 from vitlab.training.loop import train
 
@@ -109,18 +109,6 @@ def with_classes(expression: str, classes: int) -> str:
 
 
 # -- preprocessing --------------------------------------------------------------------------------------------------
-
-
-def preprocessing_for(recipe: Recipe, model: nn.Module, data: DataSet) -> Preprocessing:
-    """Returns the preprocessing of a training run.
-
-    Pretrained weights keep the normalisation that they were trained with; random weights use that of the data. Crop
-    and interpolation for evaluation are those of the model.
-    """
-    own = {"mean": data.mean, "std": data.std}
-    random = is_random(model)
-    preprocessing = preprocessing_of(model, {**(own if random else {}), "size": recipe.image_size}, assume=own)
-    return replace(preprocessing, classes=data.classes, source=f"recipe, {'random' if random else 'trained'} weights")
 
 
 def prepared(data: DataSet, how: Preprocessing) -> DataSet:

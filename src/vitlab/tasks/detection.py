@@ -27,9 +27,9 @@ from vitlab.data.detection_sets import open_detection
 from vitlab.data.detection_stream import DetectionStream
 from vitlab.data.order import evenly
 from vitlab.eval_mode import eval_mode
-from vitlab.identity import is_random
 from vitlab.instruments.shared.average_precision import Detections, Kind, detect, precision_curves, summary
-from vitlab.preprocessing import Preprocessing, preprocessing_of
+from vitlab.preprocessing import Preprocessing
+from vitlab.tasks.preprocessing import preprocessing_for
 from vitlab.tasks.unused_settings import check_unused_settings
 from vitlab.training.distributed import World, process_group, sum_over_ranks
 from vitlab.training.loop import train
@@ -102,14 +102,6 @@ def with_settings(recipe: Recipe, classes: int) -> str:
     limits = {"score": recipe.detection.score, "predictions": recipe.detection.predictions}
     settings = {"classes": classes, "size": recipe.image_size, **limits}
     return str(replace(parsed, settings={**settings, **parsed.settings}))
-
-
-def preprocessing_for(recipe: Recipe, model: nn.Module, data: DetectionData) -> Preprocessing:
-    """Returns the preprocessing of a run: trained weights keep their normalisation, random ones get the data's."""
-    own = {"mean": data.mean, "std": data.std}
-    random = is_random(model)
-    how = preprocessing_of(model, {**(own if random else {}), "size": recipe.image_size}, assume=own)
-    return replace(how, classes=data.classes, source=f"recipe, {'random' if random else 'trained'} weights")
 
 
 def sides_of(recipe: Recipe) -> tuple[tuple[int, ...], int, int]:

@@ -30,11 +30,11 @@ from vitlab.data.order import evenly
 from vitlab.data.segmentation_feed import PairFeed, PairStream
 from vitlab.data.segmentation_pairs import IGNORE, PairData
 from vitlab.data.segmentation_sets import open_pairs
-from vitlab.identity import is_random
-from vitlab.preprocessing import Preprocessing, preprocessing_of
+from vitlab.preprocessing import Preprocessing
 from vitlab.progress import waiting
 from vitlab.stress_tests.shared.segmentation_evaluation import confusion_matrix
 from vitlab.tasks.attention_tape import AttentionTape, attention_tape, diversification
+from vitlab.tasks.preprocessing import preprocessing_for
 from vitlab.tasks.unused_settings import check_unused_settings
 from vitlab.training.distributed import World, process_group, sum_over_ranks
 from vitlab.training.loop import train
@@ -75,7 +75,7 @@ def run(
         model = zoo.load(recipe.model, seed=recipe.seed).to(world.device)
         if not isinstance(model, Segmenter):
             raise _not_a_segmenter(recipe.model)
-        how = preprocessing_for(recipe, model, data)
+        how = preprocessing_for(recipe, model, data, crop=1.0, crop_mode="squash")
         anatomy = describe(model, recipe.image_size)  # fails early, with one line, for an unsupported image size
         tape = stack.enter_context(attention_tape(recipe.objective, model, anatomy))
         with waiting("reading images", show=show and world.is_main):
@@ -125,15 +125,6 @@ def _check_test_labels(data: PairData) -> None:
 
 def _not_a_segmenter(expression: str) -> VitlabError:
     return VitlabError(f"{expression!r} is not a segmentation model; write for example vitlab/upernet(backbone='…')")
-
-
-def preprocessing_for(recipe: Recipe, model: nn.Module, data: PairData) -> Preprocessing:
-    """Returns the preprocessing of a run: trained weights keep their normalisation, random ones use the data's."""
-    own = {"mean": data.mean, "std": data.std}
-    random = is_random(model)
-    fields = {**(own if random else {}), "size": recipe.image_size, "crop": 1.0, "crop_mode": "squash"}
-    how = preprocessing_of(model, fields, assume=own)
-    return replace(how, classes=data.classes, source=f"recipe, {'random' if random else 'trained'} weights")
 
 
 def _feed(recipe: Recipe, data: PairData, how: Preprocessing, world: World) -> PairFeed:

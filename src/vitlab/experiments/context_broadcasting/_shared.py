@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vitlab.core.experiment import Job, Scale
+from vitlab.core.expressions import call_text
 
 SEEDS: dict[Scale, tuple[int, ...]] = {"smoke": (0,), "small": (0, 1, 2, 3, 4), "released": (), "full": (0, 1, 2)}
 
@@ -92,8 +93,8 @@ def call(name: str, settings: Mapping[str, Any]) -> str:
     >>> call("quick", {"part": "cb", "blocks": ""}), call("quick", {}), call("deit_imagenet", {"repeated": False})
     ("quick(part='cb')", 'quick', 'deit_imagenet(repeated=False)')
     """
-    given = ", ".join(f"{key}={value!r}" for key, value in settings.items() if value or value is False)
-    return f"{name}({given})" if given else name
+    given = {key: value for key, value in settings.items() if value or value is False}
+    return call_text(name, given) if given else name
 
 
 @dataclass(frozen=True)

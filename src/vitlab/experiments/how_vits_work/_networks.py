@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from vitlab.core.experiment import Scale
+from vitlab.core.expressions import call_text
 
 __all__ = [
     "NETWORKS",
@@ -73,14 +75,13 @@ _CIFAR: dict[str, tuple[str, float]] = {
 
 def network(name: str, *, data: str = "cifar100", fraction: float = 1.0, augmentation: str = "strong") -> Network:
     """A network of `how_vits_work_cifar` with its settings."""
-    settings = {"network": name}
+    settings: dict[str, Any] = {"network": name}
     settings |= {"data": data} if data != "cifar100" else {}
     settings |= {"augmentation": augmentation} if augmentation != "strong" else {}
-    text = ", ".join(f"{key}={value!r}" for key, value in settings.items())
-    text += f", fraction={fraction}" if fraction != 1 else ""
+    settings |= {"fraction": fraction} if fraction != 1 else {}
     tiny, rate = _CIFAR[name]
     needs = ("cifar-100-binary",) if data == "cifar100" else ("cifar-10-batches-bin",)
-    return Network(f"how_vits_work_cifar({text})", tiny, rate, images=round(50_000 * fraction), needs=needs)
+    return Network(call_text("how_vits_work_cifar", settings), tiny, rate, images=round(50_000 * fraction), needs=needs)
 
 
 #: The networks on CIFAR-100 by name.
@@ -94,8 +95,7 @@ def arms(names: Iterable[str]) -> dict[str, Network]:
 
 def vit(rate: float = 4340, changes: tuple[str, ...] = (), **settings: int | str) -> Network:
     """A variant of ViT-Ti, `how_vits_work_vit` with these settings."""
-    text = ", ".join(f"{key}={value!r}" for key, value in settings.items())
-    return Network(f"how_vits_work_vit({text})", "vit", rate, changes)
+    return Network(call_text("how_vits_work_vit", settings), "vit", rate, changes)
 
 
 def alternet(plan: tuple[int, ...], base: str = "preact") -> Network:

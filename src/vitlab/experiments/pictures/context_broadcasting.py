@@ -77,9 +77,9 @@ def _table_2(experiment: Experiment, results: Results, scale: Scale) -> str:
     return draw_table(experiment, results, scale, rows, ("",), columns, notes)
 
 
-def _notes(scale: Scale, *notes: str, network: str = "ViT-S") -> list[str]:
-    """Notes below a table of one network, with what replaces it."""
-    return [*notes, *([f"{_CIFAR} ViT-Ti replaces {network}."] if scale == "small" else [])]
+def _notes(scale: Scale, *notes: str) -> list[str]:
+    """Notes below a table of ViT-S, with what replaces it."""
+    return [*notes, *([f"{_CIFAR} ViT-Ti replaces ViT-S."] if scale == "small" else [])]
 
 
 def _table_1(experiment: Experiment, results: Results, scale: Scale) -> str:
@@ -187,9 +187,9 @@ def _by_row(
     return draw
 
 
-def _of(ours: Ours, prefix: str = "", suffix: str = "") -> Ours:
-    """The function that reads a number of the arm whose name has a prefix and a suffix."""
-    return lambda results, arm: ours(results, f"{prefix}{arm}{suffix}")
+def _with_suffix(ours: Ours, suffix: str) -> Ours:
+    """The function that reads a number of the arm whose name has a suffix."""
+    return lambda results, arm: ours(results, f"{arm}{suffix}")
 
 
 def _first_of(*readers: Ours) -> Ours:
@@ -235,8 +235,8 @@ _table_6 = _by_row(
     _sized_rows(),
     {
         "# Params [M]": (lambda results, arm: mean_of("sizes", "parameters", 1e6)(results, _size_of(arm)), ".1f"),
-        "mIoU 40K": (_of(mean_of("training", "miou"), suffix=" 40K"), ".1f"),
-        "mIoU 160K": (_of(mean_of("training", "miou"), suffix=" 160K"), ".1f"),
+        "mIoU 40K": (_with_suffix(mean_of("training", "miou"), " 40K"), ".1f"),
+        "mIoU 160K": (_with_suffix(mean_of("training", "miou"), " 160K"), ".1f"),
     },
     "Backbone",
     "mIoU in per cent, after 40K and 160K iterations.",

@@ -17,18 +17,17 @@ __all__ = ["Ours", "draw_table", "mean_of"]
 Ours = Callable[[Results, str], float | None]
 
 
-def mean_of(kind: str, value: str | Callable[[Measurement], float], unit: float = 1.0, published: bool = False) -> Ours:
+def mean_of(kind: str, value: str | Callable[[Measurement], float], unit: float = 1.0) -> Ours:
     """Returns the function that reads a number of an arm, the mean over its runs, in a unit.
 
     Args:
         kind: the procedure.
         value: the name of the value, or a function of the measurement.
         unit: the number is divided by it.
-        published: whether to read only models that no recipe trained.
     """
 
     def ours(results: Results, arm: str) -> float | None:
-        found = results.by_seed(arm, kind, value, lambda job: bool(job.model) or not published)
+        found = results.by_seed(arm, kind, value)
         return float(np.mean(list(found.values()))) / unit if found else None
 
     return ours

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vitlab.core.experiment import Job, Scale
+from vitlab.core.expressions import call_text
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,7 @@ def _sources(scale: Scale, variant: Variant, base: str, small_model: str) -> lis
         model, file = _RELEASED[base, variant.arm]
         return [{"model": model, "needs": (file,) if file else (), "gpu_minutes": 30.0}]
     if scale == "full":
-        recipe = _call("robust_token_attention", {"base": base, **variant.settings})
+        recipe = call_text("robust_token_attention", {"base": base, **variant.settings})
         return [{"recipe": recipe, "seed": seed, **_FULL_COST} for seed in _FULL_SEEDS]
     recipe, model, changes, seeds, cost = _TRAINED[scale]
     if scale == "small" and small_model:
@@ -185,7 +186,3 @@ def _job(source: Mapping[str, Any], arm: str, measured: Measured) -> Job:
     }
     given = {"images": measured.images, "repeats": measured.repeats, "data": measured.data}
     return Job(arm, measured.procedure, **{**source, **given, **more})
-
-
-def _call(name: str, settings: Mapping[str, Any]) -> str:
-    return f"{name}({', '.join(f'{key}={value!r}' for key, value in settings.items())})"

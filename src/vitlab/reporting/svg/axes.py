@@ -49,9 +49,9 @@ def round_axis(values: Sequence[float], start: float, end: float, label: str) ->
     return Axis(ticks[0], ticks[-1], start, end, label, ticks)
 
 
-def layer_axis(layers: int, start: float, end: float, label: str = "layer") -> Axis:
+def layer_axis(layers: int, start: float, end: float) -> Axis:
     """Returns an axis over layers 1 to N, with half a layer on either side."""
-    return Axis(0.5, layers + 0.5, start, end, label, tuple(range(1, layers + 1)))
+    return Axis(0.5, layers + 0.5, start, end, "layer", tuple(range(1, layers + 1)))
 
 
 @dataclass(frozen=True)
