@@ -1,7 +1,7 @@
 // Draw the view on a canvas and save it as a PNG file.
 const { make, percent, points } = AttentionDrawing;
 
-const SCALE = 2, PANEL = 560, GAP = 32, PICTURE = 240, LENS = 180, ENTROPY = 55, LINE = 20;
+const SCALE = 2, PANEL = 560, GAP = 32, PICTURE = 240, LENS = 180, ENTROPY = 68, LINE = 20;
 const FONT = "system-ui, sans-serif";
 
 class Sheet {

@@ -253,7 +253,7 @@ const seen = new IntersectionObserver((entries) => {
     }
   }
 }, { rootMargin: "-20% 0px -70% 0px" });
-for (const part of document.querySelectorAll("#summary, .card")) seen.observe(part);
+for (const part of document.querySelectorAll(".lead, #summary, .card")) seen.observe(part);
 
 // Scrolling: the right edge of a table or figure fades while more of it is to the right.
 
