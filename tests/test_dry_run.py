@@ -107,6 +107,15 @@ def test_the_time_estimate_is_that_of_the_forwards(tmp_path: Path) -> None:
     assert second.seconds == pytest.approx(second.forward_seconds / 2)
 
 
+def test_incomplete_batches_are_counted_as_they_are(tmp_path: Path) -> None:
+    """20 of 24 images, whole and in three parts."""
+    given = {**OPTIONS, "data": "scenes(train=8, test=24)"}
+    for images, repeats, expected in ((20, 1, [20]), (20, 3, [7, 7, 6])):
+        asked = {**given, "images": images, "repeats": repeats}
+        planned = planned_measurements(runner.INSTRUMENTS, [MODEL], ["attention_entropy"], tmp_path, **asked)
+        assert [each.images for each in planned] == expected
+
+
 def test_the_units_and_patches_of_the_model_are_counted(tmp_path: Path) -> None:
     """Two blocks: the model and each of 2 MSAs and 2 MLPs; 9 cells, a class token, 3 heads and 2 branches per block."""
     names = ["lesion", "causal_trace(cells=3)"]

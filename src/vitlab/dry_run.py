@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -227,10 +227,7 @@ def _forward(model: MeasuredModel, inputs: Any, batch: Tensor | None) -> tuple[i
             if batch.device.type == "cuda":
                 torch.cuda.synchronize()
             seconds = time.perf_counter() - start
-    count = None
-    with suppress(TypeError):
-        count = len(inputs)
-    total = len(batch) * count if count else model.images
+    total = inputs.count or model.images
     return total, None if total is None else seconds * total / len(batch)
 
 
