@@ -101,11 +101,27 @@ def test_the_time_estimate_is_that_of_the_forwards(tmp_path: Path) -> None:
     stressed = "corruptions(names=('fog', 'snow'), severities=(1, 2, 3), images=4)"
     (one,) = planned_measurements(runner.STRESS_TESTS, [MODEL], [stressed], tmp_path, **OPTIONS)
     assert one.images == 4 and one.seconds == pytest.approx(7 * one.forward_seconds)
-    names = ["attention_entropy", "attention_distance", "lesion"]
-    first, second, lesion = planned_measurements(runner.INSTRUMENTS, [MODEL], names, tmp_path, **OPTIONS)
+    names = ["attention_entropy", "attention_distance"]
+    first, second = planned_measurements(runner.INSTRUMENTS, [MODEL], names, tmp_path, **OPTIONS)
     assert first.seconds == pytest.approx(first.forward_seconds / 2)
     assert second.seconds == pytest.approx(second.forward_seconds / 2)
-    assert lesion.seconds is None, "the number of units is not known from the card"
+
+
+def test_incomplete_batches_are_counted_as_they_are(tmp_path: Path) -> None:
+    """20 of 24 images, whole and in three parts."""
+    given = {**OPTIONS, "data": "scenes(train=8, test=24)"}
+    for images, repeats, expected in ((20, 1, [20]), (20, 3, [7, 7, 6])):
+        asked = {**given, "images": images, "repeats": repeats}
+        planned = planned_measurements(runner.INSTRUMENTS, [MODEL], ["attention_entropy"], tmp_path, **asked)
+        assert [each.images for each in planned] == expected
+
+
+def test_the_units_and_patches_of_the_model_are_counted(tmp_path: Path) -> None:
+    """Two blocks: the model and each of 2 MSAs and 2 MLPs; 9 cells, a class token, 3 heads and 2 branches per block."""
+    names = ["lesion", "causal_trace(cells=3)"]
+    lesion, trace = planned_measurements(runner.INSTRUMENTS, [MODEL], names, tmp_path, **OPTIONS)
+    assert lesion.seconds == pytest.approx((1 + 4) * lesion.forward_seconds)
+    assert trace.seconds == pytest.approx(2 * (9 + 1 + 3 + 2) * trace.forward_seconds)
 
 
 def test_the_table_fits_80_columns_without_breaking_names(tmp_path: Path) -> None:
@@ -114,4 +130,4 @@ def test_the_table_fits_80_columns_without_breaking_names(tmp_path: Path) -> Non
     table = CliRunner(env={"COLUMNS": "80"}).invoke(app, command).stdout
     starts = [line.split()[0] for line in table.splitlines() if line.strip()]
     assert all(name in starts for name in names.split(","))
-    assert "not estimated: causal_trace" in table and MODEL in table
+    assert "total time: about" in table and "not estimated" not in table and MODEL in table

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vitlab.adapters import describe
+from vitlab.adapters.wrappers import unwrap
 from vitlab.core.batches import Batches
 from vitlab.core.errors import VitlabError
 from vitlab.core.forwards import WITH_GRADIENTS, forwards
@@ -29,6 +31,8 @@ from vitlab.data.question_catalogue import open_questions
 from vitlab.data.segmentation_sets import open_pairs
 from vitlab.eval_mode import eval_mode
 from vitlab.identity import identify
+from vitlab.instruments.causal_trace import patch_counts
+from vitlab.interventions.units import units
 from vitlab.runner import prepare
 from vitlab.runner.jobs import Kind, folder_of, pending
 from vitlab.runner.measured_model import MeasuredModel, Procedure
@@ -123,8 +127,9 @@ def planned_measurements(
                 for one in wanted:
                     procedure = one.procedure
                     settings = {**procedure.defaults, **one.settings}
-                    images, seconds = _limited(*_forward(model, one.inputs), procedure, settings)
-                    count = forwards(procedure.card.cost, settings)
+                    batch = _first_batch(model, one.inputs)
+                    images, seconds = _limited(*_forward(model, one.inputs, batch), procedure, settings)
+                    count = forwards(procedure.card.cost, {**settings, **_counted(model, batch, procedure, settings)})
                     estimate = None if seconds is None or count is None else count * seconds / max(missing, 1)
                     part = f", part {job.part} of {model.repeats}" if one.part else ""
                     yield PlannedMeasurement(
@@ -189,15 +194,32 @@ def _nothing_to_resume() -> Iterator[None]:
         raise KeyboardInterrupt("interrupted; a dry run stores nothing") from None
 
 
-def _forward(model: MeasuredModel, inputs: Any) -> tuple[int | None, float | None]:
-    """Returns the number of images and the time of one forward over them, from the second of two forwards."""
-    if not isinstance(inputs, Batches):
-        return None, None
-    first = next(iter(inputs), None)
+def _first_batch(model: MeasuredModel, inputs: Any) -> Tensor | None:
+    """The first images of a data set, on the device of the model; None if the inputs are not images."""
+    first = next(iter(inputs), None) if isinstance(inputs, Batches) else None
     images = first[0] if isinstance(first, tuple | list) else first
-    if not isinstance(images, Tensor):
+    return images.to(model.device) if isinstance(images, Tensor) else None
+
+
+def _counted(
+    model: MeasuredModel, batch: Tensor | None, procedure: Procedure, settings: Mapping[str, Any]
+) -> dict[str, Sequence[Any]]:
+    """What the cost of a procedure counts in the model: the units of `lesion`, the patches of `causal_trace`."""
+    if batch is None or procedure.name not in ("lesion", "causal_trace"):
+        return {}
+    inner = unwrap(model.model)
+    with eval_mode(inner), torch.no_grad():
+        anatomy = describe(inner, (int(batch.shape[-2]), int(batch.shape[-1])))
+        if procedure.name == "lesion":
+            return {"units": units(inner, anatomy, batch, settings["conv"])}
+        return {"layers": patch_counts(inner, anatomy, batch, settings["cells"])}
+
+
+def _forward(model: MeasuredModel, inputs: Any, batch: Tensor | None) -> tuple[int | None, float | None]:
+    """Returns the number of images and the time of one forward over them, from the second of two forwards."""
+    if batch is None:
         return None, None
-    batch, seconds = images.to(model.device), 0.0
+    seconds = 0.0
     with eval_mode(model.model), torch.no_grad():
         for _ in range(2):
             start = time.perf_counter()
@@ -205,11 +227,8 @@ def _forward(model: MeasuredModel, inputs: Any) -> tuple[int | None, float | Non
             if batch.device.type == "cuda":
                 torch.cuda.synchronize()
             seconds = time.perf_counter() - start
-    count = None
-    with suppress(TypeError):
-        count = len(inputs)
-    total = len(images) * count if count else model.images
-    return total, None if total is None else seconds * total / len(images)
+    total = inputs.count or model.images
+    return total, None if total is None else seconds * total / len(batch)
 
 
 def _limited(

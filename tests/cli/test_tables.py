@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
+import re
+from contextlib import redirect_stdout
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from vitlab.cli.commands import app
@@ -39,6 +44,19 @@ def test_the_table_of_show_is_its_output(tmp_path: Path) -> None:
     (line,) = [line for line in found.stdout.splitlines() if "accuracy" in line and "70.0" in line]
     assert line.split()[-10:] == ["70.0", "±", "2.0", "80.0", "±", "2.0", "+10.0", "±", "2.8", "(clear)"]
     assert "\x1b" not in found.stdout and all(line == line.rstrip() for line in found.stdout.splitlines())
+
+
+def test_wrapped_names_are_indented_in_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In 40 columns only the title of a kind starts a line of the table."""
+    store(tmp_path, "a", 0.7)
+    monkeypatch.setattr("vitlab.cli.tables.Console", partial(Console, width=40, force_terminal=True, no_color=True))
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        show_numbers([tmp_path])
+    table = re.sub(r"\x1b\[[0-9;]*m", "", printed.getvalue()).partition("weights of")[0]
+    starts = [line for line in table.splitlines() if line.strip() and not line.startswith("  ")]
+    assert [line.strip() for line in starts] == ["calibration"]
+    assert any(line.startswith("  (ECE)") for line in table.splitlines()), "the name of a number is wrapped"
 
 
 def test_a_piped_command_that_prints_paths_prints_the_table_beside_them(

@@ -365,3 +365,29 @@ def test_the_view_is_saved_as_png(opened: Any) -> None:
     picture = Image.open(io.BytesIO(base64.b64decode(shown.partition(",")[2]))).convert("RGB").resize((480, 480))
     found = pixels[2 * 80 : 2 * 80 + 480, 2 * 32 : 2 * 32 + 480]
     assert np.abs(found - np.asarray(picture).astype(float)).mean() < 4
+
+
+def test_the_saved_view_says_all_that_was_changed(opened: Any) -> None:
+    """The list beside the page and the picture show whole names; the picture also has the headings of its columns."""
+    opened.locator("#severity").fill("3")
+    press(opened, "#ablate")
+    for layer in (1, 2):
+        opened.get_by_label(f"Ablate the block of layer {layer}").last.click()
+        settle(opened)
+    opened.get_by_label("difference").check()
+    settle(opened)
+    names = opened.locator("#ablated span")
+    assert names.evaluate_all("all => all.every(each => each.scrollWidth <= each.clientWidth)")
+    opened.evaluate("""() => {
+        const drawing = CanvasRenderingContext2D.prototype, draw = drawing.fillText;
+        window.drawn = [];
+        drawing.fillText = function (text, ...place) { drawn.push(text); draw.call(this, text, ...place); };
+    }""")
+    with opened.expect_download():
+        press(opened, "#save")
+    drawn = opened.evaluate("drawn")
+    assert {"layer", "heads", "entropy", "logit lens"} <= set(drawn)
+    head = "; ".join(drawn[: drawn.index("layer")])
+    changes = [f"without {name}" for name in names.all_text_contents()]
+    assert len(changes) == 4 and all(each in head for each in ["of severity 3", *changes])
+    assert "panel 2: maps minus those of panel 1" in head

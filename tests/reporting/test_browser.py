@@ -294,6 +294,16 @@ def test_the_image_button_saves_a_drawing_with_the_finding(opened: Any) -> None:
     assert "size by layer" in words
 
 
+def test_the_navigation_marks_the_section_in_view_and_none_beside_the_overview(opened: Any) -> None:
+    marked = "[...document.querySelectorAll('.side [aria-current=true]')].map(link => link.getAttribute('href')).join()"
+    for width in (1100, 390):
+        opened.set_viewport_size({"width": width, "height": 800})
+        opened.evaluate("document.getElementById('section-5').scrollIntoView()")
+        until(opened, f"{marked} === '#section-5'")
+        opened.evaluate("scrollTo(0, 0)")
+        until(opened, f"{marked} === ''")
+
+
 def test_themes_by_keyboard(opened: Any) -> None:
     opened.keyboard.press("Tab")
     assert opened.evaluate("document.activeElement.textContent") == "Skip to the summary"

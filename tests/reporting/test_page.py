@@ -285,7 +285,7 @@ def test_images_of_a_training_are_test_images_and_its_losses_are_explained(tmp_p
 
 def test_generated_data_is_explained(tmp_path: Path) -> None:
     text = written(tmp_path, replace(measurement(), provenance={"data": "scenes(test=9, cues='agree') test[:4] ab"}))
-    assert "generated textured shapes, &#39;agree&#39;: one texture per shape" in text
+    assert "generated textured shapes, &#39;agree&#39;: each of five shapes has its own texture" in text
     assert "generated textured shapes" not in written(tmp_path, measurement())
 
 

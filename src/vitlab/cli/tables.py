@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group
+from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -63,7 +64,7 @@ def _page(rows: Sequence[KeyNumber], measurements: Sequence[Measurement]) -> Gro
         if row.title != title:
             title = row.title
             table.add_row(Text(title, style="bold"))
-        table.add_row(Text(f"  {row.name}"), *_cells(row, models))
+        table.add_row(Padding(row.name, (0, 0, 0, 2)), *_cells(row, models))
     unknown = any(row.differences.get(model) and not row.clear.get(model) for row in rows for model in models)
     return Group(table, *(Text(line, style="dim") for line in _about(measurements, unknown=unknown)))
 

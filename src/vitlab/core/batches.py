@@ -26,6 +26,7 @@ class Batches:
         no_labels: the reason why targets cannot be used, for the error of instruments that need labels; empty if they
             can be used.
         outputs: for each class of the data, the output of the model; part of the identity of stored measurements.
+        count: the number of images; None if it is not known before they are read.
     """
 
     items: Iterable[Any]
@@ -37,6 +38,7 @@ class Batches:
     labels: str = ""
     no_labels: str = ""
     outputs: Sequence[int] = ()
+    count: int | None = None
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.items)

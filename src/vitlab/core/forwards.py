@@ -17,6 +17,9 @@ _SETTINGS = {"corruptions": "names", "masks": "centres"}
 #: Products with the Hessian: `15 to 40 products with the Hessian per mini-batch, each about 6 forwards`.
 _PRODUCTS = re.compile(r"(\d+) to (\d+) products with the Hessian per mini-batch, each about (\d+) forwards")
 
+#: Patches of a causal trace, one forward each.
+_PATCHES = "layers × (cells² + prefix tokens + heads + 2) forwards"
+
 
 def forwards(cost: str, settings: Mapping[str, Any]) -> float | None:
     """The number of forwards over the images, or None if the cost does not state it.
@@ -25,10 +28,13 @@ def forwards(cost: str, settings: Mapping[str, Any]) -> float | None:
 
     Args:
         cost: of the card, in words.
-        settings: all settings, with their defaults.
+        settings: all settings, with their defaults, and what the cost counts in the model: `units`, the units that
+            are removed, or `layers`, the number of patches of each layer.
 
     >>> forwards("two forwards", {}), forwards("one forward and one backward", {}), forwards("units + 1 forwards", {})
     (2, 3, None)
+    >>> forwards("units + 1 forwards", {"units": ("blocks.0 MSA", "blocks.0 MLP")})
+    3
     >>> forwards("1 + corruptions × severities forwards", {"names": ("fog", "snow"), "severities": 3})
     3
     """
@@ -40,13 +46,15 @@ def forwards(cost: str, settings: Mapping[str, Any]) -> float | None:
         return 1 + WITH_GRADIENTS * _count(settings["epsilons"]) * sum(steps[a] for a in _each(settings["attacks"]))
     if "× 21 points" in cost:
         return int(settings["points"]) ** 2
+    if cost.startswith(_PATCHES):
+        return sum(settings["layers"]) if "layers" in settings else None
     words = re.match(r"(no|one|two|nine) forwards?\b(.*)", cost)
     if words:
         number = _NUMBERS[words[1]]
         if "over the training set, one over the test set" in words[2]:
             return 2 * number
         return number * WITH_GRADIENTS if "backward" in words[2] or "gradients" in words[2] else number
-    terms = re.match(r"1 \+ ([\w +×]+) forwards\b", cost)
+    terms = re.match(r"1 \+ ([\w +×]+) forwards\b", cost) or re.match(r"(\w+) \+ 1 forwards\b", cost)
     return None if terms is None else _sum(terms[1], settings)
 
 

@@ -183,7 +183,8 @@ def _plain(
     mean, std, outputs = preprocessing.mean, preprocessing.std, match.outputs or None
     stream = ImageStream(chosen, preprocessing.transform(), mean, std, batch_size, outputs)
     names, how = _names(chosen, match), preprocessing.record()
-    return Batches(stream, mean, std, names, fingerprint, how, match.how, match.why_not, match.outputs)
+    labels = (match.how, match.why_not, match.outputs)
+    return Batches(stream, mean, std, names, fingerprint, how, *labels, count=len(chosen))
 
 
 def _augmented(
@@ -211,7 +212,8 @@ def _augmented(
     }
     about = f"{fingerprint}, augmented by {augmentation.name}: batches of {batch_size}, seed {seed}"
     mean, std, names = preprocessing.mean, preprocessing.std, _names(chosen, match)
-    return Batches(items, mean, std, names, about, record, match.how, match.why_not, match.outputs)
+    labels = (match.how, match.why_not, match.outputs)
+    return Batches(items, mean, std, names, about, record, *labels, count=len(chosen))
 
 
 def _probabilities(batch: TrainingBatch, match: LabelMatch, smoothing: float) -> torch.Tensor:

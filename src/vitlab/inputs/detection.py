@@ -50,5 +50,5 @@ def detection_parts(
         stream = DetectionStream(chosen, side, longest, how.mean, how.std, batch_size)
         fingerprint = fingerprint_of(data, "test", chosen, available, count, first, repeats)
         record = {"mean": list(how.mean), "std": list(how.std), "source": how.source, "side": side, "longest": longest}
-        parts.append(Batches(stream, how.mean, how.std, opened.classes, fingerprint, record))
+        parts.append(Batches(stream, how.mean, how.std, opened.classes, fingerprint, record, count=len(chosen)))
     return parts

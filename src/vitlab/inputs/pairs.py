@@ -87,7 +87,9 @@ def pair_parts(
         stream = PairStream(chosen, how.mean, how.std, batch_size)
         fingerprint = fingerprint_of(data, "test", chosen, available, count, first, repeats)
         names, why, items = (opened.classes, "", stream) if masks else ((), _WHY_NO_LABELS, _Resized(stream, size))
-        parts.append(Batches(items, how.mean, how.std, names, fingerprint, how.record(), no_labels=why))
+        parts.append(
+            Batches(items, how.mean, how.std, names, fingerprint, how.record(), no_labels=why, count=len(chosen))
+        )
     return parts
 
 

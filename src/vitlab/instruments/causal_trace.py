@@ -37,7 +37,7 @@ from vitlab.corruptions import CorruptionName
 from vitlab.eval_mode import eval_mode
 from vitlab.instruments.shared.corrupted_pairs import clean_and_corrupted, corruption_function, normalisation
 from vitlab.instruments.shared.predictions import device_of, predict
-from vitlab.interventions import activations, intervene
+from vitlab.interventions import Activations, activations, intervene
 
 CARD = Card(
     title="Where activations of the clean image restore the prediction on a corrupted one",
@@ -114,9 +114,7 @@ def measure(
         if first is None:
             raise VitlabError(f"{_NAME} got no images; give batches with at least 2")
         anatomy = describe(inner, (int(first.shape[-2]), int(first.shape[-1])))
-        layers = [block for block in anatomy.blocks if block.seam("block.out") is not None]
-        if not layers:
-            raise VitlabError(f"{_NAME}: no block of family {anatomy.family!r} has an output that can be patched")
+        layers = _layers(anatomy)
         with_heads = blocks_with_heads(inner, anatomy, layers, first.chunk(2)[0])
         effects = []
         for block in layers:
@@ -141,6 +139,36 @@ def measure(
     return Measurement(_NAME, type(inner).__name__, values, dims, axes, settings, about, errors)
 
 
+def _layers(anatomy: Anatomy) -> list[Block]:
+    """The blocks whose output can be patched; an error if there are none."""
+    layers = [block for block in anatomy.blocks if block.seam("block.out") is not None]
+    if not layers:
+        raise VitlabError(f"{_NAME}: no block of family {anatomy.family!r} has an output that can be patched")
+    return layers
+
+
+def patch_counts(model: nn.Module, anatomy: Anatomy, images: Tensor, cells: int) -> list[int]:
+    """Returns the number of patches of each layer: cells, prefix tokens, branches and heads.
+
+    Args:
+        model: a classifier in evaluation mode, without wrappers.
+        anatomy: the description of the model at the size of the images.
+        images: (B, C, h, w); only the first is used.
+        cells: cells per side of the token grid.
+    """
+    layers = _layers(anatomy)
+    with_heads = blocks_with_heads(model, anatomy, layers, images)
+    counts = []
+    for block in layers:
+        seam, heads = block.seam("block.out"), 0
+        assert seam is not None
+        if block.name in with_heads:
+            heads = _head_outputs(model, anatomy, block, images[:1]).at(block.name, "heads").shape[1]
+        tokens = sum(map(len, divide(seam.layout.grid, cells))) + seam.layout.prefix
+        counts.append(tokens + heads + len(_branches(block)))
+    return counts
+
+
 def _limited(pairs: Iterable[Tensor], images: int | None) -> Iterator[Tensor]:
     """Yield pairs of clean and corrupted images until `images` clean ones were given; all if None."""
     left = images
@@ -161,11 +189,20 @@ def blocks_with_heads(model: nn.Module, anatomy: Anatomy, layers: Sequence[Block
     for block in layers:
         if block.mixer.queries is not None:
             try:
-                activations(model, clean[:1], block=block.name, heads=True, anatomy=anatomy)
+                _head_outputs(model, anatomy, block, clean[:1])
                 found.add(block.name)
             except VitlabError:  # heads that are mixed after the softmax
                 continue
     return found
+
+
+def _branches(block: Block) -> dict[str, str]:
+    """The branches of a block whose output can be patched: name and place."""
+    return {name: place for name, place in (("attention", "attn"), ("mlp", "mlp")) if block.seam(f"{place}.out")}
+
+
+def _head_outputs(model: nn.Module, anatomy: Anatomy, block: Block, images: Tensor) -> Activations:
+    return activations(model, images, block=block.name, heads=True, anatomy=anatomy)
 
 
 def _trace(
@@ -201,7 +238,7 @@ def patched_probabilities(
     clean, corrupted = pair.chunk(2)
     seam = block.seam("block.out")
     assert seam is not None
-    branches = {name: place for name, place in (("attention", "attn"), ("mlp", "mlp")) if block.seam(f"{place}.out")}
+    branches = _branches(block)
     places = ["block", *branches.values()]
     stored = activations(model, clean, block=block.name, at=places, anatomy=anatomy)
     expected = predict(model, clean, _NAME)
@@ -228,7 +265,7 @@ def patched_probabilities(
     if prefix:
         result["prefix"] = torch.stack([patched(source=stored, tokens=[token]) for token in range(prefix)], 1)
     if with_heads:
-        heads = activations(model, clean, block=block.name, heads=True, anatomy=anatomy)
+        heads = _head_outputs(model, anatomy, block, clean)
         number = heads.at(block.name, "heads").shape[1]
         result["heads"] = torch.stack([patched(source=heads, head=head) for head in range(number)], 1)
     return result

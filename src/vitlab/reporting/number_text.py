@@ -25,6 +25,9 @@ _SHARES_OF = {
 #: Significant digits of a number whose error is not known, and of a difference.
 _DIGITS, _DIFFERENCE_DIGITS = 4, 3
 
+#: Numbers from here on have an exponent.
+_EXPONENT_FROM = 1e7
+
 
 def unit_of(kind: str, name: str) -> tuple[float, str]:
     """The factor and the unit of a value of a kind.
@@ -51,7 +54,7 @@ def value_text(number: Number, scale: float = 1.0) -> str:
     """
     half = scale * number.half_width
     if not math.isfinite(half):
-        return minus(f"{scale * number.value:.{_DIGITS}g}")
+        return significant(scale * number.value, _DIGITS)
     places = error_places(half)
     return minus(f"{scale * number.value:.{places}f} ± {half:.{places}f}")
 
@@ -64,9 +67,24 @@ def difference_text(difference: Difference, scale: float = 1.0) -> str:
     """
     half = scale * difference.half_width
     if not math.isfinite(half):
-        return minus(f"{scale * difference.value:+.{_DIFFERENCE_DIGITS}g}")
+        return significant(scale * difference.value, _DIFFERENCE_DIGITS, sign="+")
     places = error_places(half)
     return minus(f"{scale * difference.value:+.{places}f} ± {half:.{places}f}")
+
+
+def significant(value: float, digits: int, sign: str = "-") -> str:
+    """A number with a number of significant digits; with all digits before the point below ten million.
+
+    Args:
+        value: the number.
+        digits: significant digits.
+        sign: `+` to also mark positive numbers.
+
+    >>> significant(0.00247213, 4), significant(-3020.4, 3, sign="+"), significant(999.6, 3), significant(1.5e9, 3)
+    ('0.002472', '−3020', '1000', '1.5e+09')
+    """
+    text = f"{value:{sign}.{digits}g}"
+    return minus(f"{value:{sign}.0f}" if "e+" in text and abs(value) < _EXPONENT_FROM else text)
 
 
 def clearness(difference: Difference) -> str:

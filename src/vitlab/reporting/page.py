@@ -107,14 +107,14 @@ def fill_template(template: str, **values: Any) -> str:
 
 
 def _breakable(name: str) -> Any:
-    """A name as HTML in which lines break after underscores and before capitals, not anywhere.
+    """A name as HTML in which lines break after underscores and before capitalised words, not anywhere.
 
-    >>> str(_breakable("vit_tiny | <b>TokenPooling"))
-    'vit_<wbr>tiny | &lt;b&gt;Token<wbr>Pooling'
+    >>> str(_breakable("vit_tiny | <b>TokenPooling, ViT"))
+    'vit_<wbr>tiny | &lt;b&gt;Token<wbr>Pooling, ViT'
     """
     from markupsafe import Markup, escape
 
-    return Markup(re.sub(r"(?<=_)|(?<=[a-z])(?=[A-Z])", "<wbr>", str(escape(name))))
+    return Markup(re.sub(r"(?<=_)|(?<=[a-z])(?=[A-Z][a-z])", "<wbr>", str(escape(name))))
 
 
 def _model(label: str, index: int) -> dict[str, Any]:

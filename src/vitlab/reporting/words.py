@@ -138,7 +138,7 @@ ABBREVIATIONS = {
 }
 
 #: Values of the setting `cues` of scenes.
-CUES = {"'agree'": "one texture per shape", "'conflict'": "the texture of another shape"}
+CUES = {"'agree'": "each of five shapes has its own texture", "'conflict'": "the texture of another shape"}
 
 #: Sources that captions compare with.
 PAPERS = {
@@ -154,7 +154,7 @@ def glossary(texts: Iterable[str], data: str = "") -> str:
     >>> glossary(["plain ViT", "ViT + TAP"], "scenes(test=9)")
     'TAP: token-aware average pooling; scenes: generated textured shapes.'
     >>> glossary([], "scenes(cues='agree')")
-    "scenes: generated textured shapes, 'agree': one texture per shape."
+    "scenes: generated textured shapes, 'agree': each of five shapes has its own texture."
     """
     used = set(re.findall(r"(?<![A-Za-z])[A-Z]{2,}(?![A-Za-z])", " ".join(texts)))
     each = [f"{short}: {words}" for short, words in ABBREVIATIONS.items() if short in used]

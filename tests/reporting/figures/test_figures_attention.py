@@ -300,8 +300,8 @@ def test_names_and_numbers_are_shortened() -> None:
 
 def test_figures_that_are_not_in_the_papers_are_labelled() -> None:
     assert [figure.paper for figure in draw("attention_distance", [looks.distance()])] == [
-        "after CB Fig. 7b",
+        "CB Fig. 7b, there the mean over all pairs",
         "CB Fig. 7b",
     ]
     papers = [figure.paper for figure in draw("attention_entropy", [looks.entropy()])]
-    assert papers == ["CB Fig. 4", "after CB Fig. 4", "CB Fig. 7a"]
+    assert papers == ["CB Fig. 4", "CB Fig. 4, there in nats", "CB Fig. 7a"]

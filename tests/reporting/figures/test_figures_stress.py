@@ -218,7 +218,7 @@ def test_curves_begin_with_the_unmodified_images() -> None:
     assert fgsm["x"] == pgd["x"] == [0.0, 1.0, 4.0]
     np.testing.assert_allclose(pgd["y"], 100 * np.array([0.7, *attack.values["accuracy"][1][[1, 0]]]))
     patches, centre = traces(draw("occlusion", [hidden])[0])
-    assert patches["x"] == [0.0, 0.1, 0.5] and centre["x"] == [0.0, 0.5]
+    assert patches["x"] == [0.0, 10.0, 50.0] and centre["x"] == [0.0, 50.0], "in percent, as accuracy is"
     np.testing.assert_allclose(patches["y"], 100 * np.array([0.7, *hidden.values["accuracy"][[2, 1]]]))
     np.testing.assert_allclose(centre["y"], 100 * np.array([0.7, hidden.values["accuracy"][0]]))
 
@@ -314,7 +314,7 @@ def test_models_without_accuracy_have_no_drop() -> None:
 
 def test_only_fgsm_is_labelled_as_in_the_paper() -> None:
     one = make("adversarial")
-    assert draw("adversarial", [one])[0].paper == "after CB Table 8 (FGSM; its ε is not given)"
+    assert draw("adversarial", [one])[0].paper == "CB Table 8 (FGSM; its ε is not given)"
     other = replace(one, axes={**one.axes, "attack": ("cw", "pgd")})
     assert draw("adversarial", [other])[0].paper == ""
 

@@ -52,7 +52,6 @@ export class Ablations {
     return Boolean(about && about.places && (head || 0) < (about.places[at] || 0));
   }
 
-  // The place comes first: long names of models are cut at their end.
   name(model, { layer, at, head }) {
     const place = `layer ${layer + 1}, ${NAMES[at]}${at === "head" ? ` ${head + 1}` : ""}`;
     return this.models.length > 1 ? `${place} of ${this.models[model]}` : place;
@@ -71,7 +70,7 @@ export class Ablations {
         by("ablate").focus();
         this.view.refresh(true);
       };
-      return make("li", {}, make("span", { text, title: text }), make("button", { type: "button", text: "×", "aria-label": `Restore ${text}`, onclick: restore }));
+      return make("li", {}, make("span", { text }), make("button", { type: "button", text: "×", "aria-label": `Restore ${text}`, onclick: restore }));
     }));
     by("ablated").replaceChildren(...items);
     by("reset").disabled = !items.length;

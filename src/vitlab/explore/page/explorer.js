@@ -77,7 +77,7 @@ async function open() {
   view.onerror = (text) => { fail(text || notice); notice = ""; };
   notice = apply(read(location.hash, start, pictures.names));
   window.addEventListener("hashchange", () => location.reload());
-  by("save").addEventListener("click", () => savePng(view, [view.status.textContent, controls.text, ...ablations.texts()].filter(Boolean).join("; ")));
+  by("save").addEventListener("click", () => savePng(view, [view.status.textContent, controls.text, ...ablations.texts(), view.difference && "panel 2: maps minus those of panel 1"].filter(Boolean)));
   openSidebar();
 }
 

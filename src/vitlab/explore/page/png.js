@@ -1,7 +1,7 @@
 // Draw the view on a canvas and save it as a PNG file.
 const { make, percent, points } = AttentionDrawing;
 
-const SCALE = 2, PANEL = 560, GAP = 32, PICTURE = 240, LENS = 180, ENTROPY = 55, LINE = 20;
+const SCALE = 2, PANEL = 560, GAP = 32, PICTURE = 240, LENS = 180, ENTROPY = 68, LINE = 20;
 const FONT = "system-ui, sans-serif";
 
 class Sheet {
@@ -36,6 +36,16 @@ class Sheet {
     context.globalAlpha = 1;
   }
 
+  // The texts in lines of a width; a text that is alone in its line and too long is cut.
+  lines(texts, width, size) {
+    this.context.font = `${size}px ${FONT}`;
+    const fits = (line) => this.context.measureText(line).width <= width;
+    return texts.reduce((lines, text) => {
+      const longer = lines.length ? `${lines.at(-1)}; ${text}` : text;
+      return fits(longer) ? [...lines.slice(0, -1), longer] : [...lines, text];
+    }, []);
+  }
+
   image(source, x, y, width, height, smooth, opacity = 1) {
     this.context.globalAlpha = opacity;
     this.context.imageSmoothingEnabled = smooth;
@@ -67,7 +77,12 @@ function drawPanel(sheet, panel, x, top) {
 function drawLayers(sheet, panel, x, top) {
   const room = PANEL - 28 - ENTROPY - LENS, heads = Math.max(1, ...panel.cells.map((cell) => cell.maps.length));
   const size = Math.max(20, Math.min(64, room / heads - 3)), columns = Math.max(1, Math.floor(room / (size + 3)));
-  let y = top;
+  const heading = (text, left, width) => sheet.text(text, left, top, width, { size: 12, faint: true });
+  heading("layer", x, 40);
+  heading("heads", x + 44, room);
+  heading("entropy", x + PANEL - LENS - ENTROPY + 8, ENTROPY - 8);
+  if (panel.found.layers.some(({ lens }) => lens)) heading("logit lens", x + PANEL - LENS, LENS);
+  let y = top + LINE;
   panel.cells.forEach((cell, i) => {
     const { lens } = panel.found.layers[i], middle = y + size / 2 - 8;
     sheet.text(String(i + 1), x, middle, 24);
@@ -89,13 +104,15 @@ function drawLayers(sheet, panel, x, top) {
   return y;
 }
 
-// A sheet with all panels side by side under a title; it is drawn twice, because the first time gives its height.
+// A sheet with all panels side by side under a title of several texts; it is drawn twice, because the first time gives
+// its height.
 export function compose(view, title) {
   const style = getComputedStyle(document.body), width = view.panels.length * (PANEL + GAP) + GAP;
   const draw = (height) => {
     const sheet = new Sheet(width, height, style);
-    sheet.text(title, GAP, 20, width - 2 * GAP, { size: 14, faint: true });
-    return { sheet, bottom: Math.max(...view.panels.map((panel, i) => drawPanel(sheet, panel, GAP + i * (PANEL + GAP), 52))) };
+    const lines = sheet.lines(title, width - 2 * GAP, 14), top = 32 + LINE * lines.length;
+    lines.forEach((line, i) => sheet.text(line, GAP, 20 + i * LINE, width - 2 * GAP, { size: 14, faint: true }));
+    return { sheet, bottom: Math.max(...view.panels.map((panel, i) => drawPanel(sheet, panel, GAP + i * (PANEL + GAP), top))) };
   };
   return draw(draw(10).bottom + GAP).sheet.canvas;
 }

@@ -29,7 +29,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
                 group = {"legendgroup": str(index), "showlegend": panel == 0, "cliponaxis": False, **on_panel(panel)}
                 line(plot, x, y, measurement.subject, index, error=error, **group)
     start_at_zero(plot)
-    paper = "after CB Table 8 (FGSM; its ε is not given)" if "fgsm" in attacks else ""
+    paper = "CB Table 8 (FGSM; its ε is not given)" if "fgsm" in attacks else ""
     return [Figure(_finding(measurements), paper, remove_unused_bar_notes(plot))]
 
 

@@ -22,7 +22,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
         title = deep_half_finding(
             measurements, "attended", "Attended distance per query", "image sides", words=_WORDS, claim=_CLAIM
         )
-        figures.append(Figure(title, "after CB Fig. 7b", plot))
+        figures.append(Figure(title, "CB Fig. 7b, there the mean over all pairs", plot))
     pairs = curves(
         measurements, "distance", "mean of a<sub>ij</sub> ‖p<sub>i</sub> - p<sub>j</sub>‖₁, image sides", heads=False
     )

@@ -10,6 +10,7 @@ from vitlab.reporting.headline import Phrase
 from vitlab.reporting.layer_plots import bounds, curves, deep_half_finding, known
 from vitlab.reporting.percent import in_percent
 
+_RELATIVE = "CB Fig. 4, there in nats"
 _EVEN = Phrase("Attention is", ("more focused", "more even"))
 _POOLED = ("pooled_p15", "pooled_p85")
 
@@ -30,7 +31,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     ]
     of_class = Phrase("The class token's attention is", _EVEN.words)
     for name, what, y, paper, claim in (
-        ("normalised", "Entropy relative to its bound", "entropy / log N, % (dots: heads)", "after CB Fig. 4", _EVEN),
+        ("normalised", "Entropy relative to its bound", "entropy / log N, % (dots: heads)", _RELATIVE, _EVEN),
         ("class_row", "Entropy of the class token's attention", "entropy, nats (dots: heads)", "CB Fig. 7a", of_class),
     ):
         if any(known(measurement, name) for measurement in measurements):

@@ -11,8 +11,8 @@ from vitlab.reporting.panels import on_panel, panels_with_own_axes
 from vitlab.reporting.percent import at, from_clean, percent, percent_error
 
 _MASKS = {
-    "patches": ("patches dropped at random", "share of patches dropped"),
-    "centre": ("centre hidden", "share of each side hidden"),
+    "patches": ("patches dropped at random", "patches dropped, %"),
+    "centre": ("centre hidden", "hidden part of each side, %"),
 }
 
 
@@ -26,11 +26,11 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
             shares = _shares(measurement, kind)
             indices = list(shares.values())
             y, error = (part(measurement, "accuracy")[indices] for part in (percent, percent_error))
-            x, y, error = from_clean(measurement, list(shares), y, error)
+            x, y, error = from_clean(measurement, [100 * share for share in shares], y, error)
             group = {"legendgroup": str(index), "showlegend": panel == 0, "cliponaxis": False, **on_panel(panel)}
             line(plot, x, y, measurement.subject, index, error=error, **group)
     start_at_zero(plot)
-    plot.update_xaxes(range=[-0.03, 1.03])
+    plot.update_xaxes(range=[-3, 103])
     return [Figure(_finding(measurements), "CB Table 8 (centre)", remove_unused_bar_notes(plot))]
 
 

@@ -248,10 +248,12 @@ const links = new Map([...document.querySelectorAll(".side nav li a")].map((link
 for (const link of links.values()) link.addEventListener("click", fit);
 const seen = new IntersectionObserver((entries) => {
   for (const entry of entries.filter((each) => each.isIntersecting)) {
-    links.forEach((link, id) => link.toggleAttribute("aria-current", id === entry.target.id));
+    for (const [id, link] of links) {
+      if (id === entry.target.id) link.setAttribute("aria-current", "true"); else link.removeAttribute("aria-current");
+    }
   }
 }, { rootMargin: "-20% 0px -70% 0px" });
-for (const card of document.querySelectorAll(".card")) seen.observe(card);
+for (const part of document.querySelectorAll(".lead, #summary, .card")) seen.observe(part);
 
 // Scrolling: the right edge of a table or figure fades while more of it is to the right.
 
