@@ -86,7 +86,7 @@ def test_padded_windows_have_no_distance_and_no_neighbourhood():
 
 
 def test_distances_are_summed_without_a_table_of_all_pairs():
-    """Against loops over windows of other sizes than the keys; and the closed form of 128 x 128 tokens in O(N) memory."""
+    """Against loops over windows with fewer keys than queries; 128 x 128 tokens: the closed form, in O(N) memory."""
     generator = torch.Generator().manual_seed(0)
     rows, columns = (torch.rand(3, count, 2, generator=generator).mul(5).round() / 5 for count in (7, 4))
     pairs = [float((x - y).abs().sum()) for a, b in zip(rows, columns, strict=True) for x in a for y in b]
@@ -96,7 +96,8 @@ def test_distances_are_summed_without_a_table_of_all_pairs():
     class Sizes(TorchDispatchMode):
         def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
             result = function(*arguments, **(keywords or {}))
-            sizes.extend(each.untyped_storage().size() for each in tree_leaves(result) if isinstance(each, torch.Tensor))
+            tensors = [each for each in tree_leaves(result) if isinstance(each, torch.Tensor)]
+            sizes.extend(each.untyped_storage().size() for each in tensors)
             return result
 
     accumulator = attention_distance.Accumulator()
