@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -12,12 +13,21 @@ import torch
 from torch import Tensor
 
 from vitlab.core.anatomy import TokenLayout
-from vitlab.kernels import attention_diversity, availability, token_pooling, token_pooling_plain
+from vitlab.kernels import (
+    attention_diversity,
+    attention_statistics,
+    availability,
+    token_pooling,
+    token_pooling_plain,
+    twin_products,
+)
 from vitlab.losses.attention_diversification import attention_diversification
 from vitlab.modules.token_aware_pooling import TokenAwarePooling
 
 Row = tuple[str, Callable[[], dict[str, Any]]]
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
+#: rates in rows of kernels, and their units
+UNITS = {"terabytes_per_second": "TB/s", "teraflops": "TFLOP/s"}
 
 
 # -- exactness ------------------------------------------------------------------------------------------------------
@@ -31,11 +41,16 @@ def exactness(options: argparse.Namespace) -> Iterator[Row]:
             for nested in (False, True):
                 name = f"pooling {grid[0]}x{grid[1]}+{prefix}{', nested' if nested else ''}, {dtype}"
                 yield name, partial(_pooling_error, options.device, dtype, grid, prefix, nested)
+        if options.device == "cpu" and dtype == torch.bfloat16:
+            return  # the interpreter has no products of bfloat16
         for tokens in (9,) if options.smoke else (50, 197):
             for released in (False, True):
                 for averaged in (False, True):
                     name = f"ADL {tokens} tokens, released {released}, averaged {averaged}, {dtype}"
                     yield name, partial(_diversity_error, options.device, dtype, tokens, released, averaged)
+        for tokens in (9,) if options.smoke else (1, 49, 197, 1024):
+            yield f"statistics {tokens} tokens, {dtype}", partial(_statistics_error, options.device, dtype, tokens)
+            yield f"twin products {tokens} tokens, {dtype}", partial(_twins_error, options.device, dtype, tokens)
 
 
 def _pooling_error(device: str, dtype: torch.dtype, grid: tuple[int, int], prefix: int, nested: bool) -> dict[str, Any]:
@@ -55,6 +70,7 @@ def _pooling_error(device: str, dtype: torch.dtype, grid: tuple[int, int], prefi
 def _diversity_error(device: str, dtype: torch.dtype, tokens: int, released: bool, averaged: bool) -> dict[str, Any]:
     generator = torch.Generator(device).manual_seed(0)
     q, k = (torch.randn(4, tokens, 6, 64, device=device, generator=generator).to(dtype) for _ in range(2))
+    q, k = q + 1, torch.cat((k[:, :2] + 1, k[:, 2:]), 1)  # two keys pass the threshold in the mean over heads and rows
     q, k = (2 * q).transpose(1, 2), k.transpose(1, 2)
     exact = [tensor.double().requires_grad_() for tensor in (q, k)]
     maps = (exact[0] @ exact[1].mT * 0.125).softmax(-1)
@@ -68,16 +84,41 @@ def _diversity_error(device: str, dtype: torch.dtype, tokens: int, released: boo
     return _compare(dtype, (found, *torch.autograd.grad(found, inputs)), truths, "attention_diversity")
 
 
+def _attention(device: str, dtype: torch.dtype, tokens: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys, and the map of the rounded operands in float64."""
+    generator = torch.Generator(device).manual_seed(0)
+    q, k = (torch.randn(4, tokens, 3, 64, device=device, generator=generator).to(dtype) for _ in range(2))
+    q, k = (2 * q).transpose(1, 2), k.transpose(1, 2)
+    return q, k, (q.double() @ k.double().mT * 0.125).softmax(-1)
+
+
+@torch.no_grad()
+def _statistics_error(device: str, dtype: torch.dtype, tokens: int) -> dict[str, Any]:
+    q, k, maps = _attention(device, dtype, tokens)
+    place = torch.rand(1, tokens, 2, device=device)
+    wanted = {"entropy": None, "squares": None, "distance": (place, place), "received": None}
+    found = attention_statistics.fused(q, k, 0.125, None, wanted)
+    exact = attention_statistics.plain(maps, wanted)
+    floor = 1.0 if tokens == 1 else 0.0  # the entropy and the distances of one token are 0
+    return _compare(torch.float32, found.values(), [exact[name] for name in found], floor=floor)
+
+
+@torch.no_grad()
+def _twins_error(device: str, dtype: torch.dtype, tokens: int) -> dict[str, Any]:
+    q, k, maps = _attention(device, dtype, tokens)
+    return _compare(torch.float32, [twin_products.fused(q, k, 0.125)], [twin_products.plain(maps)])
+
+
 def _compare(
-    dtype: torch.dtype, found: tuple[Tensor, ...], truths: tuple[Tensor, ...], operator: str
+    dtype: torch.dtype, found: Iterable[Tensor], truths: Iterable[Tensor], operator: str = "", floor: float = 0.0
 ) -> dict[str, Any]:
-    """The largest errors relative to the largest value of each tensor."""
-    errors = [
-        float((a.detach().double() - b.detach()).abs().max() / b.detach().abs().max().clamp_min(1e-30))
-        for a, b in zip(found, truths, strict=True)
-    ]
+    """The largest errors relative to the largest value of each tensor; a tensor of zeros checks nothing."""
+    pairs = [(a.detach().double(), b.detach().double()) for a, b in zip(found, truths, strict=True)]
+    largest = [max(float(b.abs().max()), floor) for _, b in pairs]
+    errors = [float((a - b).abs().max()) / max(size, 1e-30) for (a, b), size in zip(pairs, largest, strict=True)]
     failure = availability._FAILURES.get(operator, "")
-    return {"passed": max(errors) <= TOLERANCE[dtype], "errors": [f"{error:.1e}" for error in errors]} | (
+    passed = max(errors) <= TOLERANCE[dtype] and min(largest) > 0
+    return {"passed": passed, "errors": [f"{error:.1e}" for error in errors]} | (
         {"triton_failed": failure} if failure else {}
     )
 
@@ -105,7 +146,11 @@ def captured(run: Callable[[], object]) -> Callable[[], object]:
 
 
 def microseconds(run: Callable[[], object], repeats: int = 7, inner: int = 20) -> dict[str, float]:
-    """Median and range of the time of `run`, captured in a CUDA graph of `inner` calls."""
+    """Median and range of the time of `run`, captured in a CUDA graph of `inner` calls; on a CPU of one call."""
+    if not torch.cuda.is_available():
+        start = time.perf_counter()
+        run()
+        return _spread([1e6 * (time.perf_counter() - start)])
 
     def several() -> None:
         for _ in range(inner):
@@ -115,65 +160,74 @@ def microseconds(run: Callable[[], object], repeats: int = 7, inner: int = 20) -
     replay()
     times = []
     for _ in range(repeats):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
+        start_event, end_event = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start_event.record()
         replay()
-        end.record()
-        end.synchronize()
-        times.append(1e3 * start.elapsed_time(end) / inner)
+        end_event.record()
+        end_event.synchronize()
+        times.append(1e3 * start_event.elapsed_time(end_event) / inner)
+    return _spread(times)
+
+
+def _spread(times: list[float]) -> dict[str, float]:
     return {"microseconds": statistics.median(times), "fastest": min(times), "slowest": max(times)}
 
 
 def kernel_times(options: argparse.Namespace) -> Iterator[Row]:
-    """Ceilings of the card, then each kernel at the shapes of ViT-S/16, batch 256, bf16."""
-    if options.device != "cuda":
-        return
-    yield "copy of 256 MiB", _copy
-    yield "matrix product 8192, bf16", _matrix_product
+    """Ceilings of the card, then each kernel at the shapes of ViT-S/16 (statistics: DeiT-Ti), batch 256."""
+    small, device = options.smoke or options.device == "cpu", options.device
+    batch = 1 if small else 256
+    yield "copy of 256 MiB", partial(_copy, device, 1 << 10 if small else 1 << 27)
+    for dtype in (torch.bfloat16, torch.float32):
+        yield f"matrix product 8192, {dtype}", partial(_matrix_product, device, dtype, 16 if small else 8192)
     for name, forms in (("triton", ()), ("matrix products", ("token_pooling",))):
         for direction in ("forward", "forward + backward"):
-            yield f"pooling, {name}, {direction}", partial(_pooling_time, forms, direction)
-        yield f"TAP module, {name}, forward + backward", partial(_module_time, forms)
+            yield f"pooling, {name}, {direction}", partial(_pooling_time, device, forms, direction, (14, 14), batch, 1)
+        yield f"TAP module, {name}, forward + backward", partial(_module_time, device, forms, batch)
     for averaged in (True, False):
         for direction in ("forward", "forward + backward"):
             heads = "heads averaged" if averaged else "per head"
-            yield f"ADL, {heads}, {direction}", partial(_diversity_time, averaged, direction)
-    yield (
-        "pooling 64x64, batch 16, triton, forward + backward",
-        partial(_pooling_time, (), "forward + backward", (64, 64), 16, 0),
-    )
-    yield (
-        "pooling 64x64, batch 16, shifts, forward + backward",
-        partial(_pooling_time, ("token_pooling",), "forward + backward", (64, 64), 16, 0),
-    )
+            yield f"ADL, {heads}, {direction}", partial(_diversity_time, device, averaged, direction, batch)
+    for dtype in (torch.float32, torch.bfloat16):
+        if device == "cuda" or dtype == torch.float32:
+            for names in (("entropy",), attention_statistics.NAMES):
+                name = f"statistics ({', '.join(names)}), {dtype}"
+                yield name, partial(_statistics_time, device, dtype, names, batch)
+            yield f"twin products, {dtype}", partial(_twins_time, device, dtype, batch)
+    grid = (4, 4) if small else (64, 64)
+    for name, forms in (("triton", ()), ("shifts", ("token_pooling",))):
+        yield (
+            f"pooling {grid[0]}x{grid[1]}, batch 16, {name}, forward + backward",
+            partial(_pooling_time, device, forms, "forward + backward", grid, 16, 0),
+        )
 
 
-def _copy() -> dict[str, Any]:
-    x = torch.empty(1 << 27, dtype=torch.bfloat16, device="cuda")
+def _copy(device: str, numbers: int) -> dict[str, Any]:
+    x = torch.empty(numbers, dtype=torch.bfloat16, device=device)
     y = torch.empty_like(x)
     row = microseconds(lambda: y.copy_(x), inner=5)
     return {**row, "terabytes_per_second": 2 * x.nbytes / row["microseconds"] / 1e6}
 
 
-def _matrix_product() -> dict[str, Any]:
-    a, b = (torch.randn(8192, 8192, dtype=torch.bfloat16, device="cuda") for _ in range(2))
+def _matrix_product(device: str, dtype: torch.dtype, side: int) -> dict[str, Any]:
+    a, b = (torch.randn(side, side, dtype=dtype, device=device) for _ in range(2))
     row = microseconds(lambda: a @ b, inner=3)
-    return {**row, "teraflops": 2 * 8192**3 / row["microseconds"] / 1e6}
+    return {**row, "teraflops": 2 * side**3 / row["microseconds"] / 1e6}
 
 
 def _pooling_time(
-    disabled: tuple[str, ...], direction: str, grid: tuple[int, int] = (14, 14), batch: int = 256, prefix: int = 1
+    device: str, disabled: tuple[str, ...], direction: str, grid: tuple[int, int], batch: int, prefix: int
 ) -> dict[str, Any]:
     count = grid[0] * grid[1]
-    x = torch.randn(batch, prefix + count, 384, device="cuda", dtype=torch.bfloat16, requires_grad=True)
-    weights = torch.randn(batch, count, 4, device="cuda").softmax(-1).bfloat16().requires_grad_()
+    x = torch.randn(batch, prefix + count, 384, device=device, dtype=torch.bfloat16, requires_grad=True)
+    weights = torch.randn(batch, count, 4, device=device).softmax(-1).bfloat16().requires_grad_()
     gradient = torch.randn_like(x)
 
     def forward(x: Tensor, weights: Tensor) -> Tensor:
         return token_pooling.pool(x, weights, grid, prefix=prefix)
 
     with availability.without_kernels(*disabled):
-        compiled = torch.compile(forward)
+        compiled = torch.compile(forward) if device == "cuda" else forward
 
         def run() -> None:
             y = compiled(x, weights)
@@ -186,18 +240,18 @@ def _pooling_time(
     return {**row, "terabytes_per_second": moved / row["microseconds"] / 1e6}
 
 
-def _module_time(disabled: tuple[str, ...]) -> dict[str, Any]:
-    part = TokenAwarePooling(384, TokenLayout((14, 14), prefix=1)).cuda().train()
-    x = torch.randn(256, 197, 384, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+def _module_time(device: str, disabled: tuple[str, ...], batch: int) -> dict[str, Any]:
+    part = TokenAwarePooling(384, TokenLayout((14, 14), prefix=1)).to(device).train()
+    x = torch.randn(batch, 197, 384, device=device, dtype=torch.bfloat16, requires_grad=True)
     gradient = torch.randn_like(x)
 
     def forward(x: Tensor) -> Tensor:
-        with torch.autocast("cuda", torch.bfloat16):
+        with torch.autocast(device, torch.bfloat16):
             y: Tensor = part(x)
         return y
 
     with availability.without_kernels(*disabled):
-        compiled = torch.compile(forward)
+        compiled = torch.compile(forward) if device == "cuda" else forward
         inputs = (x, *part.parameters())
 
         def run() -> None:
@@ -207,8 +261,9 @@ def _module_time(disabled: tuple[str, ...]) -> dict[str, Any]:
         return microseconds(run)
 
 
-def _diversity_time(averaged: bool, direction: str) -> dict[str, Any]:
-    qkv = torch.randn(256, 197, 3, 6, 64, device="cuda", dtype=torch.bfloat16)
+def _diversity_time(device: str, averaged: bool, direction: str, batch: int) -> dict[str, Any]:
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    qkv = torch.randn(batch, 197, 3, 6, 64, device=device, dtype=dtype)
     q, k = (qkv[:, :, i].transpose(1, 2).requires_grad_() for i in range(2))
     settings = {"scale": 0.125, "bias": None, "tau": 2.0, "released": False, "averaged": averaged}
 
@@ -220,5 +275,36 @@ def _diversity_time(averaged: bool, direction: str) -> dict[str, Any]:
     run()
     row = microseconds(run, inner=10)
     products = 1 if direction == "forward" else 5 if averaged else 4
-    flops = products * 2 * 256 * 6 * 197 * 197 * 64
+    flops = products * 2 * batch * 6 * 197 * 197 * 64
     return {**row, "teraflops": flops / row["microseconds"] / 1e6}
+
+
+def _qk(device: str, dtype: torch.dtype, batch: int) -> tuple[Tensor, Tensor]:
+    qkv = torch.randn(batch, 197, 3, 3, 64, device=device, dtype=dtype)
+    return qkv[:, :, 0].transpose(1, 2), qkv[:, :, 1].transpose(1, 2)
+
+
+@torch.no_grad()
+def _statistics_time(device: str, dtype: torch.dtype, names: tuple[str, ...], batch: int) -> dict[str, Any]:
+    (q, k), place = _qk(device, dtype, batch), torch.rand(1, 197, 2, device=device)
+    wanted = {name: (place, place) if name == "distance" else None for name in names}
+
+    def run() -> None:
+        attention_statistics.fused(q, k, 0.125, None, wanted)
+
+    run()
+    row = microseconds(run, inner=10)
+    flops = (2 if "received" in names else 1) * 2 * batch * 3 * 197 * 197 * 64
+    return {**row, "teraflops": flops / row["microseconds"] / 1e6}
+
+
+@torch.no_grad()
+def _twins_time(device: str, dtype: torch.dtype, batch: int) -> dict[str, Any]:
+    q, k = _qk(device, dtype, 2 * batch)
+
+    def run() -> None:
+        twin_products.fused(q, k, 0.125)
+
+    run()
+    row = microseconds(run, inner=10)
+    return {**row, "teraflops": 2 * 2 * batch * 3 * 197 * 197 * 64 / row["microseconds"] / 1e6}

@@ -1,31 +1,41 @@
 """Fused operators: exactness, time of each kernel, and cost of parts, losses and instruments relative to plain models.
 
-    python benchmarks/kernels.py [--rows exact,step,kernels,instruments,large] [--out FOLDER] [--smoke]
+    python benchmarks/kernels.py [--rows exact,step,kernels,instruments,large,loop] [--out FOLDER] [--smoke]
 
 Every row compares A and B in turn in one process and reports the median ratio with its range. Rows are written to
 `FOLDER/kernels.json` as they finish; a row that fails is reported with its error. Steps are forward + backward,
-compiled, bf16, captured in a CUDA graph. `--prepare` only compiles the steps, so that several processes can fill the
-caches of compiled code at the same time. `--smoke` runs everything at small sizes, on a CPU too.
+compiled, bf16, captured in a CUDA graph. On a GPU other processes compile all steps first, several at a time, and fill
+the caches of compiled code; this process checks exactness meanwhile. All rows take less than ten minutes on one H200.
+`--smoke` runs every row at small sizes; on a CPU the kernels themselves run in Triton's interpreter.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
 import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
+if "--smoke" in sys.argv and not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # before the kernels are imported
+
 import kernel_instruments
 import kernel_rows
 import timing
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+import training
 import vitlab
 from vitlab.kernels.availability import without_kernels
 from vitlab.recording.diversification import record_diversification
@@ -34,12 +44,31 @@ from vitlab.recording.diversification import record_diversification
 STEPS: dict[str, tuple[str, str | None, float, tuple[str, ...]]] = {
     "TAP": ("TokenAwarePooling", None, 1.15, ()),
     "ADL": ("", "mean", 1.15, ()),
-    "TAP without Triton": ("TokenAwarePooling", None, 1.15, ("token_pooling",)),
-    "TAP + ADL": ("TokenAwarePooling", "mean", 1.28, ()),
     "ADL per head": ("", "each", 1.12, ()),
+    "TAP + ADL": ("TokenAwarePooling", "mean", 1.28, ()),
     "CB": ("ContextBroadcast", None, 1.02, ()),
+    "TAP without Triton": ("TokenAwarePooling", None, 1.15, ("token_pooling",)),
     "ADL from maps": ("", "mean", 1.15, ("attention_diversity",)),
 }
+#: name: expression, that for `--smoke`, steps
+MODELS: dict[str, tuple[str, str, list[str]]] = {
+    "ViT-S/16": (
+        "timm/vit_small_patch16_224",
+        "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, depth=2, embed_dim=64, num_heads=2)",
+        list(STEPS),
+    ),
+    "ViT-B/16": (
+        "timm/vit_base_patch16_224",
+        "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, depth=1, embed_dim=64, num_heads=1)",
+        list(STEPS)[:5],
+    ),
+    "Swin-Ti": (
+        "timm/swin_tiny_patch4_window7_224",
+        "timm/swin_tiny_patch4_window7_224(img_size=32, window_size=4, depths=[2, 2], embed_dim=32, num_heads=[1, 2])",
+        list(STEPS)[:5],
+    ),
+}
+_COMPILING = 5  # processes that compile at the same time: each holds a model and a batch on the GPU
 
 
 class Results:
@@ -60,7 +89,7 @@ class Results:
                 row = {"error": f"{type(error).__name__}: {error}"[:1500], "where": traceback.format_exc()[-2500:]}
         row = {"group": group, "name": name, **row, "took_seconds": round(time.monotonic() - start, 1)}
         self.rows.append(row)
-        timing.write(str(self._path), {"rows": self.rows})
+        timing.write(str(self._path), {"command": " ".join(sys.argv), "rows": self.rows})
         shown = [f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in row.items()]
         print(f"[{group}] {', '.join(shown[1:])}", flush=True)
 
@@ -68,10 +97,17 @@ class Results:
 # -- steps ----------------------------------------------------------------------------------------------------------
 
 
-def make_step(options: argparse.Namespace, part: str, heads: str | None, stack: ExitStack) -> Callable[[], None]:
+def expression_of(options: argparse.Namespace, model: str) -> str:
+    """The model expression of a name in `MODELS`."""
+    return MODELS[model][1 if options.smoke else 0]
+
+
+def make_step(
+    options: argparse.Namespace, model_name: str, part: str, heads: str | None, stack: ExitStack
+) -> Callable[[], None]:
     """Returns a function that runs forward and backward of a model once."""
     device = options.device
-    built = vitlab.load(options.model, seed=0)
+    built = vitlab.load(expression_of(options, model_name), seed=0)
     model = (vitlab.retrofit(built, part) if part else built).to(device).train()
     generator = torch.Generator(device).manual_seed(0)
     images = torch.randn(options.batch, 3, options.size, options.size, device=device, generator=generator)
@@ -111,12 +147,12 @@ def prepared(options: argparse.Namespace, run: Callable[[], None]) -> tuple[Call
     return kernel_rows.captured(run), peak
 
 
-def step_rows(options: argparse.Namespace, results: Results, chosen: list[str]) -> None:
+def step_rows(options: argparse.Namespace, results: Results, model: str) -> None:
     """The cost of parts and losses relative to the plain model."""
     plain: dict[str, Any] = {}
 
     def baseline() -> dict[str, Any]:
-        plain["run"], plain["peak"] = prepared(options, make_step(options, "", None, ExitStack()))
+        plain["run"], plain["peak"] = prepared(options, make_step(options, model, "", None, ExitStack()))
         (seconds,) = timing.interleaved({"plain": plain["run"]}, 3, options.inner, options.device).values()
         return {"milliseconds": 1e3 * min(seconds), "peak_gib": plain["peak"]}
 
@@ -124,23 +160,76 @@ def step_rows(options: argparse.Namespace, results: Results, chosen: list[str]) 
         if not plain:
             return {"skipped": "the plain step failed"}
         with without_kernels(*disabled), ExitStack() as stack:
-            run, peak = prepared(options, make_step(options, part, heads, stack))
+            run, peak = prepared(options, make_step(options, model, part, heads, stack))
             pair = {"plain": plain["run"], "changed": run}
             row = timing.ratios(timing.interleaved(pair, options.repeats, options.inner, options.device), "plain")
         memory = peak / plain["peak"] if plain["peak"] else None
         return {**row["changed"], "plain_seconds": row["plain"]["seconds"], "goal": goal, "memory_ratio": memory}
 
-    if options.prepare:
-        for name in ("plain", *chosen):
-            part, heads, _, disabled = STEPS.get(name, ("", None, 1.0, ()))
-            with without_kernels(*disabled), ExitStack() as stack:
-                make_step(options, part, heads, stack)()
-        return
-    results.add("step", f"plain: {options.model}, batch {options.batch}", baseline)
-    for name in chosen:
-        results.add("step", name, partial(compared, *STEPS[name]))
+    results.add("step", f"{model}: plain, {expression_of(options, model)}, batch {options.batch}", baseline)
+    for name in steps_of(options, model):
+        results.add("step", f"{model}: {name}", partial(compared, *STEPS[name]))
         if options.device == "cuda":
             torch.cuda.empty_cache()
+
+
+def steps_of(options: argparse.Namespace, model: str) -> list[str]:
+    """The chosen steps of a model."""
+    chosen = options.steps.split(",") if options.steps else list(STEPS)
+    return [name for name in MODELS[model][2] if name in chosen]
+
+
+def compile_only(options: argparse.Namespace) -> None:
+    """Compile the steps of `--prepare`, so that their code is in the caches."""
+    for model in options.models.split(","):
+        part, heads, _, disabled = STEPS.get(options.prepare, ("", None, 1.0, ()))
+        with without_kernels(*disabled), ExitStack() as stack:
+            make_step(options, model, part, heads, stack)()
+
+
+def compiling(options: argparse.Namespace, folder: Path, pool: ThreadPoolExecutor) -> None:
+    """Start the processes that compile all chosen steps; `FOLDER/compile.log` has what they print."""
+    flags = [f"--{name}" for name in ("smoke", "compile") if vars(options)[name]]
+    own = [sys.executable, __file__, "--batch", str(options.batch), *flags]
+    commands = [
+        [*own, "--models", model, "--prepare", step]
+        for model in options.models.split(",")
+        for step in ("plain", *steps_of(options, model))
+    ]
+    end = time.monotonic() + options.compile_seconds
+
+    def run(command: list[str]) -> None:
+        start = time.monotonic()
+        with (folder / "compile.log").open("a", encoding="utf-8") as log:
+            try:
+                code = subprocess.run(command, stdout=log, stderr=log, timeout=max(1.0, end - start)).returncode
+            except subprocess.TimeoutExpired:
+                code = -1
+        took = time.monotonic() - start
+        print(f"[compile] {command[-3]}: {command[-1]}, exit {code}, took_seconds {took:.0f}", flush=True)
+
+    for command in commands:
+        pool.submit(run, command)
+
+
+# -- the training loop ----------------------------------------------------------------------------------------------
+
+
+def loop_rows(options: argparse.Namespace, results: Results) -> None:
+    """Images per second of the training loop of ViT-Ti (4×4 patches, 32×32), plain and with TAP and ADL."""
+    cuda, rates = options.device == "cuda", dict[str, float]()
+    small = options.smoke or not cuda
+    given = argparse.Namespace(images=16 if small else 50_000, epochs=2 if small else 6, seconds=0.1 if small else 3.0)
+    batch = 8 if small else 512
+
+    def images_per_second(variant: str, goal: float) -> dict[str, Any]:
+        found = training.row(given, torch.device(options.device), "tiny", batch, variant)
+        rates[variant] = found["whole"]
+        bare = {"images_per_second": found["whole"], "bare": found["bare"], "epochs": found["epochs"], "goal": goal}
+        return bare if variant == "plain" else {**bare, "relative_to_plain": found["whole"] / rates["plain"]}
+
+    results.add("loop", f"ViT-Ti, batch {batch}, images/s", partial(images_per_second, "plain", 80_000))
+    results.add("loop", f"ViT-Ti, batch {batch}, TAP + ADL / plain", partial(images_per_second, "tap_adl", 0.85))
 
 
 # -- all ------------------------------------------------------------------------------------------------------------
@@ -149,58 +238,88 @@ def step_rows(options: argparse.Namespace, results: Results, chosen: list[str]) 
 def main() -> None:
     options = parse()
     torch._dynamo.config.recompile_limit = 64
+    if options.prepare:
+        compile_only(options)
+        return
     folder = Path(options.out)
     folder.mkdir(parents=True, exist_ok=True)
     results = Results(folder, options.seconds)
-    groups = options.rows.split(",")
-    steps = options.steps.split(",") if options.steps else list(STEPS)
-    if "exact" in groups:
-        for name, check in kernel_rows.exactness(options):
-            results.add("exact", name, check)
+    groups, models = options.rows.split(","), options.models.split(",")
+    with ThreadPoolExecutor(_COMPILING) as pool:
+        if "step" in groups and (options.device == "cuda" or options.compile):
+            compiling(options, folder, pool)
+        if "exact" in groups:
+            for name, check in kernel_rows.exactness(options):
+                results.add("exact", name, check)
     if "step" in groups:
-        step_rows(options, results, steps)
+        step_rows(options, results, models[0])
     if "kernels" in groups:
         for name, measure in kernel_rows.kernel_times(options):
             results.add("kernels", name, measure)
+    if "large" in groups:
+        results.add("large", "statistics of a 2048-pixel image", partial(kernel_instruments.large, options))
     if "instruments" in groups:
         for name, measure in kernel_instruments.rows(options):
             results.add("instruments", name, measure)
-    if "large" in groups:
-        results.add("large", "statistics of a 2048-pixel image", partial(kernel_instruments.large, options))
+    if "step" in groups:
+        for model in models[1:]:
+            step_rows(options, results, model)
+    if "loop" in groups:
+        loop_rows(options, results)
     show(results.rows)
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """Print the ratios as a table."""
-    print(f"\n{'':44s}{'ms':>9s}{'ratio':>8s}   range             goal  memory")
+    """Print all results as tables."""
+    print(f"\n{'':58s}{'ms':>9s}{'ratio':>8s}   range             goal  memory, MiB beyond a forward")
     for row in rows:
         if "ratio" in row:
             span = f"{row['low']:.3f} to {row['high']:.3f}"
-            memory = row.get("memory_ratio")
             cells = f"{1e3 * row['seconds']:9.2f}{row['ratio']:8.3f}   {span:16s}{row.get('goal') or '':>6}"
-            print(f"{row['group'] + ': ' + row['name']:44s}{cells}{'' if memory is None else f'  {memory:.3f}'}")
+            memory, beyond = row.get("memory_ratio"), row.get("mib_beyond_a_forward")
+            shown = f"  {memory:.3f}" if memory is not None else f"  {beyond:.1f} MiB" if beyond is not None else ""
+            part = f" ({row['of_one_layers_maps']:.2%} of a layer's maps)" if "of_one_layers_maps" in row else ""
+            print(f"{row['group'] + ': ' + row['name']:58s}{cells}{shown}{part}")
+    ceilings = {unit: max((row.get(unit, 0.0) for row in rows), default=0.0) for unit in kernel_rows.UNITS}
+    print(f"\n{'':66s}{'µs':>9s}   rate (share of the highest in this run)")
+    for row in rows:
+        if "microseconds" in row:
+            rate = [
+                f"{row[u]:.4g} {name} ({row[u] / ceilings[u]:.0%})" for u, name in kernel_rows.UNITS.items() if u in row
+            ]
+            print(f"{row['name']:66s}{row['microseconds']:9.1f}   {', '.join(rate)}")
+    print()
+    for row in rows:
+        if "images_per_second" in row:
+            relative = f", {row['relative_to_plain']:.3f} of plain" if "relative_to_plain" in row else ""
+            print(f"{row['name']}: {row['images_per_second']:.0f} images/s{relative}; goal {row['goal']}")
+        if "error" in row or "skipped" in row or row.get("passed") is False:
+            print(
+                f"NOT MEASURED OR WRONG: {row['group']}: {row['name']}: {row.get('error') or row.get('skipped') or row}"
+            )
+    checks = [row["passed"] for row in rows if "passed" in row]
+    print(f"exact: {sum(checks)} of {len(checks)} checks passed")
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     cuda = torch.cuda.is_available()
-    parser.add_argument("--rows", default="exact,step,kernels,instruments,large" if cuda else "exact,step,instruments")
+    parser.add_argument("--rows", default="exact,step,kernels,large,instruments,loop")
     parser.add_argument("--steps", default="", help=f"of: {', '.join(STEPS)}")
-    parser.add_argument("--model", default="timm/vit_small_patch16_224")
-    parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--models", default=",".join(MODELS) if cuda or "--smoke" in sys.argv else "ViT-S/16")
     parser.add_argument("--batch", type=int, default=256 if cuda else 4)
-    parser.add_argument("--repeats", type=int, default=7 if cuda else 5)
-    parser.add_argument("--inner", type=int, default=5 if cuda else 1)
-    parser.add_argument("--seconds", type=float, default=235.0, help="no row starts later")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--inner", type=int, default=3 if cuda else 1)
+    parser.add_argument("--seconds", type=float, default=540.0 if cuda else float("inf"), help="no row starts later")
+    parser.add_argument("--compile-seconds", type=float, default=240.0, help="limit of the processes that compile")
+    parser.add_argument("--prepare", default="", help="only compile this step, or `plain`")
     parser.add_argument("--compile", action="store_true", help="also on a CPU")
-    parser.add_argument("--prepare", action="store_true", help="only compile the steps")
     parser.add_argument("--out", default="runs/benchmarks")
     parser.add_argument("--smoke", action="store_true")
     options = parser.parse_args()
     options.device = "cuda" if cuda else "cpu"
-    if options.smoke:
-        options.model = "timm/vit_tiny_patch16_224(img_size=32, patch_size=8, depth=2, embed_dim=64, num_heads=2)"
-        options.size, options.batch = 32, 2
+    options.size = 32 if options.smoke else 224
+    options.batch = 2 if options.smoke else options.batch
     return options
 
 

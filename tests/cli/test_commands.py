@@ -152,7 +152,8 @@ def test_describe_prints_family_weights_and_seams() -> None:
 @pytest.mark.slow
 def test_describe_prints_the_kernels_that_run() -> None:
     paths = json.loads(vitlab("describe", f"{TINY} | TokenAwarePooling", "--kernels", "--json").stdout)
-    assert {path["operator"] for path in paths} == {"token_pooling", "attention_diversity", "attention_statistics"}
+    of_attention = {"attention_diversity", "attention_statistics", "twin_products"}
+    assert {path["operator"] for path in paths} == {"token_pooling", *of_attention}
     assert all((path["form"] == "triton") == (path["reason"] == "") for path in paths)
     text = vitlab("describe", TINY, "--kernels").stdout
     assert "attention_statistics" in text and "token_pooling" not in text

@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 import timm
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 import vitlab
 from cases.attention import ATTENTION, FAMILY, dense, maps, pictures, sharp
 from vitlab.core.anatomy import TokenLayout
 from vitlab.instruments import attention_distance
-from vitlab.instruments.attention_distance import total_distance
-from vitlab.instruments.shared.token_positions import distances
+from vitlab.instruments.attention_distance import summed_distance, total_distance
+from vitlab.instruments.shared.token_positions import distances, place_tokens
 
 
 def by_loops(weights, queries, keys, renormalise):
@@ -81,3 +83,26 @@ def test_padded_windows_have_no_distance_and_no_neighbourhood():
     assert np.isfinite(local["head_similarity"]).all()
     with pytest.raises(vitlab.VitlabError, match="padded"):
         vitlab.measure("attention_maps", model, [images], layers=[0])
+
+
+def test_distances_are_summed_without_a_table_of_all_pairs():
+    """Against loops over windows with fewer keys than queries; 128 x 128 tokens: the closed form, in O(N) memory."""
+    generator = torch.Generator().manual_seed(0)
+    rows, columns = (torch.rand(3, count, 2, generator=generator).mul(5).round() / 5 for count in (7, 4))
+    pairs = [float((x - y).abs().sum()) for a, b in zip(rows, columns, strict=True) for x in a for y in b]
+    assert summed_distance(rows, columns) == pytest.approx(sum(pairs))
+    layout, sizes = TokenLayout((128, 128), prefix=1), []
+
+    class Sizes(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+            result = function(*arguments, **(keywords or {}))
+            tensors = [each for each in tree_leaves(result) if isinstance(each, torch.Tensor)]
+            sizes.extend(each.untyped_storage().size() for each in tensors)
+            return result
+
+    accumulator = attention_distance.Accumulator()
+    accumulator._places[layout, layout] = place_tokens(layout, layout)
+    with Sizes():
+        uniform = accumulator._uniform(layout, layout)
+    assert uniform == pytest.approx(2 * (128**2 - 1) / (3 * 128**2) * 128**2 / (128**2 + 1), rel=1e-9)
+    assert max(sizes) <= 4 * 8 * layout.tokens

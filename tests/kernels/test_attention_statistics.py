@@ -25,7 +25,8 @@ SHAPES = [
     (4, 2, 4, 2, 33, 90, 24, "masked"),
     (1, 1, 1, 1, 70, 197, 64, "added"),
     (1, 1, 1, 1, 17, 40, 80, "none"),
-    (1, 1, 1, 1, 1024, 196, 32, "none"),
+    (1, 1, 1, 1, 49, 49, 32, "added"),
+    (1, 1, 1, 1, 1024, 1024, 16, "none"),
 ]
 INSTRUMENTS = ("attention_entropy", "attention_distance", "token_overfocus")
 

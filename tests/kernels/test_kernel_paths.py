@@ -36,5 +36,6 @@ def test_parts_and_attention_calls_of_a_model():
     reasons = {path.place: path.reason for path in paths if path.operator == "attention_diversity"}
     assert reasons["small"] == "cpu has no Triton kernels"
     assert "300 keys" in reasons["many keys"] and "bias" in reasons["learned bias"]
+    assert {path.place for path in paths if path.operator == "twin_products"} == set(calls)
     for name, each in calls.items():
         assert attention_diversity.missing(each.q, each.k, each.bias) == reasons[name]

@@ -12,11 +12,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from vitlab.kernels import availability, token_pooling, token_pooling_triton
 from vitlab.kernels.token_pooling_plain import banded, dense, shifted, shifted_backward
 
-#: grid, prefix, channels, branches, nested: N = 1, 49, 50, 63, 68, 196, 197
+#: grid, prefix, channels, branches, nested: N = 1, 49, 50, 63, 68, 196, 197, 1024
 SHAPES = [
     ((1, 1), 0, 3, 4, False),
     ((7, 7), 0, 5, 4, False),
@@ -25,6 +26,7 @@ SHAPES = [
     ((7, 9), 5, 4, 4, False),
     ((14, 14), 0, 3, 2, True),
     ((14, 14), 1, 20, 4, False),
+    ((32, 32), 0, 3, 2, False),
 ]
 
 
@@ -137,6 +139,21 @@ def test_the_operator_without_triton_and_in_a_graph(monkeypatch):
             torch.testing.assert_close(torch.autograd.grad(form(x, weights), (x, weights), gradient), gradients)
         assert torch.autograd.gradgradcheck(run, (x, weights))
     torch.library.opcheck(token_pooling_triton.pool, (x, weights, 4, 1, False))
+
+
+def test_the_table_of_pairs_of_tokens_is_made_of_bytes():
+    """128 x 128 tokens have 2.7e8 pairs: tables of 64-bit numbers took 9 GiB."""
+    sizes = []
+
+    class Sizes(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+            result = function(*arguments, **(keywords or {}))
+            sizes.append(result.untyped_storage().size())
+            return result
+
+    with Sizes():
+        token_pooling_triton._rings(torch.zeros(1, 21 * 33 + 2, 1), torch.zeros(1, 21 * 33, 3), 33, 2, False)
+    assert max(sizes) <= 1.05 * (21 * 33 + 2) ** 2
 
 
 def kernel_errors(device="cpu", dtype=torch.float32, shapes=SHAPES):

@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from vitlab.core.anatomy import TokenLayout
-from vitlab.kernels import twin_products
-from vitlab.kernels.twin_products import fused, plain, supports
+from vitlab.kernels import availability, twin_products
+from vitlab.kernels.availability import unavailable
+from vitlab.kernels.twin_products import fused, missing, plain
 from vitlab.recording.attention_call import AttentionCall
 
 #: pairs, heads, key heads, queries, keys, channels, bias
@@ -82,14 +83,14 @@ def test_plain_and_the_statistic_of_a_call(shape):
     q, k, bias = operands(*shape)
     layouts = TokenLayout((1, q.shape[2])), TokenLayout((1, k.shape[2]))
     call = AttentionCall("a block", *layouts, q=q, k=k, scale=0.3, bias=bias)
-    assert not supports(q)
+    assert missing(q)
     assert torch.allclose(plain(call.map()).double(), exact(q, k, 0.3, bias), rtol=1e-4)
     assert torch.allclose(call.statistics(["twins"])["twins"].double(), exact(q, k, 0.3, bias), rtol=1e-4)
 
 
 def test_no_other_statistic_is_computed_with_the_products(monkeypatch):
     """A kernel that streams the map again, for nothing, doubled the cost of attention stability."""
-    monkeypatch.setattr(twin_products, "supports", lambda q: True)
+    monkeypatch.setattr(twin_products, "missing", lambda q: "")
     monkeypatch.setattr(twin_products, "fused", lambda *operands: torch.ones(3, 1, 1, 4))
     monkeypatch.setattr(AttentionCall, "streamed", lambda self, wanted: pytest.fail(f"computed: {wanted}"))
     q, k, _ = operands(1, 1, 1, 4, 4, 8, "none")
@@ -106,15 +107,32 @@ def test_a_fully_masked_row_is_nan():
     assert found[0, 0, 0].isnan().tolist() == [False, False, True, False]
 
 
+@torch.no_grad()
+def test_kernels_can_be_disabled(monkeypatch):
+    """On a machine whose GPU could run the kernel."""
+    pytest.importorskip("triton")
+    q = torch.zeros(1, 1, 2, 512, device="meta")
+    monkeypatch.setattr(twin_products, "unavailable", lambda name, *_: unavailable(name, torch.device("cuda")))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(torch.version, "hip", None)
+    assert (missing(q[..., :64]), missing(q)) == ("", "512 channels per head; at most 256")
+    with torch.enable_grad():
+        assert missing(q[..., :64]) == "gradients need plain operations"
+    with availability.without_kernels("twin_products"):
+        assert missing(q[..., :64]) == "disabled by `without_kernels`"
+    monkeypatch.setenv("VITLAB_KERNELS", "0")
+    assert missing(q[..., :64]) == "VITLAB_KERNELS=0"
+
+
 def test_a_failure_of_triton_falls_back_to_the_plain_form(monkeypatch):
     """On CPU tensors the compiled kernel cannot run, as on a GPU without a compiler."""
     pytest.importorskip("triton")
-    monkeypatch.setattr(twin_products, "_FAILED", set())
+    monkeypatch.setattr(availability, "_FAILURES", {})
+    monkeypatch.setattr(twin_products, "missing", lambda q: "")
     q, k, _ = operands(1, 1, 1, 4, 4, 8, "none")
-    monkeypatch.setattr(twin_products, "supports", lambda q: (q.device, q.shape[-1]) not in twin_products._FAILED)
     layout = TokenLayout((1, 4))
     call = AttentionCall("a block", layout, layout, q=q, k=k, scale=0.3)
-    with pytest.warns(UserWarning, match="without the fused kernel, since Triton failed"):
+    with pytest.warns(UserWarning, match="twin_products runs without its kernel, since Triton failed"):
         found = call.statistics(["twins"])["twins"]
     assert torch.allclose(found.double(), exact(q, k, 0.3, None), rtol=1e-4)
     with warnings.catch_warnings():

@@ -75,8 +75,8 @@ def quantiles(ordered: Tensor, at: Sequence[float]) -> list[Tensor]:
     [tensor(2.5000, dtype=torch.float64), tensor(4., dtype=torch.float64)]
     """
     places = [q * (ordered.shape[-1] - 1) for q in at]
-    below, above = ([ordered[..., whole(place)].double() for place in places] for whole in (math.floor, math.ceil))
-    return [low + (high - low) * (place % 1) for low, high, place in zip(below, above, places, strict=True)]
+    ends = torch.stack([ordered[..., whole(place)] for whole in (math.floor, math.ceil) for place in places]).double()
+    return [torch.lerp(low, high, place % 1) for low, high, place in zip(*ends.chunk(2), places, strict=True)]
 
 
 def histogram(ordered: Tensor, top: float, bins: int = BINS) -> Tensor:

@@ -9,10 +9,10 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from vitlab.kernels import attention_diversity, attention_statistics, token_pooling
+from vitlab.kernels import attention_diversity, attention_statistics, token_pooling, twin_products
 from vitlab.kernels.availability import unavailable
 
-_OPERATORS = (token_pooling.OPERATOR, attention_diversity.OPERATOR, attention_statistics.OPERATOR, "twin_products")
+_OF_ATTENTION = (attention_diversity.OPERATOR, attention_statistics.OPERATOR, twin_products.OPERATOR)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def status(
     """
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if model is None:
-        reasons = {operator: unavailable(operator, device) for operator in _OPERATORS}
+        reasons = {name: unavailable(name, device) for name in (token_pooling.OPERATOR, *_OF_ATTENTION)}
         return [KernelPath(name, "", "plain" if reason else "triton", reason) for name, reason in reasons.items()]
     paths = []
     for name, module in model.named_modules():
@@ -79,11 +79,11 @@ def status(
 
 def _of_call(call: Operands, device: torch.device) -> dict[str, str]:
     """Why each operator on queries and keys does not use its kernel."""
-    operators = (attention_diversity.OPERATOR, attention_statistics.OPERATOR)
     if call.q is None or call.k is None:
-        return dict.fromkeys(operators, "the model computes its own map")
+        return dict.fromkeys(_OF_ATTENTION, "the model computes its own map")
     reasons = {
         attention_diversity.OPERATOR: attention_diversity.unsupported(call.q, call.k, call.bias),
         attention_statistics.OPERATOR: attention_statistics.unsupported(call.q),
+        twin_products.OPERATOR: twin_products.unsupported(call.q),
     }
     return {name: reason or unavailable(name, device) for name, reason in reasons.items()}

@@ -127,14 +127,19 @@ def _rings(x: Tensor, weights: Tensor, width: int, prefix: int, nested: bool) ->
     count, branches = x.shape[1], weights.shape[-1]
     key = (x.device, count, branches, width, prefix, nested)
     if key not in _RINGS:
-        n = torch.arange(count, device=x.device)[:, None]
-        down = (n // width - n.mT // width).abs()
-        right = (n % width - n.mT % width).abs()
+        down, right = (
+            (torch.arange(side)[:, None] - torch.arange(side)).abs().clamp(max=branches).to(x.device, torch.int8)
+            for side in _grid(x, width, prefix)
+        )
+        down, right = down[:, None, :, None], right[None, :, None, :]  # all numbers of pairs are bytes: there are N²
         ring = torch.maximum(down, right)
-        inside = (ring < branches) & (nested | (((down == 0) | (down == ring)) & ((right == 0) | (right == ring))))
-        grid = torch.where(inside, ring, -1)[: count - prefix, : count - prefix]
+        outside = ring == branches
+        if not nested:
+            outside |= (down != 0) & (down != ring)
+            outside |= (right != 0) & (right != ring)
+        ring.masked_fill_(outside, -1)
         table = torch.full((count, triton.cdiv(count, 16) * 16), -1, dtype=torch.int8, device=x.device)
-        table[prefix:, prefix:count] = grid
+        table[prefix:, prefix:count] = ring.flatten(2).flatten(0, 1)
         table[:prefix, :prefix].fill_diagonal_(branches)
         _RINGS[key] = table
     return _RINGS[key]

@@ -14,11 +14,10 @@ Shape legend: B pairs, H heads, N query tokens, M key tokens, d head channels.
 
 from __future__ import annotations
 
-import warnings
-from contextlib import nullcontext
-
 import torch
 from torch import Tensor
+
+from vitlab.kernels.availability import device_guard, transformed, unavailable
 
 try:
     import triton
@@ -26,8 +25,7 @@ try:
 except ImportError:  # only CUDA builds of torch include it
     triton = None
 
-
-_FAILED: set[tuple[torch.device, int]] = set()
+OPERATOR = "twin_products"
 _TILES = ((128, 128, 8), (64, 64, 4), (32, 64, 2), (16, 32, 2))  # queries, keys, warps; fastest first
 
 
@@ -49,22 +47,24 @@ def plain(weights: Tensor) -> Tensor:
     return torch.stack((torch.linalg.vecdot(first, second), *squares.chunk(2)))
 
 
-def supports(q: Tensor) -> bool:
-    """Returns whether `fused` supports these queries: at most float32, NVIDIA GPU with TF32, no earlier failure."""
-    return (
-        triton is not None
-        and q.is_cuda
-        and torch.version.hip is None
-        and q.dtype in (torch.float32, torch.bfloat16, torch.float16)
-        and q.shape[-1] <= 256
-        and torch.cuda.get_device_capability(q.device) >= (8, 0)
-        and not torch.is_grad_enabled()
-        and (q.device, q.shape[-1]) not in _FAILED
-    )
+def missing(q: Tensor) -> str:
+    """Returns why `fused` does not support these queries, or an empty string."""
+    if transformed() or torch.is_grad_enabled():
+        return "gradients need plain operations"
+    return unsupported(q) or unavailable(OPERATOR, q.device, q.dtype)
 
 
-def fused(q: Tensor, k: Tensor, scale: float, bias: Tensor | None = None) -> Tensor | None:
-    """`plain(softmax(q kᵀ · scale + bias))` without storing the map; None if Triton fails.
+def unsupported(q: Tensor) -> str:
+    """Returns why queries like these are not supported on any device, or an empty string.
+
+    >>> unsupported(torch.zeros(1, 1, 2, 256)), unsupported(torch.zeros(1, 1, 2, 512))
+    ('', '512 channels per head; at most 256')
+    """
+    return f"{q.shape[-1]} channels per head; at most 256" if q.shape[-1] > 256 else ""
+
+
+def fused(q: Tensor, k: Tensor, scale: float, bias: Tensor | None = None) -> Tensor:
+    """`plain(softmax(q kᵀ · scale + bias))` without storing the map.
 
     Args:
         q: (2B, H, N, d).
@@ -81,26 +81,22 @@ def fused(q: Tensor, k: Tensor, scale: float, bias: Tensor | None = None) -> Ten
     if bias is not None:
         bias = bias.expand(twice, heads, rows, columns)
     deep = max(16, triton.next_power_of_2(channels))
-    failure: Exception | None = None
-    for tall, wide, warps in _TILES[0 if rows > 64 else 1 :]:
+    tiles = _TILES[0 if rows > 64 else 1 :]
+    for tall, wide, warps in tiles:
         grid = (twice // 2 * heads * triton.cdiv(rows, tall),)
         try:
-            with torch.cuda.device(q.device) if q.is_cuda else nullcontext():
+            with device_guard(q):
                 _products[grid](
                     q, k, q if bias is None else bias, output,
                     *q.stride(), *k.stride(), *((0, 0, 0, 0) if bias is None else bias.stride()),
                     output.stride(0), twice // 2, heads, heads // k.shape[1], rows, columns, channels, scale,
                     BIASED=bias is not None, TALL=tall, WIDE=wide, DEEP=deep, num_warps=warps, num_stages=1,
                 )  # fmt: skip
-            return output
-        except triton.runtime.errors.OutOfResources as error:  # less shared memory, or more channels
-            failure = error
-        except Exception as error:  # for example, Triton needs a C compiler
-            failure = error
             break
-    warnings.warn(f"attention is compared without the fused kernel, since Triton failed: {failure}", stacklevel=2)
-    _FAILED.add((q.device, channels))
-    return None
+        except triton.runtime.errors.OutOfResources:  # less shared memory, or more channels
+            if tall == tiles[-1][0]:
+                raise
+    return output
 
 
 if triton is not None:

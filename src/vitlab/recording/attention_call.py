@@ -120,11 +120,10 @@ class AttentionCall:
             if name not in STATISTICS:
                 raise unknown("attention statistic", name, STATISTICS)
         result = {}
-        if "twins" in requested and self.q is not None and self.k is not None and twin_products.supports(self.q):
-            twins = twin_products.fused(self.q, self.k, self.scale, self.bias)
-            if twins is not None:
-                result["twins"] = twins
-                requested.remove("twins")
+        twins = self._twins() if "twins" in requested else None
+        if twins is not None:
+            result["twins"] = twins
+            requested.remove("twins")
         if not requested:
             return result
         streamed = self.streamed(dict.fromkeys(requested)) if set(requested) <= {"entropy", "received"} else None
@@ -141,6 +140,13 @@ class AttentionCall:
         return result | {
             name: torch.cat(p, -1) if name in _PER_ROW else torch.stack(p).sum(0) / total for name, p in chunks.items()
         }
+
+    def _twins(self) -> Tensor | None:
+        """The statistic `twins` by a kernel that stores no rows; None where it is not available."""
+        if self.q is None or self.k is None or twin_products.missing(self.q):
+            return None
+        kernel = partial(twin_products.fused, self.q, self.k, self.scale, self.bias)
+        return run(twin_products.OPERATOR, kernel, lambda: None)
 
     def _keys(self) -> Tensor:
         """(B·H, M, d), contiguous, computed once for all chunks of rows."""
