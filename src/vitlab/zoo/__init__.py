@@ -6,16 +6,19 @@ Weights are random unless the expression requests others. User files are never u
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from vitlab.adapters.wrappers import unwrap
 from vitlab.checkpoints import from_released, load_weights, read_weights
 from vitlab.core import plugins
+from vitlab.core.bounds import Seed
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import ModelExpression, parse_model
-from vitlab.core.settings import check_settings
+from vitlab.core.settings import check_settings, check_value
 from vitlab.core.store import write_tensors
 from vitlab.identity import set_origin
 from vitlab.markers import parts_in
@@ -44,6 +47,7 @@ def load(expression: str, *, seed: int | None = None) -> nn.Module:
         stored on it (`vitlab.identity`).
     """
     parsed = parse_model(expression)
+    check_value("load", "seed", seed, Seed | None)
     for part in parsed.parts:
         check_part(part)
     with torch.random.fork_rng(devices=[], enabled=seed is not None):
@@ -54,10 +58,11 @@ def load(expression: str, *, seed: int | None = None) -> nn.Module:
     return model
 
 
-def save(model: nn.Module, expression: str, path: str) -> None:
+def save(model: nn.Module, expression: str, path: str | Path) -> None:
     """Write a model's weights and the expression that builds it to a file, which `file/PATH` loads."""
     parse_model(expression)
-    write_tensors(path, model.state_dict(), {"model": expression})
+    check_value("save", "path", path, str | Path)
+    write_tensors(path, unwrap(model).state_dict(), {"model": expression})
 
 
 def _build(parsed: ModelExpression) -> tuple[nn.Module, str]:
