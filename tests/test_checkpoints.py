@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import warnings
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,14 @@ def test_files_without_weights_raise(tmp_path: Path) -> None:
             read_weights(path)
     path.write_bytes(b"no weights at all")
     with pytest.raises(VitlabError, match="cannot be read with weights_only=True"):
+        read_weights(path)
+    torch.save({"a": torch.zeros(1)}, path)
+    with zipfile.ZipFile(path) as file:
+        contents = {name: file.read(name) for name in file.namelist()}
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in contents.items():  # a pickle of {[]: 1}: the key cannot be hashed
+            file.writestr(name, b"\x80\x02}]K\x01s." if name.endswith("data.pkl") else content)
+    with pytest.raises(VitlabError, match="cannot be read with weights_only=True .*unhashable"):
         read_weights(path)
     save_file(reference().state_dict(), tmp_path / "a.safetensors")
     with pytest.raises(VitlabError, match="invalid weights_entry='model' .* files of torch.save"):

@@ -30,6 +30,14 @@ EXAMPLES = [
     ("occlusion", "grid", 10**6),
     ("corruptions", "names", 1),
     ("scenes", "test", 0x7FFFFFFF),
+    ("load", "seed", 1.5),
+    ("describe", "input_size", 0.5),
+    ("parts", "model", "x"),
+    ("record", "at", 0),
+    ("measure", "name", 7),
+    ("measure_models", "models", 1),
+    ("train", "recipe", 1),
+    ("Batches", "mean", "x"),
 ]
 
 

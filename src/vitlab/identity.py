@@ -19,6 +19,7 @@ from vitlab.core.batches import recorded
 from vitlab.core.descriptions import origins
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
+from vitlab.core.settings import check_value
 from vitlab.fitted import FittedPart, by_kind, configuration, parts
 
 _RANDOM, _RANDOM_HEAD, _CHANGED = "random", " (random head)", ", changed after loading"
@@ -109,10 +110,6 @@ def identify(model: nn.Module, name: str | None = None) -> ModelIdentity:
     >>> identity.name == f"Linear ({identity.weights[:6]})", identity.origin
     (True, 'unknown')
     """
-    if not isinstance(model, nn.Module):
-        raise VitlabError(
-            f"invalid model of type {type(model).__name__}; expected a torch.nn.Module; use vitlab.load for text"
-        )
     inner = unwrap(model)
     fingerprints, fitted = _fingerprints(inner.state_dict()), parts(inner)
     weights = _digest({**fingerprints, **_part_fingerprints(inner, fitted)})
@@ -138,6 +135,7 @@ def display_name(name: str | None, subject: str | None) -> str | None:
     """The display name that a caller gave, also as the deprecated argument `subject`."""
     if subject is not None:
         warnings.warn("subject= is deprecated; use name=", DeprecationWarning, stacklevel=3)
+    check_value("", "name", name, str | None)
     return name or subject
 
 

@@ -1,4 +1,5 @@
-"""Every setting of every instrument, stress test, part, data set, recipe and model, each with a tiny run."""
+"""Every setting of every instrument, stress test, part, data set, recipe and model, and arguments of the public
+functions, each with a tiny run."""
 
 from __future__ import annotations
 
@@ -33,6 +34,7 @@ from vitlab.inputs.questions import question_parts
 from vitlab.models._library_settings import configuration_settings, torchvision_settings
 from vitlab.models._settings import COMMON, architecture
 from vitlab.models._timm_settings import accepts, constructor_settings
+from vitlab.runner import run_all
 
 VILT = (
     "vitlab/vilt(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,"
@@ -66,7 +68,7 @@ SMALL: dict[str, dict[str, Any]] = {
 
 def targets(folder: Path) -> list[Target]:
     """Returns all settings; the files of published sets are written to the folder."""
-    made = (_procedures, _parts, _data_sets, _recipes, _models)
+    made = (_procedures, _parts, _data_sets, _recipes, _models, _arguments)
     return [target for make in made for target in make(folder)]
 
 
@@ -262,3 +264,61 @@ def _known(name: str, settings: Sequence[Setting], base: Mapping[str, Any], show
 
 def _load(name: str, base: Mapping[str, Any], /, **settings: Any) -> Any:
     return vitlab.load(_call(name, {**base, **settings}))
+
+
+# -- arguments of public functions -----------------------------------------------------------------------------------
+
+
+def _arguments(folder: Path) -> Iterator[Target]:
+    """Arguments whose default, for the comparison of types, is an example where the function has none."""
+    model, batches = _tiny("images")
+    text = _call("timm/vit_tiny_patch16_224", TINY)
+
+    def fitted(**given: Any) -> None:
+        vitlab.retrofit(scenes_model(), **{"part": "ContextBroadcast()", **given})
+
+    def recorded(**given: Any) -> None:
+        with vitlab.record(model, **{"what": "features", **given}), torch.no_grad():
+            model(torch.zeros(2, 3, 32, 32))
+
+    def measured(**given: Any) -> Any:
+        known = {"models": [text], "instruments": ["attention_entropy"], "data": "scenes(train=2, test=2)", "images": 2}
+        return vitlab.measure_models(**{**known, "out": folder / "measured", "show": False, **given})
+
+    def normalised(**given: Any) -> Any:
+        images, targets = next(iter(batches))
+        made = Batches([(images, targets)], **{"mean": batches.mean, "std": batches.std, **given})
+        return vitlab.stress("patch_shuffle", model, made, grids=(2,))
+
+    seeds = partial(vitlab.load, text)
+    sizes = partial(vitlab.describe, model)
+    named = partial(vitlab.measure, "attention_entropy", model, batches)
+    together = partial(vitlab.measure_together, model=model, batches=batches)
+    saved = partial(vitlab.save, expression=text, path=folder / "saved.safetensors")
+    reported = partial(vitlab.report, path=folder / "report.html")
+    trained = partial(vitlab.train, out=folder / "run")
+    changed = partial(change, plugins.recipe("quick"))
+    for name, setting, default, run in (
+        ("load", "seed", 0, seeds),
+        ("describe", "input_size", 32, sizes),
+        ("describe", "model", None, vitlab.describe),
+        ("parts", "model", None, vitlab.parts),
+        ("restore", "model", None, vitlab.restore),
+        ("save", "model", None, saved),
+        ("save", "expression", "", partial(vitlab.save, model, path=folder / "saved.safetensors")),
+        ("retrofit", "at", "mlp.out", fitted),
+        ("retrofit", "blocks", "all", fitted),
+        ("record", "what", "features", recorded),
+        ("record", "at", "block.out", recorded),
+        ("record", "blocks", None, recorded),
+        ("measure", "name", "", named),
+        ("measure_together", "names", None, together),
+        ("report", "measurements", None, reported),
+        ("train", "recipe", "", trained),
+        ("change", "settings", None, changed),
+        ("Batches", "mean", None, normalised),
+        ("Batches", "std", None, normalised),
+        *(("measure_models", key, "", measured) for key in ("models", "instruments")),
+        *(("measure_models", each.name, each.default, measured) for each in settings_of(run_all, 4)),
+    ):
+        yield Target("argument", name, setting, default, partial(_with, run, setting))

@@ -6,7 +6,9 @@ import dataclasses
 import json
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Optimizer, Recipe, change, stored_recipe
@@ -108,6 +110,38 @@ def test_mistakes_are_one_line_that_names_the_choices(text: str, error: str) -> 
 def test_snapshots_of_a_recipe_may_be_later_than_fewer_epochs() -> None:
     longer = change(START, {"epochs": 100, "snapshots": (10, 100)})
     assert change(longer, {"epochs": 5}).snapshots == (10, 100)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_settings_that_are_valid_together_only_are_taken_in_any_order(order: int) -> None:
+    settings = ["accumulate=3", "batch_size=15"][::order]
+    changed = change(START, settings)
+    assert (changed.accumulate, changed.batch_size) == (3, 15)
+    with pytest.raises(VitlabError, match="batch_size=16 cannot be divided equally into accumulate=3 steps"):
+        change(START, [*settings, "batch_size=16"])
+
+
+@pytest.mark.parametrize(
+    ("path", "given", "expected"),
+    [
+        ("epochs", np.int64(3), 3),
+        ("optimizer.lr", np.float64(0.5), 0.5),
+        ("image_size", np.array([32, 48]), (32, 48)),
+        ("snapshots", (np.int32(1), np.int32(2)), (1, 2)),
+        ("optimizer.milestones", torch.tensor([1, 2]), (1, 2)),
+        ("segmentation.base_size", [np.uint8(8), 9], (8, 9)),
+    ],
+)
+def test_numbers_of_numpy_and_torch_are_stored_like_those_of_python(path: str, given: Any, expected: Any) -> None:
+    changed, plain = change(START, {path: given}), change(START, {path: expected})
+    assert json.dumps(dataclasses.asdict(changed)) == json.dumps(dataclasses.asdict(plain))
+    assert changed == plain and hash(changed) == hash(plain)
+
+
+def test_numbers_of_numpy_in_a_new_recipe_are_stored_as_numbers() -> None:
+    made = dataclasses.replace(START, epochs=np.int64(3), snapshots=(np.int64(1),))
+    assert json.loads(json.dumps(dataclasses.asdict(made)))["epochs"] == 3
+    assert made == dataclasses.replace(START, epochs=3, snapshots=(1,))
 
 
 def test_a_recipe_is_frozen_comparable_and_plain() -> None:

@@ -98,6 +98,22 @@ def test_normalisation_comes_from_settings_batches_or_model():
         vitlab.measure("attention_stability", model, [images])
 
 
+@pytest.mark.parametrize("name", ["attention_stability", "causal_trace"])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"mean": (0.5,)}, "mean= was given without std="),
+        ({"std": (0.5,)}, "std= was given without mean="),
+        ({"mean": (0.5,), "std": (0.5,) * 4}, "expected one number for each of 3 channels"),
+        ({"mean": (0.5,) * 2, "std": (0.5,)}, "expected one number for each of 3 channels"),
+    ],
+)
+def test_mean_and_std_are_checked_together(name, settings, message):
+    case = FAMILY["vit"]
+    with pytest.raises(vitlab.VitlabError, match=message):
+        vitlab.measure(name, sharp(case), batches(pictures(case)), **settings)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -108,7 +124,7 @@ def test_normalisation_comes_from_settings_batches_or_model():
         ({"bins": 0}, "bins"),
         ({"severity": 9}, "severity"),
         ({"mean": (0.0,) * 3, "std": (1.0,) * 3}, "not 0 to 1"),
-        ({"mean": (0.5,) * 2, "std": (0.5,) * 2}, "2 channels"),
+        ({"mean": (0.5,) * 2, "std": (0.5,) * 2}, "one number for each of 3 channels"),
     ],
 )
 def test_mistakes(settings, message):

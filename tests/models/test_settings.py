@@ -109,6 +109,8 @@ def test_the_memory_of_the_machine_is_known() -> None:
     [
         ("vitlab/rvt_tiny(depths='x')", r"rvt_tiny\(depths='x'\): expected a list of 1 to 100 values, each an integer"),
         ("vitlab/alternet50(base='preacts')", "expected one of 'preact', 'resnet', 'resnext' .did you mean 'preact'"),
+        ("vitlab/rvt_tiny(num_heads=5)", r"rvt_tiny\(num_heads=5\): expected a list, each an integer$"),
+        ("vitlab/fan_tiny_vit(num_heads=(1, 2))", r"fan_tiny_vit\(num_heads=\(1, 2\)\): expected an integer$"),
         ("vitlab/pit_tiny_cifar(drop_path_rate=1.5)", "expected a number from 0 to below 1"),
         ("timm/vit_tiny_patch16_224(num_classes='x')", "expected an integer from 0 to 1,000,000"),
         ("vitlab/upernet(backbone='timm/vit_tiny_patch16_224', width=0)", "expected an integer from 1"),

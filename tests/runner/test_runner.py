@@ -523,6 +523,9 @@ def test_measure_models_and_stress_models_return_what_is_stored(tmp_path: Path) 
     before = stored.stat().st_mtime_ns
     assert vitlab.measure_models([TINY], ["attention_entropy"], str(tmp_path / "public"), **asked) == [found]
     assert stored.stat().st_mtime_ns == before  # not made again
+    as_numpy = {**asked, "images": np.int64(asked["images"]), "root": str(tmp_path)}
+    assert vitlab.measure_models([TINY], ["attention_entropy"], str(tmp_path / "public"), **as_numpy) == [found]
+    assert stored.stat().st_mtime_ns == before
     (shuffled,) = vitlab.stress_models([TINY], ["patch_shuffle(grids=(2,))"], tmp_path / "stress", **asked)
     assert shuffled.kind == "patch_shuffle" and shuffled.settings["grids"] == [2]
 
@@ -530,7 +533,7 @@ def test_measure_models_and_stress_models_return_what_is_stored(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("models", "options", "error"),
     [
-        (TINY, {}, "measure_models: invalid models .*; expected a list of texts"),
+        (TINY, {}, r"measure_models\(models=.*: expected a list, each text in quotes"),
         ([TINY], {"image": 4}, r"no setting of measure_models 'image' \(did you mean 'images'\?\)"),
         ([TINY], {"images": "4"}, "images='4'.*expected an integer"),
     ],

@@ -10,6 +10,7 @@ import sys
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 import timm
 import torch
@@ -234,6 +235,8 @@ def test_parts_stack_in_order_of_insertion(images: Tensor) -> None:
         ("30%:", range(3, 10)),
         ([0, -1], (0, 9)),
         (["blocks.4"], (4,)),
+        (np.array([1, 3]), (1, 3)),
+        (torch.tensor([1, 3]), (1, 3)),
         ("7:", (7, 8, 9)),
     ],
 )

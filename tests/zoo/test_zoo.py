@@ -124,6 +124,9 @@ def test_weights_that_do_not_fit(tmp_path: Path) -> None:
     fails(f"{VIT[:-1]}, weights={str(path)!r})", "does not fit VisionTransformer")
     fails(f"{VIT[:-1]}, weights={str(path)!r}, pretrained=True)", "both weights= and pretrained=True")
     fails(f"{VIT[:-1]}, weights={str(tmp_path / 'gone')!r})", "there is no file")
+    fails(f"{VIT[:-1]}, weights=True)", "(weights=True): expected text in quotes")
+    fails(f"{VIT[:-1]}, weights='')", "names no file of weights; write weights='FILE'")
+    fails(f"{VIT[:-1]}, weights_entry='model')", "names no file of weights; write weights='FILE'")
 
 
 class _Bomb:

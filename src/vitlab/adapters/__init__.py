@@ -20,11 +20,12 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from numbers import Integral
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -35,10 +36,13 @@ from vitlab.adapters.flow import Flow
 from vitlab.adapters.large_images import without_values
 from vitlab.adapters.wrappers import unwrap
 from vitlab.core.anatomy import Anatomy, Block, Mixer
+from vitlab.core.annotations import shown
+from vitlab.core.bounds import Length
 from vitlab.core.errors import VitlabError
 from vitlab.core.extensions import registrations, resolve_all
 from vitlab.core.machine_memory import is_allocation_failure
 from vitlab.core.plugins import adapter_modules
+from vitlab.core.settings import check_value
 from vitlab.modules.token_kinds import Reader
 
 __all__ = ["describe"]
@@ -68,10 +72,6 @@ def describe(model: nn.Module, input_size: int | tuple[int, int] | None = None) 
     Returns:
         The model's Anatomy.
     """
-    if not isinstance(model, nn.Module):
-        raise VitlabError(
-            f"invalid model of type {type(model).__name__}; expected a torch.nn.Module; use vitlab.load for text"
-        )
     model = unwrap(model)
     size = _size(model, input_size)
     if is_assembly(model):
@@ -247,13 +247,16 @@ def _smallest_scaled(config: Any) -> int | None:
 def _size(model: nn.Module, given: int | tuple[int, int] | None) -> tuple[int, int]:
     """The given size, else the model's input size, else 224."""
     if given is not None:
+        check_value("", "input_size", given, int | Annotated[Sequence[int], Length(2, 3)])
         h, w = _pair(given)
         if not (1 <= h <= LARGEST_SIDE and 1 <= w <= LARGEST_SIDE):
-            raise VitlabError(f"image size {h}x{w}: expected a height and a width from 1 to {LARGEST_SIDE:,}")
+            raise VitlabError(
+                f"image size {shown(h)}x{shown(w)}: expected a height and a width from 1 to {LARGEST_SIDE:,}"
+            )
         return h, w
     return built_size(model) or _pair((getattr(model, "pretrained_cfg", None) or {}).get("input_size") or 224)
 
 
 def _pair(value: Any) -> tuple[int, int]:
-    h, w = (value, value) if isinstance(value, int) else tuple(value)[-2:]
+    h, w = (value, value) if isinstance(value, Integral) else tuple(value)[-2:]
     return int(h), int(w)

@@ -8,9 +8,15 @@ from typing import Any
 import torch
 from torch import nn
 
+from vitlab.core.errors import VitlabError
+
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """The model inside its wrappers."""
+    """The model inside its wrappers; raises an error for what is no module."""
+    if not isinstance(model, nn.Module):
+        raise VitlabError(
+            f"invalid model of type {type(model).__name__}; expected a torch.nn.Module; use vitlab.load for text"
+        )
     while True:
         inner = getattr(model, "_orig_mod", None)
         if inner is None and type(model).__name__ in ("DistributedDataParallel", "DataParallel"):

@@ -107,7 +107,7 @@ def hint(value: Any, annotation: Any) -> str:
 
 
 def convert(value: Any, annotation: Any) -> Any:
-    """Returns a value that fits in the declared type: integers as floats, lists as tuples.
+    """Returns a value that fits in the declared type: integers as floats, lists and arrays as tuples.
 
     >>> convert(1, float), convert([1, 2], tuple[float, ...])
     (1.0, (1.0, 2.0))
@@ -118,9 +118,9 @@ def convert(value: Any, annotation: Any) -> Any:
     if origin in (Union, UnionType):
         return convert(value, next(each for each in arguments if fits(value, each)))
     if _is_list(annotation):
-        return tuple(convert(each, arguments[0]) for each in value)
+        return tuple(convert(each, arguments[0]) for each in _values(value) or ())
     if origin is tuple:
-        return tuple(map(convert, value, arguments))
+        return tuple(map(convert, _values(value) or (), arguments))
     return float(value) if annotation is float else value
 
 

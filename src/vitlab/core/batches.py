@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from vitlab.core.bounds import ChannelDeviations, ChannelMeans
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card
+from vitlab.core.settings import check_value
 
 T = TypeVar("T")
 
@@ -39,6 +41,11 @@ class Batches:
     no_labels: str = ""
     outputs: Sequence[int] = ()
     count: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raise an error if mean or std are not numbers per channel."""
+        check_value("Batches", "mean", self.mean, ChannelMeans)
+        check_value("Batches", "std", self.std, ChannelDeviations)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.items)

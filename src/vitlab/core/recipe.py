@@ -277,10 +277,10 @@ def change(recipe: Recipe, settings: Mapping[str, Any] | Sequence[str]) -> Recip
     >>> change(Recipe("timm/vit_tiny_patch16_224", "scenes"), ["optimizer.lr=0.5", "epochs=3"]).optimizer.lr
     0.5
     """
+    check_value("", "settings", settings, Mapping | Sequence[str])
     if not isinstance(settings, Mapping):
         settings = dict(_read_setting(text) for text in settings)
-    for key, value in settings.items():
-        recipe = _replace(recipe, key.split("."), value, key)
+    recipe = _replaced(recipe, settings)
     late = [epoch for epoch in recipe.snapshots if epoch > recipe.epochs]
     if late and "snapshots" in settings:  # those of the recipe may be later than a smaller number of epochs
         raise VitlabError(f"snapshots={recipe.snapshots!r}: expected epochs up to {recipe.epochs}, the last of the run")
@@ -297,21 +297,29 @@ def _read_setting(text: str) -> tuple[str, Any]:
         return key.strip(), value.strip()
 
 
-def _replace(data: Any, path: list[str], value: Any, key: str) -> Any:
+def _replaced(data: Any, settings: Mapping[str, Any], group: str = "") -> Any:
+    """A copy with all settings at once: two of them may be valid only together."""
     names = [item.name for item in dataclasses.fields(data)]
-    if path[0] not in names:
-        raise unknown("setting", key, names)
-    old = getattr(data, path[0])
-    if len(path) > 1:
-        if not dataclasses.is_dataclass(old):
-            raise VitlabError(f"invalid setting {key!r}: {path[0]} is not a group; set {path[0]}=value")
-        return dataclasses.replace(data, **{path[0]: _replace(old, path[1:], value, key)})
-    if dataclasses.is_dataclass(old):
-        inner = ", ".join(item.name for item in dataclasses.fields(old))
-        raise VitlabError(f"invalid setting {key!r}: it is a group; set one of its settings: {inner}")
-    annotation = next(each.annotation for each in settings_of(type(data)) if each.name == path[0])
-    check_value("", key, value, annotation)
-    return dataclasses.replace(data, **{path[0]: convert(value, annotation)})
+    changes: dict[str, Any] = {}
+    inner: dict[str, dict[str, Any]] = {}
+    for path, value in settings.items():
+        key, (name, dot, rest) = f"{group}{path}", str(path).partition(".")
+        if name not in names:
+            raise unknown("setting", key, names)
+        is_group = dataclasses.is_dataclass(getattr(data, name))
+        if dot and not is_group:
+            raise VitlabError(f"invalid setting {key!r}: {name} is not a group; set {name}=value")
+        if is_group and not dot:
+            listed = ", ".join(item.name for item in dataclasses.fields(getattr(data, name)))
+            raise VitlabError(f"invalid setting {key!r}: it is a group; set one of its settings: {listed}")
+        if dot:
+            inner.setdefault(name, {})[rest] = value
+            continue
+        annotation = next(each.annotation for each in settings_of(type(data)) if each.name == name)
+        check_value("", key, value, annotation)
+        changes[name] = convert(value, annotation)
+    changes |= {name: _replaced(getattr(data, name), given, f"{group}{name}.") for name, given in inner.items()}
+    return dataclasses.replace(data, **changes)
 
 
 def stored_recipe(data: Mapping[str, Any]) -> Recipe:

@@ -57,9 +57,11 @@ def check_settings(
 
 
 def _plain(value: Any) -> Any:
-    """A number or a one-dimensional array as Python's; other values unchanged."""
+    """A number or a one-dimensional array as Python's, also in a list or tuple; other values unchanged."""
     if isinstance(value, Real) and hasattr(value, "item"):
         return value.item()
+    if type(value) in (list, tuple):
+        return type(value)(map(_plain, value))
     return value.tolist() if getattr(value, "ndim", 0) == 1 and hasattr(value, "tolist") else value
 
 
@@ -78,6 +80,11 @@ def check_value(name: str, key: str, value: Any, annotation: Any) -> None:
 
 
 def check_fields(data: Any) -> None:
-    """Check the fields of a dataclass. Values are not converted: digests of stored recipes depend on their types."""
+    """Check the fields of a dataclass; numbers of numpy become Python's, as they would be read back from JSON.
+
+    Other values are not converted: digests of stored recipes depend on their types.
+    """
     for setting in settings_of(type(data)):
-        check_value(type(data).__name__, setting.name, getattr(data, setting.name), setting.annotation)
+        value = getattr(data, setting.name)
+        check_value(type(data).__name__, setting.name, value, setting.annotation)
+        object.__setattr__(data, setting.name, _plain(value))  # of a frozen dataclass

@@ -14,7 +14,7 @@ from vitlab.core import plugins
 from vitlab.core.batches import require_labels
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Measurement
-from vitlab.core.settings import check_settings
+from vitlab.core.settings import check_settings, check_value
 from vitlab.identity import display_name, identify, signed, warn_untrained
 from vitlab.preprocessing import described
 from vitlab.preprocessing.resolution import Given
@@ -77,6 +77,7 @@ def measure_together(
     Returns:
         Measurements by instrument name.
     """
+    check_value("measure_together", "names", names, Sequence[str])
     known = plugins.instruments()
     modules = dict(plugins.procedure("instrument", instrument, known) for instrument in names)
     unsupported = [instrument for instrument, module in modules.items() if module.CARD.passes != "shared"]
@@ -87,7 +88,7 @@ def measure_together(
         )
     from vitlab.instruments.shared.one_pass import observe
 
-    identity = identify(model, name)
+    identity = identify(model, display_name(name, None))
     for instrument, module in modules.items():
         require_labels(batches, instrument, module.CARD)
         warn_untrained(identity, module.CARD)

@@ -20,6 +20,7 @@ from torch import nn
 
 from vitlab.core.annotations import fits, shown, words
 from vitlab.core.errors import VitlabError
+from vitlab.core.settings import check_value
 from vitlab.core.signatures import Setting
 
 _PLAIN = (bool, int, float, str, NoneType)
@@ -43,6 +44,22 @@ def check_timm_settings(name: str, settings: Mapping[str, Any], source: str = "t
     for key, value in settings.items():
         if key in declared and not accepts(value, *declared[key]):
             raise VitlabError(f"{source}/{name}({key}={shown(value)}): expected {_expected(*declared[key])}")
+
+
+def check_own_settings(name: str, settings: Mapping[str, Any]) -> None:
+    """Raise an error if a setting does not fit the constructor of a class of this package, which converts nothing.
+
+    Args:
+        name: of a model of this package; those that build a class of timm are not checked.
+        settings: by name; timm takes None for the default.
+    """
+    kind = _class_of(name) if settings else None
+    if kind is None or not kind.__module__.startswith("vitlab."):
+        return
+    declared = constructor_settings(kind)
+    for key, value in settings.items():
+        if key in declared and value is not None:
+            check_value(f"vitlab/{name}", key, value, declared[key][0])
 
 
 def timm_settings(name: str) -> list[Setting]:

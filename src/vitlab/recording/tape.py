@@ -18,6 +18,7 @@ from vitlab.adapters import describe
 from vitlab.adapters.wrappers import guard_hooks, unwrap
 from vitlab.core.anatomy import SEAMS, TAPS, Anatomy, Block, Seam, TokenLayout
 from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.settings import check_value
 from vitlab.recording.attention_call import AttentionCall
 from vitlab.recording.attention_capture import capture_attention, in_backward
 from vitlab.recording.tokens import first_of, to_tokens
@@ -129,6 +130,9 @@ def record(
     Yields:
         The Tape.
     """
+    check_value("record", "what", what, str)
+    check_value("record", "at", at, str | Sequence[str] | None)
+    check_value("record", "blocks", blocks, Sequence[str] | None)
     if what not in ("attention", *_PLACES):
         raise unknown("recording", what, ["attention", *_PLACES])
     places = _places(what, at)

@@ -30,7 +30,7 @@ def report(
     """
     from vitlab.reporting.page import render
 
-    given = list(measurements)
+    given = list(measurements) if isinstance(measurements, Iterable) else [measurements]
     if not given:
         raise VitlabError("nothing to report: no measurements were given; expected at least one")
     for each in given:

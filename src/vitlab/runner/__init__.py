@@ -10,10 +10,12 @@ from typing import Any
 
 from vitlab import zoo
 from vitlab.core import plugins
+from vitlab.core.annotations import shown
+from vitlab.core.bounds import ImageCount, Seed
 from vitlab.core.errors import ExtensionError, VitlabError
 from vitlab.core.measurement import Measurement
 from vitlab.core.out_folder import check_writable
-from vitlab.core.settings import check_settings
+from vitlab.core.settings import check_settings, check_value
 from vitlab.core.step_cache import step_cache
 from vitlab.data.file_fingerprints import folder_fingerprint
 from vitlab.inputs.pairs import check_source, only_pairs
@@ -46,15 +48,15 @@ def run_all(
     out: Path,
     *,
     data: str | None = None,
-    root: Path | None = None,
-    images: int | None = None,
+    root: str | Path | None = None,
+    images: ImageCount | None = None,
     repeats: int = 1,
     device: str | None = None,
     called: Sequence[str] = (),
     preprocessing: Mapping[str, Any] | None = None,
     classes: Mapping[str, Any] | Sequence[str] | None = None,
     augment: str | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     show: bool = True,
     bar: Bar | None = None,
 ) -> Iterator[Path]:
@@ -89,7 +91,13 @@ def run_all(
     Yields:
         The path of each measurement when it is stored.
     """
-    options: dict[str, Any] = {"data": data, "root": root, "images": images, "repeats": repeats, "device": device}
+    options: dict[str, Any] = {
+        "data": data,
+        "root": None if root is None else Path(root),
+        "images": images,
+        "repeats": repeats,
+        "device": device,
+    }
     options |= {"called": called, "preprocessing": preprocessing, "classes": classes, "augment": augment, "seed": seed}
     opened, jobs = prepare(kind, models, names, out, **options)
     total = len(opened) * sum(len(job.procedures) for job in jobs)
@@ -204,9 +212,9 @@ def _measurements(
     options: Mapping[str, Any],
 ) -> list[Measurement]:
     for what, given in (("models", models), ("names", names)):
-        if isinstance(given, str):
-            raise VitlabError(f"{name}: invalid {what} {given!r}; expected a list of texts")
-    check_settings(name, run_all, options, skip=4)
+        check_value(name, what, given, Sequence[str])
+    check_value(name, "out", out, str | Path)
+    options = check_settings(name, run_all, options, skip=4)
     return [Measurement.load(path) for path in run(models, names, Path(out), **options)]
 
 
@@ -220,7 +228,7 @@ def _check(
     most = _MOST_REPEATS if images is None else min(images, _MOST_REPEATS)
     if not 1 <= repeats <= most:
         number = ", the number of images" if most == images else ""
-        raise VitlabError(f"invalid repeats={repeats}; expected 1 to {most:,}{number}")
+        raise VitlabError(f"invalid repeats={shown(repeats)}; expected 1 to {most:,}{number}")
     if called and len(called) != len(models):
         raise VitlabError(f"{len(called)} names were given for {len(models)} models; give one for each, or none")
 

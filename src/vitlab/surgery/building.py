@@ -13,7 +13,7 @@ from vitlab.core import plugins
 from vitlab.core.anatomy import Seam
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.expressions import PartCall, parse_part
-from vitlab.core.settings import check_settings
+from vitlab.core.settings import check_settings, check_value
 from vitlab.modules.token_kinds import TokenKinds
 from vitlab.surgery.hooks import parts_at
 
@@ -42,15 +42,16 @@ class Request(NamedTuple):
 
 def parse(part: Part, at: str | None, blocks: Any) -> Request:
     """Parse a part given as text, class or module."""
+    check_value("retrofit", "at", at, str | None)
     if isinstance(part, str):
         call = parse_part(part)
         for word, inside, outside in (("at", call.at, at), ("blocks", call.blocks, blocks)):
             if inside is not None and outside is not None:
                 raise VitlabError(f"{word!r} is given twice, in {part!r} and as {word}={outside!r}; give it once")
         make = check_part(call)
-        at, blocks = call.at or at, blocks if call.blocks is None else call.blocks
-        return Request(call.name, make, dict(call.settings), at or _default_seam(make), blocks)
-    at = at or _default_seam(part)
+        at, blocks = at if call.at is None else call.at, blocks if call.blocks is None else call.blocks
+        return Request(call.name, make, dict(call.settings), _default_seam(make) if at is None else at, blocks)
+    at = _default_seam(part) if at is None else at
     if isinstance(part, nn.Module):
         return Request(type(part).__name__, lambda: copy.deepcopy(part), None, at, blocks)
     if callable(part):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vitlab.core.anatomy import Anatomy, Block, Seam
+from vitlab.core.annotations import shown
 from vitlab.core.errors import VitlabError, unknown
 
 _RANGE = re.compile(r"^(\d+%?)?:(\d+%?)?$")
@@ -18,6 +19,7 @@ def select_seams(anatomy: Anatomy, at: str, blocks: Any) -> list[tuple[Block, Se
     mixing = [block for block in anatomy.blocks if block.mixer.kind != "class attention"]
     if at == "stage.out":
         mixing = [block for block in mixing if block.seam(at)]
+    blocks = blocks.tolist() if hasattr(blocks, "tolist") else blocks  # an array
     chosen = _not_tapped(anatomy, mixing) if blocks == "not-tapped" else _select_blocks(mixing, blocks)
     seams = [(block, block.seam(at)) for block in chosen]
     missing = [block.name for block, seam in seams if seam is None]
@@ -68,7 +70,7 @@ def _select_blocks(blocks: list[Block], spec: Any) -> list[Block]:
             raise VitlabError(f"invalid blocks={spec!r}: the range is empty; the model has {count} token-mixing blocks")
         return chosen
     if not isinstance(spec, Sequence) or not spec:
-        raise VitlabError(f"invalid blocks={spec!r}; {expected}")
+        raise VitlabError(f"invalid blocks={shown(spec)}; {expected}")
     selected = set()
     for item in spec:
         if isinstance(item, str):

@@ -14,6 +14,7 @@ from typing import Any
 from vitlab.core import plugins
 from vitlab.core.out_folder import check_writable
 from vitlab.core.recipe import Recipe, change
+from vitlab.core.settings import check_settings, check_value
 
 __all__ = ["train", "train_task"]
 
@@ -33,6 +34,8 @@ def train(
     Returns:
         The last row of metrics.
     """
+    check_value("train", "recipe", recipe, str | Recipe)
+    check_value("train", "out", out, str | Path)
     chosen = plugins.recipe(recipe) if isinstance(recipe, str) else recipe
     return train_task(change(chosen, settings), out, **options)
 
@@ -48,7 +51,8 @@ def train_task(recipe: Recipe, out: str | Path, **options: Any) -> dict[str, Any
     Returns:
         The last row of metrics.
     """
-    check_writable(out)
     run = importlib.import_module(f"vitlab.tasks.{recipe.task}").run
+    options = check_settings("train", run, options)
+    check_writable(out)
     row: dict[str, Any] = run(recipe, out, **options)
     return row

@@ -6,20 +6,24 @@ Weights are random unless the expression requests others. User files are never u
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from vitlab.adapters.wrappers import unwrap
 from vitlab.checkpoints import from_released, load_weights, read_weights
 from vitlab.core import plugins
+from vitlab.core.bounds import Seed
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import ModelExpression, parse_model
-from vitlab.core.settings import check_settings
+from vitlab.core.settings import check_settings, check_value
 from vitlab.core.store import write_tensors
 from vitlab.identity import set_origin
 from vitlab.markers import parts_in
 from vitlab.models._settings import architecture, check_size
+from vitlab.models._timm_settings import check_own_settings
 from vitlab.models._vilt import build_vilt, check_vilt, pretrained_body
 from vitlab.models._vilt import weights_file as vilt_weights_file
 from vitlab.preprocessing import declare
@@ -44,6 +48,7 @@ def load(expression: str, *, seed: int | None = None) -> nn.Module:
         stored on it (`vitlab.identity`).
     """
     parsed = parse_model(expression)
+    check_value("load", "seed", seed, Seed | None)
     for part in parsed.parts:
         check_part(part)
     with torch.random.fork_rng(devices=[], enabled=seed is not None):
@@ -54,10 +59,11 @@ def load(expression: str, *, seed: int | None = None) -> nn.Module:
     return model
 
 
-def save(model: nn.Module, expression: str, path: str) -> None:
+def save(model: nn.Module, expression: str, path: str | Path) -> None:
     """Write a model's weights and the expression that builds it to a file, which `file/PATH` loads."""
     parse_model(expression)
-    write_tensors(path, model.state_dict(), {"model": expression})
+    check_value("save", "path", path, str | Path)
+    write_tensors(path, unwrap(model).state_dict(), {"model": expression})
 
 
 def _build(parsed: ModelExpression) -> tuple[nn.Module, str]:
@@ -68,12 +74,16 @@ def _build(parsed: ModelExpression) -> tuple[nn.Module, str]:
         model, origin = _from_file(parsed.name, settings)
     else:
         path, entry = settings.pop("weights", None), settings.pop("weights_entry", None)
+        for key, value in (("weights", path), ("weights_entry", entry)):
+            check_value(f"{parsed.source}/{parsed.name}", key, value, str | None)
+        if path == "" or (path is None and entry is not None):
+            raise VitlabError(f"{parsed} names no file of weights; write weights='FILE'")
         if path is not None and settings.get("pretrained"):
             raise VitlabError(f"{parsed} has both weights= and pretrained=True; expected one of them")
         builders = {"timm": build_timm, "torchvision": build_torchvision, "hf": build_hugging_face, "vitlab": _vitlab}
         model, origin = builders[parsed.source](parsed.name, settings)
     if path is not None:
-        return model, _load_file_weights(model, parsed, str(path), entry)
+        return model, _load_file_weights(model, parsed, path, entry)
     _fit_parts(model, parsed, origin)
     return model, origin
 
@@ -90,6 +100,7 @@ def _vitlab(name: str, settings: dict[str, Any]) -> tuple[nn.Module, str]:
     if name not in names:
         raise unknown_model("vitlab", name, [*names, *plugins.assemblies(), "vilt"])
     check_settings(f"vitlab/{name}", architecture, settings, 0)
+    check_own_settings(name, settings)
     return build_timm(name, settings, "vitlab")
 
 

@@ -36,8 +36,11 @@ def clean_and_corrupted(
         if not isinstance(images, Tensor) or images.ndim != 4 or not len(images):
             yield images  # the caller raises the error
             return
-        if len(mean) not in (1, images.shape[1]):
-            raise VitlabError(f"mean and std have {len(mean)} channels; expected {images.shape[1]}, as in the images")
+        if {len(mean), len(std)} - {1, images.shape[1]}:
+            raise VitlabError(
+                f"invalid mean={tuple(mean)}, std={tuple(std)}; "
+                f"expected one number for each of {images.shape[1]} channels"
+            )
         for half in images.chunk(2):
             half = half.to(device)
             pixels = half.float() * scale + shift
@@ -107,6 +110,9 @@ def normalisation(
     instrument: str,
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Returns mean and std from the settings, else from the batches, else from the model."""
+    if (mean is None) != (std is None):
+        given, absent = ("mean", "std") if std is None else ("std", "mean")
+        raise VitlabError(f"{instrument}: {given}= was given without {absent}=; give both, or omit {given}=")
     for known in (
         (mean, std),
         (getattr(batches, "mean", None), getattr(batches, "std", None)),

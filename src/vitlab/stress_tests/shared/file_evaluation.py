@@ -92,9 +92,6 @@ def classifier_setup(
         override: fields that the test sets regardless of what the model declares, for example `STORED`.
         fallback: fields for models that declare none.
     """
-    if not isinstance(model, nn.Module):
-        kind = type(model).__name__
-        raise VitlabError(f"invalid model of type {kind} for {test_name}; expected a torch.nn.Module, see vitlab.load")
     inner = unwrap(model)
     given = preprocessing
     if not isinstance(given, Preprocessing):
