@@ -96,6 +96,14 @@ def test_one_cell_without_prefix_tokens_is_the_whole_stream() -> None:
     assert "prefix" not in found.values
 
 
+def test_the_declared_cost_is_the_number_of_forwards() -> None:
+    """3 layers × (2² cells + 1 prefix token + 3 heads + 6); forwards of fewer images only read the structure."""
+    model, counts = plain_model(), []
+    model.patch_embed.register_forward_hook(lambda module, inputs, output: counts.append(len(output)))
+    vitlab.measure("causal_trace", model, [images(3)], corruption=darker, cells=2, **GREY)
+    assert counts.count(3) == 3 * (2**2 + 1 + 3 + 6)
+
+
 def test_without_a_corruption_there_is_no_effect() -> None:
     found = vitlab.measure("causal_trace", plain_model(), [images()], corruption=lambda pixels: pixels, cells=2, **GREY)
     for name in ("tokens", "heads", "attention", "mlp", "prefix", "total_effect"):
