@@ -35,8 +35,10 @@ if TYPE_CHECKING:
     from vitlab.core.recipe import Recipe as Recipe
     from vitlab.core.registration import register as register
     from vitlab.core.verdicts import Verdict as Verdict
+    from vitlab.data.catalogue import Location as Location
     from vitlab.data.images import DataSet as DataSet
     from vitlab.data.images import ImageArray as ImageArray
+    from vitlab.data.images import ImageFiles as ImageFiles
     from vitlab.data.images import from_splits as from_splits
     from vitlab.instruments.shared.device_buffer import fetch as fetch
     from vitlab.instruments.shared.one_pass import Observer as Observer
@@ -68,7 +70,8 @@ _NAMES = {
     "vitlab.core.recipe": ("Augment", "Objective", "Optimizer", "Recipe"),
     "vitlab.core.registration": ("register",),
     "vitlab.core.verdicts": ("Verdict",),
-    "vitlab.data.images": ("DataSet", "ImageArray", "from_splits"),
+    "vitlab.data.catalogue": ("Location",),
+    "vitlab.data.images": ("DataSet", "ImageArray", "ImageFiles", "from_splits"),
     "vitlab.instruments.shared.device_buffer": ("fetch",),
     "vitlab.instruments.shared.one_pass": ("Observer", "Result", "attention_blocks", "observe", "table"),
     "vitlab.recording.attention_call": ("AttentionCall", "Rows"),
@@ -91,8 +94,10 @@ __all__ = [
     "Figure",
     "Flow",
     "ImageArray",
+    "ImageFiles",
     "Job",
     "Length",
+    "Location",
     "Measurement",
     "Mixer",
     "Objective",

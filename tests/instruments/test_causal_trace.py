@@ -13,6 +13,7 @@ import vitlab
 from cases import VIT, redraw, timm_model
 from cases.everything import CASES
 from vitlab.core.errors import VitlabError
+from vitlab.instruments import causal_trace
 
 GREY = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
 
@@ -94,6 +95,15 @@ def test_one_cell_without_prefix_tokens_is_the_whole_stream() -> None:
     found = vitlab.measure("causal_trace", model, [images()], corruption=darker, cells=1, **GREY)
     assert np.allclose(found.values["tokens"][:, 0, 0], found.values["total_effect"], atol=1e-9)
     assert "prefix" not in found.values
+
+
+def test_the_declared_cost_is_the_number_of_forwards() -> None:
+    """3 layers × (2² cells + 1 prefix token + 3 heads + 6), and what reads the structure: 2 blank images, 1 a layer."""
+    model, counts = plain_model(), []
+    model.patch_embed.register_forward_hook(lambda module, inputs, output: counts.append(len(output)))
+    vitlab.measure("causal_trace", model, [images(3)], corruption=darker, cells=2, **GREY)
+    assert sum(counts) == 3 * 3 * (2**2 + 1 + 3 + 6) + 2 + 3
+    assert f"heads + 6) forwards: {12 * (7**2 + 1 + 3 + 6)} for DeiT-Ti" in causal_trace.CARD.cost
 
 
 def test_without_a_corruption_there_is_no_effect() -> None:

@@ -286,6 +286,52 @@ def test_contract(case: Case) -> None:
     assert hooks == sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules())
 
 
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.family)
+@torch.no_grad()
+def test_each_head_of_each_family_is_a_slice_of_the_projection_input(case: Case) -> None:
+    """An ablated head equals a forward in which the projection has no weights for the head's channels."""
+    model, anatomy = case.model(), describe(case.model(), case.size)
+    blocks = [block for block in anatomy.blocks if block.mixer.queries is not None]
+    if not blocks:
+        pytest.skip("no attention between tokens")
+    inputs = case.inputs()
+
+    def logits() -> Tensor:
+        torch.manual_seed(0)  # ViLT shuffles its patches
+        return run(model, inputs)
+
+    plain = logits()
+    for block in {each.mixer.kind: each for each in blocks}.values():
+        try:
+            images = inputs[""] if case.takes_images else inputs
+            stored = activations(model, images, block=block.name, heads=True, anatomy=anatomy)
+        except VitlabError as error:
+            assert "mixed after the softmax" in str(error)
+            continue
+        heads, width = stored.at(block.name, "heads").shape[1::2]
+        layers = [
+            layer
+            for layer in model.get_submodule(block.mixer.path).modules()
+            if isinstance(layer, nn.Linear | nn.Conv2d) and layer.weight.shape[1] == heads * width
+        ]
+        # NesT's channels are ordered (width, heads)
+        channels = torch.arange(heads * width)
+        channels = channels.view(width, heads).T if case.family == "nest" else channels.view(heads, width)
+        for head in {0, heads - 1}:
+            with vitlab.intervene(model, "ablate", block=block.name, head=head, anatomy=anatomy):
+                ours = logits()
+            equal = []
+            for layer in layers:
+                weight = layer.weight.clone()
+                layer.weight[:, channels[head]] = 0
+                equal.append(torch.allclose(ours, logits(), atol=1e-6))
+                layer.weight.copy_(weight)
+            assert any(equal) or case.family == "mvitv2", (block.name, head)  # it adds the pooled queries to the heads
+            if block.mixer.kind != "class attention":  # these cases average the patches
+                assert (ours - plain).abs().max() > 1e-5, (block.name, head)
+    assert torch.equal(logits(), plain)
+
+
 @pytest.mark.parametrize("case", [case for case in CASES if not case.text], ids=lambda case: case.family)
 def test_every_head_can_be_patched_or_raises_with_the_reason(case: Case) -> None:
     """Patching all heads of a block with those of other images equals patching its attention branch."""

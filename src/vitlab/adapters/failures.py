@@ -14,12 +14,12 @@ from torch import nn
 
 from vitlab.adapters.wrappers import unwrap
 from vitlab.core.descriptions import origins
-from vitlab.core.errors import ExtensionError, VitlabError
+from vitlab.core.errors import ExtensionError, VitlabError, reason_of
+from vitlab.core.extensions import failed_in
 from vitlab.core.machine_memory import is_allocation_failure
 
 _ADAPTERS = Path(__file__).parent
 _MISSING = re.compile(r"forward\(\) missing \d+ required (?:positional|keyword-only) arguments?: (.*)")
-_LONGEST = 300  # characters of a reason
 
 
 def adapter_error(model: nn.Module, error: Exception) -> VitlabError:
@@ -29,12 +29,15 @@ def adapter_error(model: nn.Module, error: Exception) -> VitlabError:
         model: the model that was described.
         error: the exception, with its traceback.
     """
+    if failed := failed_in(error):
+        return ExtensionError(
+            f"{_name(model)} cannot be described: {failed} ({reason_of(error)}); VITLAB_DEBUG=1 shows the traceback"
+        )
     place = _innermost(_frames(error), model, all_locals=True)
     at = f", at {place}" if place else ""
     return VitlabError(
-        f"{_name(model)} cannot be described{at} ({_reason(error)}); its structure differs from that of the models of "
-        "its adapter; write an adapter for it, see docs/adding.md; "
-        "VITLAB_DEBUG=1 shows the traceback"
+        f"{_name(model)} cannot be described{at} ({reason_of(error)}); its structure differs from that of the models "
+        "of its adapter; write an adapter for it, see docs/adding.md; VITLAB_DEBUG=1 shows the traceback"
     )
 
 
@@ -72,10 +75,8 @@ def measuring_errors_in_one_line(kind: str, names: Sequence[str]) -> Iterator[No
     except (Exception, SystemExit) as error:  # code of others
         one = kind.removesuffix("s").replace("_", " ")
         who = ", ".join(f"{one} {name!r} of {origin}" for name, origin in added.items())
-        reason = (
-            str(error) if isinstance(error, VitlabError) else f"{_reason(error)}; VITLAB_DEBUG=1 shows the traceback"
-        )
-        raise ExtensionError(f"{who} failed: {reason}") from error
+        hint = "" if isinstance(error, VitlabError) else "; VITLAB_DEBUG=1 shows the traceback"
+        raise ExtensionError(f"{who} failed: {reason_of(error)}{hint}") from error
 
 
 def model_error(error: Exception) -> VitlabError | None:
@@ -97,7 +98,7 @@ def model_error(error: Exception) -> VitlabError | None:
             if out_of_memory
             else "check its settings, the image size and the data; VITLAB_DEBUG=1 shows the traceback"
         )
-        return VitlabError(f"{_name(model)} failed{f' in {place}' if place else ''} ({_reason(error)}); {advice}")
+        return VitlabError(f"{_name(model)} failed{f' in {place}' if place else ''} ({reason_of(error)}); {advice}")
     for frame in frames:
         described = frame.f_locals.get("model")
         if Path(frame.f_code.co_filename).parent == _ADAPTERS and isinstance(described, nn.Module):
@@ -129,9 +130,3 @@ def _name(model: nn.Module) -> str:
     """The class of a model, and the expression that built it, if it is known."""
     expression = getattr(getattr(model, "vitlab_origin", None), "expression", None)
     return f"{type(model).__name__} of {expression}" if expression else type(model).__name__
-
-
-def _reason(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    shortened = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
-    return f"{type(error).__name__}: {shortened}" if text else type(error).__name__

@@ -13,7 +13,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from vitlab.core.errors import ExtensionError, VitlabError
+from vitlab.core.errors import ExtensionError, VitlabError, reason_of
+from vitlab.core.extensions import failed_in
 from vitlab.core.machine_memory import is_allocation_failure
 from vitlab.core.process import is_main_process
 
@@ -58,14 +59,20 @@ def run(app: typer.Typer) -> None:
     try:
         sys.exit(app(standalone_mode=False))
     except Exception as error:
-        message = _message(error)
+        message, code = _message(error), 1 if isinstance(error, ExtensionError) else 2
+        if message is None and (failed := failed_in(error)):
+            message, code = f"{failed} ({reason_of(error)}); VITLAB_DEBUG=1 shows the traceback", 1
         if message is None:
             raise
-        if os.environ.get("VITLAB_DEBUG", "0") not in ("", "0"):
+        if _debugging():
             for each in getattr(error, "failures", ()) or (error,):
                 traceback.print_exception(each)
         _print_error(message)
-        sys.exit(1 if isinstance(error, ExtensionError) else 2)
+        sys.exit(code)
+
+
+def _debugging() -> bool:
+    return os.environ.get("VITLAB_DEBUG", "0") not in ("", "0")
 
 
 def _message(error: Exception) -> str | None:
@@ -94,7 +101,9 @@ def _short(error: Exception) -> str:
 
 @cache
 def _warn(message: str) -> None:
-    """Print a warning in one line, without its source location, once."""
+    """Print a warning in one line, without its source location, once; with the traceback of the error it is about."""
+    if _debugging() and sys.exc_info()[1] is not None:
+        traceback.print_exc()
     typer.echo(f"warning: {message}", err=True)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 _SHOWN = 80  # characters that are shown of a long value
+_LONGEST = 300  # characters of the reason of an error of other code
 # Text in quotes, a list, or text without spaces.
 _LONG = re.compile(
     r"""(?<!\w)'(?:[^'\\]|\\.){300,}'|(?<!\w)"(?:[^"\\]|\\.){300,}"|\[[^]]{300,}\]|\S{300,}""", re.DOTALL
@@ -36,7 +37,7 @@ class VitlabError(ValueError):
 
 
 class ExtensionError(VitlabError):
-    """Code of an extension failed while it measured; other measurements can continue.
+    """Code of an extension failed, or returned an object of the wrong type; what does not need it can continue.
 
     Args:
         message: one line with the name and the origin of the extension.
@@ -46,6 +47,19 @@ class ExtensionError(VitlabError):
     def __init__(self, message: str, failures: Sequence[Exception] = ()) -> None:
         super().__init__(message)
         self.failures = tuple(failures)
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns what an exception of other code says, in one line, with its type; the message of a `VitlabError` alone.
+
+    >>> reason_of(KeyError("layer")), reason_of(VitlabError("there is no file x"))
+    ("KeyError: 'layer'", 'there is no file x')
+    """
+    if isinstance(error, VitlabError):
+        return str(error)
+    text = " ".join(str(error).split())
+    shortened = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+    return f"{type(error).__name__}: {shortened}" if text else type(error).__name__
 
 
 def unknown(kind: str, given: object, choices: Iterable[str]) -> VitlabError:

@@ -28,12 +28,23 @@ from functools import cache
 from hashlib import blake2b
 from importlib import metadata
 from pathlib import Path
+from traceback import walk_tb
 from types import ModuleType
 from typing import Any
 
 from vitlab.core.errors import VitlabError
 
-__all__ = ["KINDS", "Extension", "extensions", "registrations", "resolve", "resolve_all", "store", "warn_once"]
+__all__ = [
+    "KINDS",
+    "Extension",
+    "extensions",
+    "failed_in",
+    "registrations",
+    "resolve",
+    "resolve_all",
+    "store",
+    "warn_once",
+]
 
 #: The kinds of things that can be added, named as the folders of the package.
 KINDS = (
@@ -100,7 +111,7 @@ def extensions(kind: str, built_in: Mapping[str, Any] | None = None) -> dict[str
         built_in: the names that vitlab itself has; an extension of the same name is an error.
     """
     found: dict[str, Extension] = {}
-    for each in [*_from_packages(kind), *_from_files(kind), *_from_python(kind)]:
+    for each in _all(kind):
         taken = "vitlab" if each.name in (built_in or {}) else found[each.name].origin if each.name in found else ""
         if taken and not (each.name in found and found[each.name].reference == each.reference):
             raise VitlabError(
@@ -108,6 +119,19 @@ def extensions(kind: str, built_in: Mapping[str, Any] | None = None) -> dict[str
             )
         found[each.name] = each
     return found
+
+
+def failed_in(error: BaseException) -> str:
+    """Returns which extension raised an exception, and where: `file mine.py failed in nano, line 12`; '' if none did.
+
+    The frames of the exception are searched from the innermost one for a file of an extension.
+    """
+    files = {each.source.resolve(): each.origin for kind in KINDS for each in _all(kind) if each.source is not None}
+    for frame, line in reversed(list(walk_tb(error.__traceback__))):
+        origin = files.get(Path(frame.f_code.co_filename).resolve())
+        if origin is not None:
+            return f"{origin} failed in {frame.f_code.co_name}, line {line}"
+    return ""
 
 
 def resolve(reference: str) -> Any:
@@ -145,6 +169,10 @@ def resolve_all(references: Iterable[str]) -> dict[str, Any]:
                 raise
             warn_once(f"{error}; it is skipped")
     return found
+
+
+def _all(kind: str) -> list[Extension]:
+    return [*_from_packages(kind), *_from_files(kind), *_from_python(kind)]
 
 
 def _from_packages(kind: str) -> list[Extension]:

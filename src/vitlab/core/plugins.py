@@ -13,8 +13,8 @@ from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from vitlab.core.annotations import convert
-from vitlab.core.descriptions import attribute, built_in_data, origin_of
-from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.descriptions import attribute, built_in_data, origin, origin_of
+from vitlab.core.errors import ExtensionError, VitlabError, unknown
 from vitlab.core.expressions import parse_call
 from vitlab.core.extensions import Extension, extensions, resolve, warn_once
 from vitlab.core.recipe import Recipe
@@ -85,7 +85,11 @@ def recipe(text: str) -> Recipe:
     make = recipe_function(name)
     check_settings(name, make, settings, 0)
     declared = {each.name: each.annotation for each in settings_of(make)}
-    made: Recipe = make(**{key: convert(value, declared.get(key, Any)) for key, value in settings.items()})
+    made = make(**{key: convert(value, declared.get(key, Any)) for key, value in settings.items()})
+    if not isinstance(made, Recipe):
+        raise ExtensionError(
+            f"recipe {name!r} of {origin('recipes', name)} returned {type(made).__name__}; expected a Recipe"
+        )
     return made
 
 

@@ -20,7 +20,8 @@ from typing import Annotated, Any, Literal
 from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 
 from vitlab.core.bounds import Length, PositiveShare, Range, Seed, Share
-from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.descriptions import origin
+from vitlab.core.errors import ExtensionError, VitlabError, unknown
 from vitlab.core.expressions import parse_call
 from vitlab.core.extensions import extensions, resolve_all
 from vitlab.core.settings import check_settings
@@ -60,8 +61,12 @@ def open_data(expression: str, *, root: str | Path | None = None, image_size: Si
     opener = _openers()[name]
     own = {key: settings[key] for key in inspect.signature(opener).parameters if key in settings}
     narrowing = {key: settings[key] for key in _NARROWING if key in settings}
-    data = replace(opener(Location(name, root, image_size), **own), name=expression.strip())
-    return narrow(data, **narrowing)
+    data = opener(Location(name, root, image_size), **own)
+    if not isinstance(data, DataSet):
+        raise ExtensionError(
+            f"data set {name!r} of {origin('data', name)} returned {type(data).__name__}; expected a DataSet"
+        )
+    return narrow(replace(data, name=expression.strip()), **narrowing)
 
 
 def check_data(expression: str) -> None:
@@ -141,7 +146,13 @@ def data_settings() -> dict[str, list[Setting]]:
 
 @dataclass(frozen=True)
 class Location:
-    """Where data sets are searched, and the size of generated images."""
+    """Where data sets are searched, and the size of generated images.
+
+    Args:
+        name: of the data set.
+        given: the folder of `--root` or `root=`; None for that of the environment variable VITLAB_DATA.
+        image_size: side or (height, width) of generated images; None if it is not known.
+    """
 
     name: str
     given: str | Path | None
@@ -152,11 +163,10 @@ class Location:
         """The folder that contains the data sets."""
         root = self.given or os.environ.get("VITLAB_DATA")
         if not root:
-            raise folders.wrong_layout(
-                f"{self.name} is read from a folder; set root= or the environment variable VITLAB_DATA "
-                "(only scenes need no files)",
-                _TREES[self.name],
-            )
+            line = f"{self.name} is read from a folder; set root= or the environment variable VITLAB_DATA"
+            if self.name not in _TREES:  # of an extension
+                raise VitlabError(line)
+            raise folders.wrong_layout(f"{line} (only scenes need no files)", _TREES[self.name])
         path = user_path(root)
         if not path.is_dir():
             origin = "root=" if self.given else "the environment variable VITLAB_DATA"

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from vitlab.core import descriptions, plugins
-from vitlab.core.errors import VitlabError, unknown
+from vitlab.core.errors import ExtensionError, VitlabError, reason_of, unknown
 from vitlab.core.experiment import SCALES, Claim, Job, Published, Results, Scale
-from vitlab.core.extensions import resolve
+from vitlab.core.extensions import resolve, warn_once
 from vitlab.core.verdicts import Verdict
 
 __all__ = ["Experiment", "check_scale", "experiment", "select"]
@@ -109,11 +109,25 @@ def select(names: Sequence[str] = (), paper: str = "", all_: bool = False) -> li
         raise VitlabError("no experiment was named; give names, --paper or --all; `vitlab reproduce --list` lists them")
     for name in names:
         experiment(name)
-    return [
+    chosen = [
         Experiment(name, path)
         for name, path in plugins.experiments().items()
         if all_ or name in names or (paper and name.startswith(f"{paper}_"))
     ]
+    return [each for each in chosen if not each.origin or _works(each, named=each.name in names)]
+
+
+def _works(added: Experiment, *, named: bool) -> bool:
+    """Whether the experiment of an extension has all attributes and plans; if not, an error if it was named."""
+    try:
+        _ = added.title, added.claims, added.published, [added.plan(scale) for scale in SCALES]
+    except Exception as error:  # code of others
+        line = f"experiment {added.name!r} of {added.origin} failed: {reason_of(error)}"
+        if named:
+            raise ExtensionError(line) from error
+        warn_once(f"{line}; it is skipped")
+        return False
+    return True
 
 
 def check_scale(scale: str) -> Scale:

@@ -42,7 +42,7 @@ from vitlab.interventions import Activations, activations, intervene
 CARD = Card(
     title="Where activations of the clean image restore the prediction on a corrupted one",
     paper="",
-    cost="layers × (cells² + prefix tokens + heads + 2) forwards: 660 for DeiT-Ti",
+    cost="layers × (cells² + prefix tokens + heads + 6) forwards: 708 for DeiT-Ti",
     inputs="images",
     passes="several",
 )

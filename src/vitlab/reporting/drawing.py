@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from vitlab.core import plugins
+from vitlab.core.descriptions import origin
+from vitlab.core.errors import ExtensionError, VitlabError, reason_of
 from vitlab.core.extensions import resolve
 from vitlab.core.measurement import Measurement
 from vitlab.reporting.headline import Headline
@@ -79,12 +81,24 @@ def draw(kind: str, measurements: Sequence[Measurement]) -> list[Figure | Fragme
         return figures
     added = plugins.figures()
     if kind in added:
-        found = resolve(added[kind])
-        drawn: list[Figure | Fragment] = (found if callable(found) else found.draw)(measurements)
-        return drawn
+        return _drawn_by_extension(kind, resolve(added[kind]), measurements)
     from vitlab.reporting.default_drawing import draw_by_axes
 
     return [*draw_by_axes(measurements)]
+
+
+def _drawn_by_extension(kind: str, found: Any, measurements: Sequence[Measurement]) -> list[Figure | Fragment]:
+    """The figures of an extension; an error of its code names it."""
+    try:
+        drawn = (found if callable(found) else found.draw)(measurements)
+        if not isinstance(drawn, list | tuple) or not all(isinstance(each, Figure | Fragment) for each in drawn):
+            raise VitlabError(f"it returned {type(drawn).__name__}; expected a list of Figures")
+        for each in drawn:
+            if isinstance(each, Figure) and not hasattr(each.plot, "to_plotly_json"):
+                raise VitlabError(f"its plot is of type {type(each.plot).__name__}; expected a plotly figure")
+        return list(drawn)
+    except Exception as error:  # code of others
+        raise ExtensionError(f"figure {kind!r} of {origin('figures', kind)} failed: {reason_of(error)}") from error
 
 
 def empty_plot(x: str, y: str, *, height: int = 420) -> Any:

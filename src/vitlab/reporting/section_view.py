@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from vitlab.core.descriptions import origin
+from vitlab.core.errors import ExtensionError
+from vitlab.core.extensions import warn_once
 from vitlab.reporting import page_figure
 from vitlab.reporting.convergence import convergence_note
 from vitlab.reporting.default_drawing import draw_by_axes
@@ -134,6 +136,9 @@ def draw_section(section: Section) -> tuple[list[Figure | Fragment], str]:
     measurements = section.averaged()
     try:
         return draw(section.kind, measurements), ""
+    except ExtensionError as error:
+        warn_once(str(error))
+        return [*draw_by_axes(measurements)], f"The {error}; each value is drawn by its axes instead."
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         note = f"The drawing of {section.kind} cannot draw these values ({type(error).__name__}: {error})"
         if section.shows_pictures:

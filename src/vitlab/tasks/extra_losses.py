@@ -16,6 +16,8 @@ from torch import Tensor
 
 from vitlab.core import plugins
 from vitlab.core.bounds import Range
+from vitlab.core.descriptions import origin
+from vitlab.core.errors import ExtensionError
 from vitlab.core.expressions import parse_call
 from vitlab.core.settings import check_settings
 
@@ -37,7 +39,11 @@ class ExtraLoss:
     def __call__(self, logits: Tensor, labels: Tensor, attention: Sequence[Tensor]) -> Tensor:
         """Returns the weighted loss of a batch."""
         given = {"attention": attention} if self.needs_attention else {}
-        return self.weight * self.function(logits, labels, **given, **self.settings)
+        value = self.function(logits, labels, **given, **self.settings)
+        if not isinstance(value, Tensor) or value.ndim:
+            what = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+            raise ExtensionError(f"{_label(self.name)} returned {what}; expected a scalar tensor")
+        return self.weight * value
 
 
 def extra_losses(texts: Sequence[str]) -> list[ExtraLoss]:
@@ -46,8 +52,17 @@ def extra_losses(texts: Sequence[str]) -> list[ExtraLoss]:
     for text in texts:
         name, settings = parse_call(text)
         function = plugins.loss(name)
-        given = [*list(inspect.signature(function).parameters)[:2], "attention"]
+        signature = inspect.signature(function)
+        try:
+            signature.bind_partial(None, None)
+        except TypeError:
+            raise ExtensionError(f"{_label(name)} takes {signature}; expected (logits, labels, **settings)") from None
+        given = [*list(signature.parameters)[:2], "attention"]
         check_settings(name, function, settings, given, {"weight": Annotated[float, Range(-(10**6), 10**6)]})
         weight = settings.pop("weight", 1.0)
         losses.append(ExtraLoss(name, function, float(weight), settings))
     return losses
+
+
+def _label(name: str) -> str:
+    return f"loss {name!r} of {origin('losses', name)}"
