@@ -113,3 +113,27 @@ def test_a_measurement_of_a_run_s_file_belongs_to_the_run(tmp_path: Path, path: 
     snapshot = found(f"file/{run}/snapshots/epoch-1.safetensors", 2.0, "bb22")
     snapshot.save(tmp_path / "measure" / "early")
     assert snapshot.subject in {m.subject for m in read([tmp_path])}, "other weights of a run are another model"
+
+
+def test_other_preprocessing_is_not_a_duplicate(tmp_path: Path) -> None:
+    """Accuracies of 50 and 39 % with another mean: the second was left out as the same measurement."""
+    two = [
+        found("ViT", value, "aa11", data="scenes test[all 8] h", preprocessing={"mean": [mean], "source": source})
+        for value, mean, source in ((1.25, 0.5, "timm"), (2.25, 0.0, "timm, changed: mean"))
+    ]
+    named = name_models(two)
+    assert len(named.measurements) == 2 and not named.remarks
+    text = page(tmp_path, *two)
+    assert "preprocessing mean=[0.5]" in text and "preprocessing mean=[0.0]" in text and "1.75" not in text
+
+
+def test_images_that_were_split_into_parts_later_are_shown_once() -> None:
+    """`measure`, then `measure --repeats 2` into the same folder."""
+    data = "scenes test[8 of 32, evenly spaced"
+    whole = found("ViT", 1.5, "aa11", images=8, data=f"{data}] h")
+    parts = [found("ViT", float(i), "aa11", images=4, data=f"{data}, part {i} of 2] h{i}") for i in (1, 2)]
+    named = name_models([whole, *parts])
+    assert [float(m.values["mean"][0, 0]) for m in named.measurements] == [1.0, 2.0]
+    assert named.remarks == ["1 measurement omitted: the same images are shown split into another number of parts."]
+    interrupted = name_models([whole, parts[0]])
+    assert [float(m.values["mean"][0, 0]) for m in interrupted.measurements] == [1.5], "more images"

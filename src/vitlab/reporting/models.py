@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vitlab.core.measurement import Measurement
-from vitlab.core.repeats import REPEAT_SETTINGS, digest_of, distinct, repeat_of
+from vitlab.core.repeats import chosen, conditions, digest_of, distinct, repeat_of
 
 #: The number of digits of a digest in the name of a model.
 _DIGITS = 6
@@ -44,9 +44,13 @@ def name_models(measurements: Sequence[Measurement]) -> NamedModels:
     given = distinct(measurements)
     models = _identify(given)
     kept, duplicates = _without_duplicates(given, models)
+    kept, overlapping = _without_overlap(kept, models)
     names = _names(kept, models)
     renamed = [replace(m, subject=names[models[id(m)]]) for m in kept]
     remarks = _remarks(kept, models, names, duplicates)
+    if overlapping:
+        what = "measurement" if overlapping == 1 else "measurements"
+        remarks.append(f"{overlapping} {what} omitted: the same images are shown split into another number of parts.")
     origins = {m.subject: _origin(m) for m in reversed(renamed) if _origin(m)}
     ordered = {name: origins[name] for name in dict.fromkeys(m.subject for m in renamed) if name in origins}
     return NamedModels(renamed, remarks, [name for name, origin in ordered.items() if origin == "random"], ordered)
@@ -78,24 +82,38 @@ def _position(measurements: Sequence[Measurement], one: Measurement) -> int:
 
 
 def _same_description(one: Measurement, other: Measurement) -> bool:
-    """Whether two measurements have the same kind, subject, settings, seed, part and data."""
+    """Whether two measurements have the same kind, subject, conditions, seed, part and data."""
     same_name = (one.kind, one.subject) == (other.kind, other.subject)
-    return same_name and _settings(one) == _settings(other) and repeat_of(one) == repeat_of(other)
-
-
-def _settings(measurement: Measurement) -> dict[str, object]:
-    return {key: value for key, value in measurement.settings.items() if key not in REPEAT_SETTINGS}
+    return same_name and conditions(one) == conditions(other) and repeat_of(one) == repeat_of(other)
 
 
 def _without_duplicates(measurements: Sequence[Measurement], models: dict[int, Key]) -> tuple[list[Measurement], int]:
-    """The measurements without duplicates of the same weights, images and settings, and the number of duplicates."""
+    """The measurements without duplicates of the same weights, images and conditions, and the number of duplicates."""
     kept: list[Measurement] = []
     for m in measurements:
         known = models[id(m)][0]
         same = (other for other in kept if models[id(other)] == models[id(m)] and other.kind == m.kind)
-        if not (known and any(_settings(o) == _settings(m) and repeat_of(o) == repeat_of(m) for o in same)):
+        if not (known and any(conditions(o) == conditions(m) and repeat_of(o) == repeat_of(m) for o in same)):
             kept.append(m)
     return kept, len(measurements) - len(kept)
+
+
+def _without_overlap(measurements: Sequence[Measurement], models: dict[int, Key]) -> tuple[list[Measurement], int]:
+    """The measurements without those of images that others show split into another number of parts, and their number.
+
+    The split with the most images is kept, and the one with more parts if these are equal: it has error bars.
+    """
+    splits: dict[str, dict[str, list[Measurement]]] = {}
+    for m in measurements:
+        data, count, _, parts = chosen(m)
+        if data:
+            same = repr((models[id(m)], m.kind, conditions(m), repeat_of(m)[:-2], data, count))
+            splits.setdefault(same, {}).setdefault(parts, []).append(m)
+    omitted = set()
+    for by_parts in splits.values():
+        best = max(by_parts.values(), key=lambda each: (sum(m.provenance.get("images") or 0 for m in each), len(each)))
+        omitted |= {id(m) for each in by_parts.values() if each is not best for m in each}
+    return [m for m in measurements if id(m) not in omitted], len(omitted)
 
 
 def _names(measurements: Sequence[Measurement], models: dict[int, Key]) -> dict[Key, str]:
