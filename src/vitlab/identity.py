@@ -134,6 +134,17 @@ def weights_digest(model: nn.Module, state: Mapping[str, Tensor]) -> str:
     return _digest({**_fingerprints(state), **_part_fingerprints(inner, parts(inner))})
 
 
+def structure_digest(model: nn.Module) -> str:
+    """Digest of the classes and settings of all modules, such as numbers of heads, which the weights do not show.
+
+    >>> structure_digest(nn.LayerNorm(2, eps=1e-5)) == structure_digest(nn.LayerNorm(2, eps=1e-6))
+    False
+    """
+    inner = unwrap(model)
+    classes = [(path, type(module).__qualname__) for path, module in inner.named_modules()]
+    return blake2b(repr((classes, configuration(inner))).encode(), digest_size=16).hexdigest()
+
+
 def display_name(name: str | None, subject: str | None) -> str | None:
     """The display name that a caller gave, also as the deprecated argument `subject`."""
     if subject is not None:
