@@ -18,6 +18,7 @@ from vitlab.adapters.wrappers import unwrap
 from vitlab.core.batches import recorded
 from vitlab.core.descriptions import origins
 from vitlab.core.errors import VitlabError
+from vitlab.core.expressions import parse_model
 from vitlab.core.measurement import Card, Measurement
 from vitlab.fitted import FittedPart, by_kind, configuration, parts
 
@@ -36,6 +37,8 @@ class ModelIdentity:
             classifier is random, `, changed after loading` if the weights differ from the loaded ones.
         parts: the fitted parts, grouped over blocks: name, seam, settings, blocks.
         extensions: the origin of the architecture and of the parts that extensions add, by name.
+        architecture: the expression that builds the architecture, without weights, files and parts: the same weights
+            give other results with other settings, such as `num_heads`. Empty for models without an expression.
     """
 
     name: str
@@ -44,6 +47,7 @@ class ModelIdentity:
     origin: str
     parts: Sequence[Mapping[str, Any]]
     extensions: Mapping[str, str] = field(default_factory=dict)
+    architecture: str = ""
 
     @property
     def untrained(self) -> bool:
@@ -122,10 +126,12 @@ def identify(model: nn.Module, name: str | None = None) -> ModelIdentity:
         words = origin.words if _digest(_without_parts(fingerprints)) == origin.plain else origin.words + _CHANGED
         expression = origin.expression if fitted == origin.parts else None
     kinds = " + ".join([type(inner).__name__, *dict.fromkeys(part.name for part in fitted)])
-    used = [("models", each) for each in re.findall(r"\bvitlab/([\w.-]+)", getattr(origin, "architecture", ""))]
+    builder = getattr(origin, "architecture", "")
+    architecture = str(replace(parse_model(builder), parts=())) if builder else ""
+    used = [("models", each) for each in re.findall(r"\bvitlab/([\w.-]+)", builder)]
     used += [("parts", part.name) for part in fitted]
     display = name or f"{kinds} ({weights[:6]})"
-    return ModelIdentity(display, expression, weights, words, by_kind(fitted), origins(used))
+    return ModelIdentity(display, expression, weights, words, by_kind(fitted), origins(used), architecture)
 
 
 def weights_digest(model: nn.Module, state: Mapping[str, Tensor]) -> str:

@@ -37,7 +37,7 @@ def test_different_models_of_the_same_name_are_not_averaged(tmp_path: Path) -> N
     assert subjects(*two) == ["VisionTransformer (aa11bb)", "VisionTransformer (cc33dd)"]
     text = page(tmp_path, *two)
     assert "2.83" in text and "1.47" not in text
-    assert "2 models are called &#39;VisionTransformer&#39; (different weights)" in text
+    assert "2 models are called &#39;VisionTransformer&#39; (different weights or settings)" in text
 
 
 def test_without_digests_and_repeats_measurements_are_of_two_models() -> None:
@@ -137,3 +137,18 @@ def test_images_that_were_split_into_parts_later_are_shown_once() -> None:
     assert named.remarks == ["1 measurement omitted: the same images are shown split into another number of parts."]
     interrupted = name_models([whole, parts[0]])
     assert [float(m.values["mean"][0, 0]) for m in interrupted.measurements] == [1.5], "more images"
+
+
+def test_equal_weights_of_other_settings_are_two_models() -> None:
+    """`num_heads=2` and `num_heads=3` with the same random weights: the second was left out as a duplicate."""
+    about = [{"weights": "aa11", "architecture": f"timm/vit(num_heads={heads})"} for heads in (2, 3)]
+    two = [
+        Measurement("attention_entropy", f"timm/vit(num_heads={h})", {"mean": np.ones((1, h))},
+                    {"mean": ("layer", "head")}, provenance={"model": each, "data": "scenes test[all 8] h"})
+        for h, each in zip((2, 3), about, strict=True)
+    ]  # fmt: skip
+    named = name_models(two)
+    assert [m.values["mean"].shape for m in named.measurements] == [(1, 2), (1, 3)] and not named.remarks
+    assert len({m.subject for m in named.measurements}) == 2
+    curve = found("run", 3.0, "aa11", kind="training")  # the weights of a run folder, without the architecture
+    assert subjects(two[0], curve) == ["timm/vit(num_heads=2)"] * 2

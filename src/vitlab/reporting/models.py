@@ -1,7 +1,8 @@
-"""Identify the model of each measurement by its weights, and give every model a unique name.
+"""Identify the model of each measurement by its weights and architecture, and give every model a unique name.
 
 The digest of the weights is in `provenance["model"]`. Measurements of earlier versions have none and are identified by
-their subject; two of them that differ without being repeats are treated as two models.
+their subject; two of them that differ without being repeats are treated as two models. Where the architecture is not
+known, a measurement is of the model with its weights.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def name_models(measurements: Sequence[Measurement]) -> NamedModels:
     return NamedModels(renamed, remarks, [name for name, origin in ordered.items() if origin == "random"], ordered)
 
 
-Key = tuple[str, str, int]  # digest, subject if there is no digest, and the index among models of that subject
+Key = tuple[str, str, int]  # digest; architecture, or subject if there is no digest; index among models of that subject
 
 
 def _identify(measurements: Sequence[Measurement]) -> dict[int, Key]:
@@ -65,11 +66,16 @@ def _identify(measurements: Sequence[Measurement]) -> dict[int, Key]:
     for m in measurements:
         if digest_of(m):
             digests.setdefault(m.subject, set()).add(digest_of(m))
+    architectures: dict[str, set[str]] = {}
+    for m in measurements:
+        if _of_model(m, "architecture"):
+            architectures.setdefault(digest_of(m), set()).add(_of_model(m, "architecture"))
     models: dict[int, Key] = {}
     for m in measurements:
         same_name = digests.get(m.subject, set())
         digest = digest_of(m) or (next(iter(same_name)) if len(same_name) == 1 else "")
-        models[id(m)] = (digest, "" if digest else m.subject, 0)
+        several = len(architectures.get(digest, ())) > 1
+        models[id(m)] = (digest, (_of_model(m, "architecture") if several else "") if digest else m.subject, 0)
     unknown = [m for m in measurements if not models[id(m)][0]]
     for m in unknown:
         earlier = [other for other in unknown[: _position(unknown, m)] if _same_description(m, other)]
@@ -141,7 +147,7 @@ def _remarks(
     for subject in shared:
         own = dict.fromkeys(models[id(m)] for m in measurements if m.subject == subject)
         if len(own) > 1:
-            which = "different weights" if all(key[0] for key in own) else "not marked as repeats"
+            which = "different weights or settings" if all(key[0] for key in own) else "not marked as repeats"
             remarks.append(
                 f"{len(own)} models are called {subject!r} ({which}); they are shown separately and not averaged. "
                 "Name them with name= or --name."
@@ -154,6 +160,11 @@ def _remarks(
 
 def _origin(measurement: Measurement) -> str:
     """The origin of the weights: `random`, `file: PATH`, `hub: TAG`; empty if unknown."""
-    model = measurement.provenance.get("model")
-    origin = str(model.get("origin") or "") if isinstance(model, dict) else ""
+    origin = _of_model(measurement, "origin")
     return "" if origin == "unknown" else origin
+
+
+def _of_model(measurement: Measurement, entry: str) -> str:
+    """An entry of the model's provenance as text; empty if unknown."""
+    model = measurement.provenance.get("model")
+    return str(model.get(entry) or "") if isinstance(model, dict) else ""
