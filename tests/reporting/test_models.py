@@ -78,7 +78,9 @@ def test_the_same_measurement_twice_is_not_a_repeat() -> None:
     """Same weights, same images: another device moves the last digits, which is no noise of the images."""
     twice = [found("ViT", x, "aa11", data="scenes test[:8] h") for x in (1.0, 1.0001)]
     named = name_models(twice)
-    assert len(named.measurements) == 1 and named.remarks[0].startswith("1 duplicate measurement omitted")
+    assert len(named.measurements) == 1 and named.remarks == [
+        "1 measurement omitted: same weights, images and settings."
+    ]
 
 
 def test_untrained_models_and_origins_of_weights_are_stated(tmp_path: Path) -> None:
@@ -152,3 +154,12 @@ def test_equal_weights_of_other_settings_are_two_models() -> None:
     assert len({m.subject for m in named.measurements}) == 2
     curve = found("run", 3.0, "aa11", kind="training")  # the weights of a run folder, without the architecture
     assert subjects(two[0], curve) == ["timm/vit(num_heads=2)"] * 2
+
+
+def test_images_that_are_not_known_are_not_called_the_same() -> None:
+    """Measured in Python on two lists of images: the second was left out as the same images."""
+    named = name_models([found("ViT", value, "aa11") for value in (1.0, 2.0)])
+    assert len(named.measurements) == 1
+    assert "on images that are not known; name the images with Batches" in named.remarks[0]
+    apart = name_models([found("ViT", value, "aa11", data=data) for value, data in ((1.0, "clean"), (2.0, "dark"))])
+    assert len(apart.measurements) == 2 and not apart.remarks

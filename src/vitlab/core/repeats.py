@@ -113,13 +113,13 @@ class Chosen(NamedTuple):
 
     Args:
         data: the set.
-        count: how many of its images were chosen, the same for all parts of them.
+        selection: how many of its images were chosen, the same for all parts of them.
         part: the number of the part.
         parts: the number of parts; empty if all images were measured at once.
     """
 
     data: str = ""
-    count: str = ""
+    selection: str = ""
     part: str = ""
     parts: str = ""
 
@@ -129,7 +129,7 @@ def chosen(measurement: Measurement) -> Chosen:
 
     >>> data = "scenes test[64 of 512, evenly spaced, part 1 of 4] ab12"
     >>> chosen(Measurement("k", "a", {}, {}, provenance={"data": data}))
-    Chosen(data='scenes test', count='64 of 512', part='1', parts='4')
+    Chosen(data='scenes test', selection='64 of 512', part='1', parts='4')
     """
     found = _CHOSEN.match(str(measurement.provenance.get("data", "")))
     return Chosen(*found.groups(default="")) if found else Chosen()
@@ -190,8 +190,8 @@ def _runs(repeats: Sequence[Measurement]) -> list[list[Measurement]]:
     """
     by_seed: dict[tuple[str, ...], list[Measurement]] = {}
     for repeat in repeats:
-        data, count, _, parts = chosen(repeat)
-        by_seed.setdefault((*repeat_of(repeat)[:-2], data, count, parts), []).append(repeat)
+        data, selection, _, parts = chosen(repeat)
+        by_seed.setdefault((*repeat_of(repeat)[:-2], data, selection, parts), []).append(repeat)
     runs: list[list[Measurement]] = []
     for run in by_seed.values():
         if len({_part(repeat) for repeat in run}) == len(run):

@@ -44,14 +44,15 @@ def name_models(measurements: Sequence[Measurement]) -> NamedModels:
     """
     given = distinct(measurements)
     models = _identify(given)
-    kept, duplicates = _without_duplicates(given, models)
-    kept, overlapping = _without_overlap(kept, models)
+    unique = _without_duplicates(given, models)
+    kept = _without_overlap(unique, models)
     names = _names(kept, models)
     renamed = [replace(m, subject=names[models[id(m)]]) for m in kept]
-    remarks = _remarks(kept, models, names, duplicates)
-    if overlapping:
-        what = "measurement" if overlapping == 1 else "measurements"
-        remarks.append(f"{overlapping} {what} omitted: the same images are shown split into another number of parts.")
+    left_out = {id(m) for m in given} - {id(m) for m in unique}
+    remarks = [
+        *_remarks(kept, models, names),
+        *_omissions([m for m in given if id(m) in left_out], len(unique) - len(kept)),
+    ]
     origins = {m.subject: _origin(m) for m in reversed(renamed) if _origin(m)}
     ordered = {name: origins[name] for name in dict.fromkeys(m.subject for m in renamed) if name in origins}
     return NamedModels(renamed, remarks, [name for name, origin in ordered.items() if origin == "random"], ordered)
@@ -93,33 +94,33 @@ def _same_description(one: Measurement, other: Measurement) -> bool:
     return same_name and conditions(one) == conditions(other) and repeat_of(one) == repeat_of(other)
 
 
-def _without_duplicates(measurements: Sequence[Measurement], models: dict[int, Key]) -> tuple[list[Measurement], int]:
-    """The measurements without duplicates of the same weights, images and conditions, and the number of duplicates."""
+def _without_duplicates(measurements: Sequence[Measurement], models: dict[int, Key]) -> list[Measurement]:
+    """The measurements without those of the same weights, images and conditions as an earlier one."""
     kept: list[Measurement] = []
     for m in measurements:
         known = models[id(m)][0]
         same = (other for other in kept if models[id(other)] == models[id(m)] and other.kind == m.kind)
         if not (known and any(conditions(o) == conditions(m) and repeat_of(o) == repeat_of(m) for o in same)):
             kept.append(m)
-    return kept, len(measurements) - len(kept)
+    return kept
 
 
-def _without_overlap(measurements: Sequence[Measurement], models: dict[int, Key]) -> tuple[list[Measurement], int]:
-    """The measurements without those of images that others show split into another number of parts, and their number.
+def _without_overlap(measurements: Sequence[Measurement], models: dict[int, Key]) -> list[Measurement]:
+    """The measurements without those of images that others show split into another number of parts.
 
     The split with the most images is kept, and the one with more parts if these are equal: it has error bars.
     """
     splits: dict[str, dict[str, list[Measurement]]] = {}
     for m in measurements:
-        data, count, _, parts = chosen(m)
+        data, selection, _, parts = chosen(m)
         if data:
-            same = repr((models[id(m)], m.kind, conditions(m), repeat_of(m)[:-2], data, count))
+            same = repr((models[id(m)], m.kind, conditions(m), repeat_of(m)[:-2], data, selection))
             splits.setdefault(same, {}).setdefault(parts, []).append(m)
     omitted = set()
     for by_parts in splits.values():
         best = max(by_parts.values(), key=lambda each: (sum(m.provenance.get("images") or 0 for m in each), len(each)))
         omitted |= {id(m) for each in by_parts.values() if each is not best for m in each}
-    return [m for m in measurements if id(m) not in omitted], len(omitted)
+    return [m for m in measurements if id(m) not in omitted]
 
 
 def _names(measurements: Sequence[Measurement], models: dict[int, Key]) -> dict[Key, str]:
@@ -139,9 +140,7 @@ def _names(measurements: Sequence[Measurement], models: dict[int, Key]) -> dict[
     return names
 
 
-def _remarks(
-    measurements: Sequence[Measurement], models: dict[int, Key], names: dict[Key, str], duplicates: int
-) -> list[str]:
+def _remarks(measurements: Sequence[Measurement], models: dict[int, Key], names: dict[Key, str]) -> list[str]:
     remarks = []
     shared = dict.fromkeys(m.subject for m in measurements if names[models[id(m)]] != m.subject)
     for subject in shared:
@@ -152,10 +151,19 @@ def _remarks(
                 f"{len(own)} models are called {subject!r} ({which}); they are shown separately and not averaged. "
                 "Name them with name= or --name."
             )
-    if duplicates:
-        what = "measurement" if duplicates == 1 else "measurements"
-        remarks.append(f"{duplicates} duplicate {what} omitted: same weights, images and settings.")
     return remarks
+
+
+def _omissions(duplicates: Sequence[Measurement], overlapping: int) -> list[str]:
+    """Notes about measurements that are left out."""
+    unknown = sum(not m.provenance.get("data") and m.provenance.get("images") != 0 for m in duplicates)
+    notes = {
+        "omitted: same weights, images and settings.": len(duplicates) - unknown,
+        "omitted: same weights and settings, on images that are not known; name the images with "
+        "Batches(…, fingerprint='NAME').": unknown,
+        "omitted: the same images are shown split into another number of parts.": overlapping,
+    }
+    return [f"{count} {'measurement' if count == 1 else 'measurements'} {why}" for why, count in notes.items() if count]
 
 
 def _origin(measurement: Measurement) -> str:

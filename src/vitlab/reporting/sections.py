@@ -168,5 +168,5 @@ def _variants(measurements: Sequence[Measurement]) -> dict[str, list[Measurement
 
 def _notes(measurement: Measurement) -> dict[str, str]:
     """The conditions of a measurement and its images."""
-    about = {"data": data_set(measurement), "images chosen": chosen(measurement).count}
+    about = {"data": data_set(measurement), "images chosen": chosen(measurement).selection}
     return {**{key: str(value) for key, value in conditions(measurement).items()}, **about}
