@@ -68,7 +68,7 @@ def by_kind(fitted: Iterable[FittedPart]) -> list[dict[str, Any]]:
 
 
 def configuration(part: nn.Module) -> list[tuple[str, str, Any]]:
-    """The configuration of a part beside its tensors: plain attributes of all its modules, sorted by name."""
+    """The configuration of a part or model beside its tensors: plain attributes of all its modules, sorted by name."""
     return sorted(
         (path, name, repr(value))
         for path, module in part.named_modules()

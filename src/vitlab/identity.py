@@ -18,6 +18,7 @@ from vitlab.adapters.wrappers import unwrap
 from vitlab.core.batches import recorded
 from vitlab.core.descriptions import origins
 from vitlab.core.errors import VitlabError
+from vitlab.core.expressions import parse_model
 from vitlab.core.measurement import Card, Measurement
 from vitlab.core.settings import check_value
 from vitlab.fitted import FittedPart, by_kind, configuration, parts
@@ -37,6 +38,8 @@ class ModelIdentity:
             classifier is random, `, changed after loading` if the weights differ from the loaded ones.
         parts: the fitted parts, grouped over blocks: name, seam, settings, blocks.
         extensions: the origin of the architecture and of the parts that extensions add, by name.
+        architecture: the expression that builds the architecture, without weights, files and parts: the same weights
+            give other results with other settings, such as `num_heads`. Empty for models without an expression.
     """
 
     name: str
@@ -45,6 +48,7 @@ class ModelIdentity:
     origin: str
     parts: Sequence[Mapping[str, Any]]
     extensions: Mapping[str, str] = field(default_factory=dict)
+    architecture: str = ""
 
     @property
     def untrained(self) -> bool:
@@ -119,16 +123,29 @@ def identify(model: nn.Module, name: str | None = None) -> ModelIdentity:
         words = origin.words if _digest(_without_parts(fingerprints)) == origin.plain else origin.words + _CHANGED
         expression = origin.expression if fitted == origin.parts else None
     kinds = " + ".join([type(inner).__name__, *dict.fromkeys(part.name for part in fitted)])
-    used = [("models", each) for each in re.findall(r"\bvitlab/([\w.-]+)", getattr(origin, "architecture", ""))]
+    builder = getattr(origin, "architecture", "")
+    architecture = str(replace(parse_model(builder), parts=())) if builder else ""
+    used = [("models", each) for each in re.findall(r"\bvitlab/([\w.-]+)", builder)]
     used += [("parts", part.name) for part in fitted]
     display = name or f"{kinds} ({weights[:6]})"
-    return ModelIdentity(display, expression, weights, words, by_kind(fitted), origins(used))
+    return ModelIdentity(display, expression, weights, words, by_kind(fitted), origins(used), architecture)
 
 
 def weights_digest(model: nn.Module, state: Mapping[str, Tensor]) -> str:
     """The weights digest of `identify` for a state dict that was already gathered."""
     inner = unwrap(model)
     return _digest({**_fingerprints(state), **_part_fingerprints(inner, parts(inner))})
+
+
+def structure_digest(model: nn.Module) -> str:
+    """Digest of the classes and settings of all modules, such as numbers of heads, which the weights do not show.
+
+    >>> structure_digest(nn.LayerNorm(2, eps=1e-5)) == structure_digest(nn.LayerNorm(2, eps=1e-6))
+    False
+    """
+    inner = unwrap(model)
+    classes = [(path, type(module).__qualname__) for path, module in inner.named_modules()]
+    return blake2b(repr((classes, configuration(inner))).encode(), digest_size=16).hexdigest()
 
 
 def display_name(name: str | None, subject: str | None) -> str | None:

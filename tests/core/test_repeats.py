@@ -129,3 +129,27 @@ def test_seeds_are_averaged_and_the_parts_of_each_pooled_first() -> None:
     assert float(mean.values["x"]) == pytest.approx(np.mean(of_seed))
     assert float(mean.values["x_error"]) == pytest.approx(stats.sem(of_seed))
     assert average(repeats[:2]).provenance["images"] == 40
+
+
+def of(which: str, value: float, count: int, **notes: Any) -> Measurement:
+    return found({"x": value}, data=f"scenes test[{which}] hash{value}", images=count, **notes)
+
+
+def test_images_are_not_counted_twice() -> None:
+    """All 40 images at once and the same in two parts, and more images of the set, are not parts of one run."""
+    parts = [of(f"40 of 100, evenly spaced, part {i} of 2", float(i), 20, part=[i, 2]) for i in (1, 2)]
+    assert average(parts).provenance["images"] == 40
+    for other in (of("40 of 100, evenly spaced", 1.5, 40), of("all 100", 1.5, 100)):
+        mean = average([*parts, other])
+        assert float(mean.values["x"]) == pytest.approx(1.5)
+        assert mean.provenance["images"] == 40, "two runs, not 80 or 140 images"
+    changed = [of("all 40", value, 40) for value in (1.0, 2.0, 3.0)]  # files were replaced between the measurements
+    mean = average(changed)
+    assert mean.provenance["images"] == 40
+    np.testing.assert_allclose(mean.values["x_error"], stats.sem([1.0, 2.0, 3.0]))
+
+
+def test_measurements_with_other_preprocessing_are_not_repeats() -> None:
+    two = [of("all 40", value, 40, preprocessing={"crop": crop, "source": "x"}) for value, crop in ((1, 0.9), (2, 1.0))]
+    with pytest.raises(VitlabError, match="differ in preprocessing crop: 0.9 and 1.0"):
+        average(two)

@@ -11,6 +11,7 @@ from scipy.stats import entropy as scipy_entropy
 
 import vitlab
 from cases.attention import ATTENTION, FAMILY, maps, pictures, sharp
+from vitlab.core.pooling import pool
 from vitlab.instruments.softmax_gradient import curve, nuclear_norm, plane
 
 
@@ -66,6 +67,19 @@ def test_rows_of_a_model(case):
             if len(chosen) > 20:  # an entropy on the edge may fall on either side
                 assert found["by_entropy"][i, bin] == pytest.approx(chosen.mean(), rel=2e-2)
         assert found["bound"][i] == pytest.approx(1 - 1 / rows.shape[-1])
+
+
+@pytest.mark.parametrize("family", ["vit", "swin"])  # swin has layers with different numbers of heads
+def test_parts_of_the_images_give_the_values_of_all_images(family):
+    """The correlation over all rows is not the mean of the correlations of the parts."""
+    model, images = sharp(FAMILY[family]), pictures(FAMILY[family], 5)
+    whole = vitlab.measure("softmax_gradient", model, [images])
+    parts = [vitlab.measure("softmax_gradient", model, [part]) for part in images.split((1, 3, 1))]
+    pooled = pool(parts)
+    for name, value in whole.values.items():
+        np.testing.assert_allclose(pooled.values[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
+    means = np.average([part.values["correlation"] for part in parts], axis=0, weights=[1, 3, 1])
+    assert np.nanmax(np.abs(means - whole.values["correlation"])) > 1e-4
 
 
 def test_the_scale_is_the_models():

@@ -8,6 +8,7 @@ from torch.nn.functional import cross_entropy
 
 import vitlab
 from cases.features import FAMILY, images, labels
+from vitlab.core.pooling import pool
 
 
 def test_against_torch_and_scipy():
@@ -54,6 +55,17 @@ def test_one_image_has_no_interval():
     found = vitlab.measure("train_fit", case.model(), pair, test=pair).values
     assert found["train_nll_interval"].tolist() == [-np.inf, np.inf]
     assert found["test_nll"] == found["train_nll"]
+
+
+def test_parts_of_the_images_give_the_intervals_of_all_images():
+    case = FAMILY["vit"]
+    model, (x, y) = case.model(), (images(case, 11), labels(11))
+    cuts = [slice(0, 4), slice(4, 8), slice(8, 11)]
+    whole = vitlab.measure("train_fit", model, [(x, y)], test=[(x, y)])
+    parts = [vitlab.measure("train_fit", model, [(x[c], y[c])], test=[(x[c], y[c])]) for c in cuts]
+    pooled = pool(parts)
+    for name, value in whole.values.items():
+        np.testing.assert_allclose(pooled.values[name], value, rtol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize(

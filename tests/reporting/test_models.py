@@ -37,7 +37,7 @@ def test_different_models_of_the_same_name_are_not_averaged(tmp_path: Path) -> N
     assert subjects(*two) == ["VisionTransformer (aa11bb)", "VisionTransformer (cc33dd)"]
     text = page(tmp_path, *two)
     assert "2.83" in text and "1.47" not in text
-    assert "2 models are called &#39;VisionTransformer&#39; (different weights)" in text
+    assert "2 models are called &#39;VisionTransformer&#39; (different weights or settings)" in text
 
 
 def test_without_digests_and_repeats_measurements_are_of_two_models() -> None:
@@ -78,7 +78,9 @@ def test_the_same_measurement_twice_is_not_a_repeat() -> None:
     """Same weights, same images: another device moves the last digits, which is no noise of the images."""
     twice = [found("ViT", x, "aa11", data="scenes test[:8] h") for x in (1.0, 1.0001)]
     named = name_models(twice)
-    assert len(named.measurements) == 1 and named.remarks[0].startswith("1 duplicate measurement omitted")
+    assert len(named.measurements) == 1 and named.remarks == [
+        "1 measurement omitted: same weights, images and settings."
+    ]
 
 
 def test_untrained_models_and_origins_of_weights_are_stated(tmp_path: Path) -> None:
@@ -113,3 +115,51 @@ def test_a_measurement_of_a_run_s_file_belongs_to_the_run(tmp_path: Path, path: 
     snapshot = found(f"file/{run}/snapshots/epoch-1.safetensors", 2.0, "bb22")
     snapshot.save(tmp_path / "measure" / "early")
     assert snapshot.subject in {m.subject for m in read([tmp_path])}, "other weights of a run are another model"
+
+
+def test_other_preprocessing_is_not_a_duplicate(tmp_path: Path) -> None:
+    """Accuracies of 50 and 39 % with another mean: the second was left out as the same measurement."""
+    two = [
+        found("ViT", value, "aa11", data="scenes test[all 8] h", preprocessing={"mean": [mean], "source": source})
+        for value, mean, source in ((1.25, 0.5, "timm"), (2.25, 0.0, "timm, changed: mean"))
+    ]
+    named = name_models(two)
+    assert len(named.measurements) == 2 and not named.remarks
+    text = page(tmp_path, *two)
+    assert "preprocessing mean=[0.5]" in text and "preprocessing mean=[0.0]" in text and "1.75" not in text
+
+
+def test_images_that_were_split_into_parts_later_are_shown_once() -> None:
+    """`measure`, then `measure --repeats 2` into the same folder."""
+    data = "scenes test[8 of 32, evenly spaced"
+    whole = found("ViT", 1.5, "aa11", images=8, data=f"{data}] h")
+    parts = [found("ViT", float(i), "aa11", images=4, data=f"{data}, part {i} of 2] h{i}") for i in (1, 2)]
+    named = name_models([whole, *parts])
+    assert [float(m.values["mean"][0, 0]) for m in named.measurements] == [1.0, 2.0]
+    assert named.remarks == ["1 measurement omitted: the same images are shown split into another number of parts."]
+    interrupted = name_models([whole, parts[0]])
+    assert [float(m.values["mean"][0, 0]) for m in interrupted.measurements] == [1.5], "more images"
+
+
+def test_equal_weights_of_other_settings_are_two_models() -> None:
+    """`num_heads=2` and `num_heads=3` with the same random weights: the second was left out as a duplicate."""
+    about = [{"weights": "aa11", "architecture": f"timm/vit(num_heads={heads})"} for heads in (2, 3)]
+    two = [
+        Measurement("attention_entropy", f"timm/vit(num_heads={h})", {"mean": np.ones((1, h))},
+                    {"mean": ("layer", "head")}, provenance={"model": each, "data": "scenes test[all 8] h"})
+        for h, each in zip((2, 3), about, strict=True)
+    ]  # fmt: skip
+    named = name_models(two)
+    assert [m.values["mean"].shape for m in named.measurements] == [(1, 2), (1, 3)] and not named.remarks
+    assert len({m.subject for m in named.measurements}) == 2
+    curve = found("run", 3.0, "aa11", kind="training")  # the weights of a run folder, without the architecture
+    assert subjects(two[0], curve) == ["timm/vit(num_heads=2)"] * 2
+
+
+def test_images_that_are_not_known_are_not_called_the_same() -> None:
+    """Measured in Python on two lists of images: the second was left out as the same images."""
+    named = name_models([found("ViT", value, "aa11") for value in (1.0, 2.0)])
+    assert len(named.measurements) == 1
+    assert "on images that are not known; name the images with Batches" in named.remarks[0]
+    apart = name_models([found("ViT", value, "aa11", data=data) for value, data in ((1.0, "clean"), (2.0, "dark"))])
+    assert len(apart.measurements) == 2 and not apart.remarks

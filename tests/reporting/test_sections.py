@@ -42,6 +42,24 @@ def test_different_settings_or_data_are_different_sections() -> None:
     assert titles == ["k (data=scenes)", "k (data=imagenet(full=False))"]
 
 
+def test_more_images_of_a_set_are_another_section() -> None:
+    data = ("scenes test[8 of 32, evenly spaced] ab", "scenes test[all 32] cd")
+    given = [found("k", who, 1.0, each) for who in "ab" for each in data]
+    titles = [each.title for each in sort(given, label_models(given))]
+    assert titles == ["k (images chosen=8 of 32)", "k (images chosen=all 32)"]
+    apart = [found("k", "a", 1.0, data[0]), found("k", "b", 1.0, data[1])]
+    assert [each.title for each in sort(apart, label_models(apart))] == ["k"]
+
+
+def test_sections_differ_in_what_differs_within_a_model() -> None:
+    given = [found("k", who, 1.0, norm=norm, decay=decay) for who, decay in (("a", 1), ("b", 2)) for norm in ("l", "m")]
+    found_sections = sort(given, label_models(given))
+    assert [(each.title, list(each.repeats)) for each in found_sections] == [
+        ("k (norm=l)", ["a", "b"]),
+        ("k (norm=m)", ["a", "b"]),
+    ]
+
+
 def test_models_with_different_own_settings_share_a_section() -> None:
     given = [found("hessian", "a", 1.0, weight_decay=0.1), found("hessian", "b", 2.0, weight_decay=0.2)]
     (section,) = sort(given, label_models(given))

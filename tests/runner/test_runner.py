@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import os
 import random
 import signal
@@ -85,6 +86,36 @@ def test_new_weights_in_the_same_file_are_measured_again(tmp_path: Path) -> None
     zoo.save(model, TINY, str(path))
     _, second = measured(f"file/{path}", "attention_entropy", tmp_path / "out")
     assert (first.values["mean"] != second.values["mean"]).all()
+
+
+def test_changed_settings_of_the_same_weights_are_measured_again(tmp_path: Path) -> None:
+    """A local model of Hugging Face whose config.json is edited: the file of its weights stays the same."""
+    from transformers import ViTConfig, ViTForImageClassification
+
+    sizes = {"hidden_size": 24, "num_hidden_layers": 1, "intermediate_size": 24, "image_size": 32, "patch_size": 16}
+    folder = tmp_path / "model"
+    ViTForImageClassification(ViTConfig(**sizes, num_attention_heads=2, num_labels=25)).save_pretrained(folder)
+    shapes = []
+    for heads in (2, 3, 3):
+        config = json.loads((folder / "config.json").read_text()) | {"num_attention_heads": heads}
+        (folder / "config.json").write_text(json.dumps(config))
+        path, found = measured(f"hf/{folder}", "attention_entropy", tmp_path / "out")
+        shapes.append((found.values["mean"].shape, path.stat().st_mtime_ns))
+    assert [shape for shape, _ in shapes] == [(1, 2), (1, 3), (1, 3)]
+    assert shapes[1] == shapes[2], "measured again without a change"
+
+
+def test_changed_code_of_an_extension_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "from torch import nn\nVITLAB = {{'parts': ['Scale']}}\nclass Scale(nn.Module):\n"
+    code += "    default_seam = 'attn.out'\n    def forward(self, x):\n        return {} * x\n"
+    variances = []
+    for factor in (0.5, 4.0):
+        path = tmp_path / str(factor) / "mine.py"
+        path.parent.mkdir()
+        path.write_text(code.format(factor))
+        monkeypatch.setenv("VITLAB_PLUGINS", str(path))
+        variances.append(measured(f"{TINY} | Scale", "feature_variance", tmp_path / "out")[1].values["variance"])
+    assert not np.allclose(variances[0], variances[1])
 
 
 # -- interrupted and resumed ------------------------------------------------------------------------------------------
@@ -316,6 +347,8 @@ def test_other_files_in_the_same_folder_are_measured_again(tmp_path: Path, monke
     assert run() == 4 and run() == 4
     (root / "0.jpg").write_bytes(b"1")
     assert run() == 6
+    monkeypatch.setattr(measured_model, "declared", lambda model: {"crop": 0.5})
+    assert run() == 8, "the model declares another preprocessing"
 
 
 @pytest.mark.parametrize("setting", ["images", "videos"])

@@ -213,6 +213,24 @@ def histogram_quantile(histogram: Array, bound: Array, share: float) -> Array:
     return np.where(total > 0, (index + fraction) * width, np.nan)[..., 0]
 
 
+def ratio(sums: Array, counts: Array) -> Array:
+    """Sums over counts, NaN where there is nothing to count: (…), (…) -> (…)."""
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def correlation(moments: Array) -> Array:
+    """Pearson correlation of x and y from n, Σx, Σy, Σx², Σy², Σxy: (…, 6) -> (…); NaN if x or y is constant.
+
+    >>> x, y = np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0])
+    >>> float(correlation(np.array([3, x.sum(), y.sum(), x @ x, y @ y, x @ y])))
+    1.0
+    """
+    count, x, y, x2, y2, xy = np.moveaxis(np.asarray(moments, dtype=np.float64), -1, 0)
+    covariance = xy / count - x * y / count**2
+    variances = (x2 / count - (x / count) ** 2) * (y2 / count - (y / count) ** 2)
+    return np.where(variances > 1e-24, covariance / np.sqrt(np.maximum(variances, 1e-24)), np.nan)
+
+
 def group_mean(numbers: Array, group: Array, count: Array) -> Array:
     """The mean over the images of each group, NaN for empty groups: (n,), (n,) from 0, (g,) -> (g,).
 
@@ -267,6 +285,8 @@ FORMULAS: dict[str, Callable[..., Array]] = {
         quantile_15_of_all,
         quantile_85_of_all,
         share_quantiles,
+        ratio,
+        correlation,
         group_mean,
         group_error,
         prior_by_group,

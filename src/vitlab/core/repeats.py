@@ -7,10 +7,11 @@ parts. Runs with other seeds are averaged.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -107,6 +108,50 @@ def repeat_of(measurement: Measurement) -> tuple[str, ...]:
     return tuple(map(str, [*(measurement.settings.get(key) for key in REPEAT_SETTINGS), *recorded]))
 
 
+class Chosen(NamedTuple):
+    """The images of a measurement, as its `data` records them; all empty if it is in another form.
+
+    Args:
+        data: the set.
+        selection: how many of its images were chosen, the same for all parts of them.
+        part: the number of the part.
+        parts: the number of parts; empty if all images were measured at once.
+    """
+
+    data: str = ""
+    selection: str = ""
+    part: str = ""
+    parts: str = ""
+
+
+def chosen(measurement: Measurement) -> Chosen:
+    """Returns which images were measured.
+
+    >>> data = "scenes test[64 of 512, evenly spaced, part 1 of 4] ab12"
+    >>> chosen(Measurement("k", "a", {}, {}, provenance={"data": data}))
+    Chosen(data='scenes test', selection='64 of 512', part='1', parts='4')
+    """
+    found = _CHOSEN.match(str(measurement.provenance.get("data", "")))
+    return Chosen(*found.groups(default="")) if found else Chosen()
+
+
+#: The data of a measurement, as `inputs.parts.fingerprint_of` writes it.
+_CHOSEN = re.compile(r"(.* \w+)\[(all \d+|\d+ of \d+)(?:, evenly spaced)?(?:, part (\d+) of (\d+))?\]")
+
+
+def conditions(measurement: Measurement) -> dict[str, Any]:
+    """Returns what repeats must have in common besides the model: settings, preprocessing and the match of labels."""
+    about = measurement.provenance
+    how = dict(about.get("preprocessing") or {})
+    augmentation = how.pop("augmentation", None) or {}
+    return {
+        **{key: value for key, value in measurement.settings.items() if key not in REPEAT_SETTINGS},
+        **{f"preprocessing {key}": value for key, value in how.items() if key != "source"},
+        **{f"augmentation {key}": value for key, value in augmentation.items()},
+        **({"labels": about["labels"]} if about.get("labels") else {}),
+    }
+
+
 def auxiliary(measurement: Measurement) -> set[str]:
     """Returns the auxiliary values: standard errors, 95 % intervals `<name>_interval`, and data for pooling."""
     intervals = {name for name in measurement.values if name.removesuffix("_interval") in measurement.values}
@@ -139,17 +184,27 @@ def student_factor(repeats: int) -> float:
 
 
 def _runs(repeats: Sequence[Measurement]) -> list[list[Measurement]]:
-    """Group repeats by seed: those of one seed on different images are parts of one run, in the order of the parts."""
+    """Group repeats by seed: those of one seed on different images are parts of one run, in the order of the parts.
+
+    Parts of the same images by another number of parts, or of more images of the set, may overlap: they are other runs.
+    """
     by_seed: dict[tuple[str, ...], list[Measurement]] = {}
     for repeat in repeats:
-        by_seed.setdefault(repeat_of(repeat)[:-2], []).append(repeat)
+        data, selection, _, parts = chosen(repeat)
+        by_seed.setdefault((*repeat_of(repeat)[:-2], data, selection, parts), []).append(repeat)
     runs: list[list[Measurement]] = []
     for run in by_seed.values():
-        if len({repeat_of(repeat)[-2:] for repeat in run}) == len(run):
+        if len({_part(repeat) for repeat in run}) == len(run):
             runs.append(sorted(run, key=_part_order))
         else:  # they are not known to be parts
             runs += [[repeat] for repeat in run]
     return runs
+
+
+def _part(measurement: Measurement) -> tuple[str, ...]:
+    """Returns which part of the images was measured; measurements that agree in it may be of the same images."""
+    known = chosen(measurement)
+    return (known.part,) if known.data else repeat_of(measurement)[-2:]
 
 
 def _part_order(measurement: Measurement) -> tuple[float, str]:
@@ -269,9 +324,10 @@ def _check(first: Measurement, other: Measurement) -> None:
     weights = [digest_of(each) for each in (first, other)]
     if weights[0] != weights[1]:
         raise VitlabError(f"{what} was measured with weights {weights[0]} and {weights[1]}; average those of one model")
-    for key in {**first.settings, **other.settings}:
-        if key not in REPEAT_SETTINGS and first.settings.get(key) != other.settings.get(key):
-            given = f"{first.settings.get(key)!r} and {other.settings.get(key)!r}"
+    own, others = conditions(first), conditions(other)
+    for key in {**own, **others}:
+        if own.get(key) != others.get(key):
+            given = f"{own.get(key)!r} and {others.get(key)!r}"
             raise VitlabError(f"repeats of {what} differ in {key}: {given}; average those with the same settings")
     if first.values.keys() != other.values.keys():
         odd = ", ".join(sorted(first.values.keys() ^ other.values.keys()))

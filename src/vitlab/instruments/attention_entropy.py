@@ -185,7 +185,8 @@ def measure(model: nn.Module, batches: Iterable[Any]) -> Measurement:
         percentiles also over heads, which is the band of CB Fig. 4; `class_row` (layer, head) of the first prefix
         token (NaN if there is none), `normalised` = mean / bound, `bound` (layer), and `row_histogram` (layer, head,
         bin), the number of rows in each of `BINS` bins between 0 and the bound. The paper's text refers to the top
-        15 %, its figure to the 15th percentile: both percentiles are returned. Layers with fewer heads are padded with
+        15 %, its figure to the 15th percentile: both percentiles are returned. Of parts of the images (`--repeats`),
+        percentiles are computed from the histogram, to within one of its bins. Layers with fewer heads are padded with
         NaN.
     """
     return observe(model, batches, [Accumulator()])[0]

@@ -140,7 +140,7 @@ def measure(
     Returns:
         `mean` (layer, head); `quantiles` (quantile, layer, head); `histogram` (layer, head, similarity), the share of
         images in each bin; `distribution` (similarity) and `overall` (), the same over all layers and heads (Figs. 1,
-        5).
+        5). Of parts of the images (`--repeats`), quantiles are computed from the histogram, to within about a bin.
     """
     corrupt = corruption_function(corruption, severity, sigma, seed)
     channel_mean, channel_std = normalisation(model, batches, mean, std, "attention_stability")

@@ -42,6 +42,7 @@ CARD = Card(
     inputs="labelled images",
     passes="several",
     needs=("mlp.in, mlp.mid or mlp.out",),
+    splittable=False,
 )
 
 Gradients = dict[str, Tensor]

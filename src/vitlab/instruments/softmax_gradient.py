@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.bounds import Range
 from vitlab.core.measurement import Card, Measurement
+from vitlab.core.pooling import derive
 from vitlab.instruments.shared.one_pass import Result, observe, table
 from vitlab.instruments.shared.per_image_sums import RowSumObserver
 from vitlab.recording.attention_call import AttentionCall, Rows, entropy
@@ -29,6 +30,14 @@ CARD = Card(
     passes="shared",
     needs=("attention",),
 )
+
+#: Pooling rules: how values are computed from sums over rows.
+_POOLING = {
+    **dict.fromkeys(("moments", "norms_by_entropy", "rows_by_entropy"), ("sum",)),
+    **dict.fromkeys(("bound", "scale"), ("constant",)),
+    "correlation": ("correlation", "moments"),
+    "by_entropy": ("ratio", "norms_by_entropy", "rows_by_entropy"),
+}
 
 
 def nuclear_norm(attention: Tensor, scale: float = 1.0) -> Tensor:
@@ -119,14 +128,19 @@ class Accumulator(RowSumObserver):
         names = [block.name for block in self.blocks]
         keys = np.array([self._keys[name] for name in names])
         mean = table([layer[:, 1] / layer[:, 0] for layer in layers])
+        norms_by_entropy, rows_by_entropy = np.stack([layer[:, 6:].sum(0).reshape(2, -1) for layer in layers], 1)
         x, first, steep = plane()
         dense, norms = curve(int(keys.max()))
+        sums = {
+            "moments": np.stack([table(each) for each in zip(*(layer[:, :6].T for layer in layers), strict=True)], -1),
+            "norms_by_entropy": norms_by_entropy,
+            "rows_by_entropy": rows_by_entropy,
+        }
         values = {
             "mean": mean,
-            "correlation": table([_correlation(layer) for layer in layers]),
             "bound": 1 - 1 / keys,
             "scale": np.array([self._scale[name] for name in names]),
-            "by_entropy": np.stack([self._by_entropy(layer) for layer in layers]),
+            **derive(sums, _POOLING),
             "plane_softmax": first,
             "plane_norm": steep,
             "curve_entropy": dense,
@@ -134,18 +148,15 @@ class Accumulator(RowSumObserver):
         }
         dims: dict[str, tuple[str, ...]] = {
             **dict.fromkeys(("mean", "correlation"), ("layer", "head")),
+            "moments": ("layer", "head", "moment"),
             **dict.fromkeys(("bound", "scale"), ("layer",)),
-            "by_entropy": ("layer", "entropy share"),
+            **dict.fromkeys(("by_entropy", "norms_by_entropy", "rows_by_entropy"), ("layer", "entropy share")),
             **dict.fromkeys(("plane_softmax", "plane_norm"), ("x1", "x2")),
             **dict.fromkeys(("curve_entropy", "curve_norm"), ("point",)),
         }
         shares = tuple((i + 0.5) / self._bins for i in range(self._bins))
         axes = {**self.axes(mean.shape[1]), "entropy share": shares, "x1": tuple(x.tolist()), "x2": tuple(x.tolist())}
-        return Result(values, dims, axes)
-
-    def _by_entropy(self, layer: np.ndarray) -> np.ndarray:
-        norms, counts = layer[:, 6:].sum(0).reshape(2, -1)
-        return np.where(counts > 0, norms / np.maximum(counts, 1), np.nan)
+        return Result(values, dims, axes, _POOLING)
 
 
 def measure(model: nn.Module, batches: Iterable[Any], *, bins: Annotated[int, Range(1, 10_000)] = 20) -> Measurement:
@@ -162,16 +173,9 @@ def measure(model: nn.Module, batches: Iterable[Any], *, bins: Annotated[int, Ra
     Returns:
         `mean` (layer, head), the mean norm over rows; `correlation` (layer, head) of norm and entropy over rows;
         `bound` (layer), 1 − 1/M; `scale` (layer), λ, NaN if unknown; `by_entropy` (layer, entropy share), the mean norm
-        of the rows in each entropy bin, NaN for empty bins; `plane_softmax` and
-        `plane_norm` (x1, x2), Fig. 5; `curve_entropy` and `curve_norm` (point), from one key to uniform over the
-        largest M.
+        of the rows in each entropy bin, NaN for empty bins; the sums over rows that these are computed from,
+        `moments` (layer, head, moment): n, Σx, Σy, Σx², Σy², Σxy of norm x and entropy y, and `norms_by_entropy`,
+        `rows_by_entropy` (layer, entropy share); `plane_softmax` and `plane_norm` (x1, x2), Fig. 5; `curve_entropy`
+        and `curve_norm` (point), from one key to uniform over the largest M.
     """
     return observe(model, batches, [Accumulator(bins)])[0]
-
-
-def _correlation(layer: np.ndarray) -> np.ndarray:
-    """Pearson correlation from sums (H, ≥ 6); NaN if one of the variables is constant."""
-    count, norm, dense, norm2, dense2, both = layer[:, :6].T
-    covariance = both / count - norm * dense / count**2
-    variances = (norm2 / count - (norm / count) ** 2) * (dense2 / count - (dense / count) ** 2)
-    return np.where(variances > 1e-24, covariance / np.sqrt(np.maximum(variances, 1e-24)), np.nan)

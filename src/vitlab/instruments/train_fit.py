@@ -18,10 +18,10 @@ from torch import nn
 from vitlab.core.bounds import ImageCount
 from vitlab.core.errors import VitlabError
 from vitlab.core.measurement import Card, Measurement
+from vitlab.core.pooling import derive
 from vitlab.core.provenance import provenance
-from vitlab.core.statistics import mean_interval, proportion_interval
 from vitlab.eval_mode import eval_mode
-from vitlab.instruments.shared.predictions import Scores, concatenate, device_batches, device_of, predict, score
+from vitlab.instruments.shared.predictions import concatenate, device_batches, device_of, predict, score
 
 CARD = Card(
     title="NLL on the training set against error on the test set",
@@ -33,26 +33,20 @@ CARD = Card(
 )
 
 
-def summarise(scores: Scores, name: str, confidence: float = 0.95) -> dict[str, np.ndarray]:
-    """NLL and error of n images with confidence intervals; keys start with the name of the set.
-
-    The NLL has a Student interval, infinite for a single image; the error has a Wilson interval.
-
-    >>> scores = Scores(*np.array([[0.5, 1.5], [1.0, 0.0], [0.6, 0.6], [0.3, 0.9]]))
-    >>> summary = summarise(scores, "test")
-    >>> float(summary["test_nll"]), float(summary["test_error"]), summary["test_error_interval"].round(3).tolist()
-    (1.0, 0.5, [0.095, 0.905])
-    """
-    wrong = round(float((1 - scores.correct).sum()))
-    nll, *nll_bounds = mean_interval(scores.nll.tolist(), confidence)
-    error, *error_bounds = proportion_interval(wrong, len(scores), confidence)
+def rules(name: str) -> dict[str, tuple[str, ...]]:
+    """Pooling rules: how the values of a set, `train` or `test`, are computed from per-image numbers."""
+    nll, wrong = f"{name}_nll_by_image", f"{name}_wrong_by_image"
     return {
-        f"{name}_nll": np.array(nll),
-        f"{name}_nll_interval": np.array(nll_bounds),
-        f"{name}_error": np.array(error),
-        f"{name}_error_interval": np.array(error_bounds),
-        f"{name}_images": np.array(len(scores)),
+        **dict.fromkeys((nll, wrong), ("concatenate", f"{name}_image")),
+        f"{name}_nll": ("mean_of", "each", nll),
+        f"{name}_nll_interval": ("student_interval", nll),
+        f"{name}_error": ("mean_of", "each", wrong),
+        f"{name}_error_interval": ("wilson_interval", wrong),
+        f"{name}_images": ("sum",),
     }
+
+
+_POOLING = {**rules("train"), **rules("test")}
 
 
 def measure(
@@ -73,25 +67,30 @@ def measure(
 
     Returns:
         `train_nll`, `train_error`, `test_nll`, `test_error` (), errors as fractions; each with a 95 % `…_interval`
-        (bound), Student for NLL and Wilson for errors; `train_images`, `test_images` ().
+        (bound), Student for NLL and Wilson for errors; `train_images`, `test_images` (); `train_nll_by_image`,
+        `train_wrong_by_image` (train_image), `test_nll_by_image`, `test_wrong_by_image` (test_image), from which the
+        others are computed.
     """
     if test is None:
         raise VitlabError("train_fit needs a test set; give test= with the batches of the test set")
     device = device_of(model)
     sets = {"train": (batches, images), "test": (test, None)}
-    values: dict[str, np.ndarray] = {}
+    stored: dict[str, np.ndarray] = {}
     with eval_mode(model):
         for name, (items, count) in sets.items():
             instrument = f"train_fit ({name} set)"
             pairs = device_batches(items, device, instrument, count)
-            scores = [score(predict(model, x, instrument), targets) for x, targets in pairs]
-            values |= summarise(concatenate(scores), name)
+            scores = concatenate([score(predict(model, x, instrument), targets) for x, targets in pairs])
+            stored |= {f"{name}_nll_by_image": scores.nll, f"{name}_wrong_by_image": scores.correct < 0.5}
+            stored[f"{name}_images"] = np.array(len(scores))
+    values = derive(stored, _POOLING)
     dims = {name: ("bound",)[: value.ndim] for name, value in values.items()}
+    dims |= {name: rule[1:] for name, rule in _POOLING.items() if rule[0] == "concatenate"}
     about = provenance(
         device=str(device),
         images=int(values["train_images"] + values["test_images"]),
         data=getattr(batches, "fingerprint", ""),
         test_data=getattr(test, "fingerprint", ""),
     )
-    axes = {"bound": ("low", "high")}
-    return Measurement("train_fit", type(model).__name__, values, dims, axes, {"images": images}, about)
+    axes, subject = {"bound": ("low", "high")}, type(model).__name__
+    return Measurement("train_fit", subject, values, dims, axes, {"images": images}, about, pooling=_POOLING)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from vitlab.core.measurement import Measurement
-from vitlab.core.repeats import REPEAT_SETTINGS, average, distinct
+from vitlab.core.repeats import average, chosen, conditions, distinct
 from vitlab.reporting.words import kind_in_words
 
 #: Kinds that hold pictures and maps of single images, which are neither averaged nor compared.
@@ -70,8 +70,8 @@ class Section:
 def sort(measurements: Sequence[Measurement], labels: Mapping[str, str]) -> list[Section]:
     """The sections, in the order of the first measurement of each kind.
 
-    Measurements of one kind and model are repeats if they differ only in the seed or the part of a data set. Other
-    settings or another data set make a second section if a model was measured with both.
+    Measurements of one kind and model are repeats if they differ only in the seed or the part of the images. Other
+    settings, preprocessing or images make a second section if a model was measured with both.
 
     Args:
         measurements: all measurements of a report.
@@ -149,17 +149,24 @@ def images_missing(measurement: Measurement) -> str:
 
 
 def _variants(measurements: Sequence[Measurement]) -> dict[str, list[Measurement]]:
-    """Measurements of one kind grouped by differing settings; one group if no model is in two groups."""
+    """Measurements of one kind grouped by the settings, preprocessing and images in which those of a model differ."""
     notes = [_notes(measurement) for measurement in measurements]
-    differing = [key for key in dict.fromkeys(k for n in notes for k in n) if len({n.get(key) for n in notes}) > 1]
+    by_subject: dict[str, list[dict[str, str]]] = {}
+    for note, measurement in zip(notes, measurements, strict=True):
+        by_subject.setdefault(measurement.subject, []).append(note)
+    differing = [
+        key
+        for key in dict.fromkeys(key for note in notes for key in note)
+        if any(len({note.get(key) for note in own}) > 1 for own in by_subject.values())
+    ]
     groups: dict[str, list[Measurement]] = {}
     for note, measurement in zip(notes, measurements, strict=True):
         variant = ", ".join(f"{key}={note[key]}" for key in differing if note.get(key))
         groups.setdefault(variant, []).append(measurement)
-    subjects = [subject for members in groups.values() for subject in {member.subject for member in members}]
-    return groups if len(subjects) > len(set(subjects)) else {"": list(measurements)}
+    return groups
 
 
 def _notes(measurement: Measurement) -> dict[str, str]:
-    settings = {key: str(value) for key, value in measurement.settings.items() if key not in REPEAT_SETTINGS}
-    return {**settings, "data": data_set(measurement)}
+    """The conditions of a measurement and its images."""
+    about = {"data": data_set(measurement), "images chosen": chosen(measurement).selection}
+    return {**{key: str(value) for key, value in conditions(measurement).items()}, **about}

@@ -22,16 +22,18 @@ from vitlab.core.batches import Batches
 from vitlab.core.code_version import code_version
 from vitlab.core.errors import VitlabError
 from vitlab.core.expressions import parse_call
+from vitlab.core.extensions import extensions
 from vitlab.core.measurement import Card
 from vitlab.core.recipe import Augment, Recipe
 from vitlab.core.settings import check_settings
 from vitlab.core.step_cache import preparing
 from vitlab.core.user_path import user_path
-from vitlab.identity import identify
+from vitlab.identity import identify, structure_digest
 from vitlab.inputs import Augmentation, NoTrainingImagesError, Split, augmentation_of, parts_for
 from vitlab.inputs.detection import detection_parts
 from vitlab.inputs.pairs import conditions_of, pair_parts
 from vitlab.inputs.questions import question_parts
+from vitlab.preprocessing import declared
 from vitlab.recipes.deit_imagenet import deit_imagenet
 
 
@@ -135,9 +137,14 @@ class MeasuredModel:
         return zoo.load(self.text, seed=self.seed).to(self.device)
 
     @cached_property
-    def weights(self) -> str:
-        """The digest of its weights."""
-        return identify(self.model).weights
+    def contents(self) -> str:
+        """A digest of its weights, its settings, and the code of the extensions that it uses or may be described by."""
+        about = identify(self.model)
+        used = [
+            each for kind in ("models", "parts") for each in extensions(kind).values() if each.name in about.extensions
+        ]
+        code = [descriptions.source_digest(each.reference) for each in [*used, *extensions("adapters").values()]]
+        return digest(about.weights, structure_digest(self.model), *code)
 
     @cached_property
     def takes_questions(self) -> bool:
@@ -213,7 +220,7 @@ class MeasuredModel:
             return (), {}, "nothing"
         if kind == "files":
             folder = _folder(procedure.name, self.root)
-            return folder, {}, f"files in {folder.resolve()} {self.fingerprint_of(folder)}"
+            return folder, {}, f"files in {folder.resolve()} {self.fingerprint_of(folder)} {declared(self.model)}"
         if self.takes_questions or kind == "questions":
             return self._questions_for(procedure, part)
         if kind == "image and mask pairs":
@@ -254,7 +261,7 @@ class MeasuredModel:
         """Digest of all that a measurement depends on; a stored one with this identity is used again."""
         resolved = repr(sorted({**procedure.defaults, **self.settings(procedure)}.items()))
         version = code_version(procedure.module) or descriptions.source_digest(procedure.module)
-        return digest(self.text, self.weights, self.device, procedure.name, resolved, fingerprint, version)
+        return digest(self.text, self.contents, self.device, procedure.name, resolved, fingerprint, version)
 
 
 def augmentation(name: str | None, recipe: Recipe | None) -> Augmentation | None:
