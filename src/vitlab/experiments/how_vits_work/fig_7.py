@@ -33,6 +33,7 @@ def _closer(errors: Sequence[float]) -> float:
 
 _CHECKS = [
     tested("error_5_8", "5×5 has a lower error than 8×8", more(ERROR, "8x8", "5x5"), "Fig. 7a", smallest=POINTS),
+    tested("error_3_8", "3×3 has a lower error than 8×8", more(ERROR, "8x8", "3x3"), "Sec. 1.2", smallest=POINTS),
     tested("nll_5_8", "5×5 has a lower NLL_train than 8×8", more(NLL_TRAIN, "8x8", "5x5"), "Fig. 7a"),
     tested("nll_3_5", "5×5 has a lower NLL_train than 3×3", more(NLL_TRAIN, "3x3", "5x5"), "Fig. 7a"),
     tested("nll_3_8", "3×3 has a lower NLL_train than 8×8", more(NLL_TRAIN, "8x8", "3x3"), "Fig. 7a"),
