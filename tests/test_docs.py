@@ -388,6 +388,23 @@ def test_the_pages_of_the_papers_are_current(generator: Any) -> None:
         assert targets and all((ROOT / "docs/papers" / target).is_file() for target in targets), path
 
 
+def test_pages_say_what_differs_from_the_paper(generator: Any) -> None:
+    """For every scale that trains networks and has no result; and what the file of the experiment says."""
+    from vitlab.core.experiment import SCALES
+    from vitlab.experiments.catalogue import experiment
+
+    records = importlib.import_module("paper_overview").all_records()
+    for name, found in records.items():
+        text = (ROOT / f"docs/papers/{name}.md").read_text(encoding="utf-8")
+        for scale in SCALES[1:]:
+            kinds = {job.kind for job in experiment(name).plan(scale) if job.recipe}
+            planned = bool(kinds - {"sizes", "blocks", "speed"}) and scale not in found
+            assert (f"At `{scale}`: Trained on " in text) == planned, (name, scale)
+    page = (ROOT / "docs/papers/tapadl_table_7.md").read_text(encoding="utf-8")
+    assert "Trained on cifar100 for 60 epochs" in page and "AlexNet on CIFAR-100" in page
+    assert "Eq. 1 at τ = 0 is ADL without threshold" in " ".join(page.split())
+
+
 def test_pages_give_the_command_of_their_results(generator: Any) -> None:
     for name in ("cb_fig_4", "hdvw_fig_8"):
         text = (ROOT / f"docs/papers/{name}.md").read_text(encoding="utf-8")

@@ -11,15 +11,18 @@ that `vitlab reproduce` writes. A picture NAME.svg beside a record is shown on t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from inspect import cleandoc
 from typing import Any
 
-from docstrings import cell, escape
+from docstrings import cell, escape, markdown, parts_of
 from paper_overview import DOCS, RECORDS, Records, all_records, table
 from paper_overview import page as overview
 
-from vitlab.core.experiment import SCALES
+from vitlab.core.experiment import SCALES, Scale
 from vitlab.experiments.catalogue import Experiment, experiment
 from vitlab.experiments.record import verdict_of
+from vitlab.experiments.reproduce import trained_networks
 from vitlab.reporting.experiment_page import interval_in_words, ours_in_words, paper_in_words, published_table
 
 
@@ -29,21 +32,23 @@ def pages() -> dict[str, str]:
 
 
 def page(found: Experiment, records: Records) -> str:
-    """The claims with the verdicts of all scales, the jobs, and the published numbers."""
+    """What the experiment chooses, the claims with the verdicts of all scales, the jobs, and the published numbers."""
     link = cell(found.origin) or f"[`{found.file}`](../../{found.file})"
     facts = [("**source**", link), ("**command**", _commands(found, records))]
+    facts += [("**jobs**", cell(parts_of(cleandoc(text))[0])) for text in [found.module.plan.__doc__] if text]
     facts += [(f"**{scale}**", _needs(found, scale)) for scale in SCALES]
     claims = [row for index in range(len(found.claims)) for row in _claim(found, index, records)]
     columns, rows = published_table(found.published)
     text = [
         f"# {found.name}",
         escape(found.title),
+        *_about(found),
         table(("", ""), facts),
         "## Claims",
         table(("claim", "source", "paper", "scale", "ours", "95 % interval", "verdict"), claims),
     ]
     for scale in SCALES:
-        differences = [*found.differences(scale), *records.get(scale, {}).get("differences", ())]
+        differences = [*found.differences(scale), *_ran(found, scale, records)]
         text += [f"At `{scale}`: {escape(sentence)}" for sentence in dict.fromkeys(differences)]
     for scale in records:
         if (RECORDS / scale / f"{found.name}.svg").is_file():
@@ -53,6 +58,20 @@ def page(found: Experiment, records: Records) -> str:
         cells = [(cell(name), *map(cell, values)) for name, values in rows.items()]
         text += ["## Published numbers", table(("row", *map(cell, columns)), cells)]
     return "\n\n".join(text) + "\n"
+
+
+def _about(found: Experiment) -> list[str]:
+    """The docstring of its file, without the name of the table or figure."""
+    summary, rest = parts_of(cleandoc(vars(found.module).get("__doc__") or ""))
+    about = summary.removeprefix(f"{found.title.partition(':')[0]}: ")
+    return [markdown(text) for text in (about[:1].upper() + about[1:], rest) if text]
+
+
+def _ran(found: Experiment, scale: Scale, records: Records) -> Sequence[str]:
+    """What was run at a scale, as its record states it; without a record, what would be trained."""
+    if scale in records:
+        return records[scale].get("differences", ())
+    return [] if scale == "smoke" else trained_networks(found.plan(scale))
 
 
 def _commands(found: Experiment, records: Records) -> str:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import combinations
 from pathlib import Path
+
+from vitlab.core.experiment import Published
 
 #: The texts of the papers, in the folder VITLAB_PAPERS.
 TEXTS = {
@@ -43,6 +47,79 @@ def title_of(name: str) -> str:
     return f"{'Figure' if kind == 'fig' else 'Table'} {letter.upper()}{dot}{number}"
 
 
+def tables_of(name: str, folder: Path) -> list[list[list[str]]]:
+    """Returns the cells of an experiment's table, row by row, for each text that has it."""
+    found = []
+    for title, blocks in _texts_of(name, folder):
+        for place, block in enumerate(blocks):
+            if re.match(rf"{re.escape(title)}[.:]", block):
+                lines = "\n".join(_belonging(blocks, place, title)).splitlines()
+                found.append([line.split("\t") for line in lines if "\t" in line])
+    return found
+
+
+def missing_rows(published: Sequence[Published], table: Sequence[Sequence[str]]) -> list[str]:
+    """Returns the rows that a table does not have: with their label, and each number in its column.
+
+    The rows and columns of both have the same order; the table may have more of them, and a cell more than a number. A
+    row of the table with fewer cells than others lacks the first ones. A table may be transposed.
+
+    >>> cells = [["", "x", "y"], ["A [3]", "1", "2.5 (+1)"], ["+ B", "3", "4"]]
+    >>> first, second = [Published("A", "x", 1), Published("A", "y", 2.5)], [Published("A + B", "x", 3)]
+    >>> missing_rows([*first, *second, Published("A + B", "y", 4)], cells)
+    []
+    >>> missing_rows([*first, *second, Published("A + B", "y", 2.5)], cells)
+    ['A + B']
+    """
+    rows: dict[str, dict[str, float | None]] = {}
+    for each in published:
+        rows.setdefault(each.row, {})[each.column] = each.value
+    columns = list(dict.fromkeys(each.column for each in published))
+    width = max(map(len, table))
+    cells = [[""] * (width - len(row)) + list(row) for row in table]
+    transposed = [list(row) for row in zip(*cells, strict=True)]
+    found = [
+        _unmatched(rows, dict(zip(columns, chosen, strict=True)), each)
+        for each in (cells, transposed)
+        for chosen in combinations(range(len(each[0])), len(columns))
+    ]
+    return min(found, key=len, default=list(rows))
+
+
+def _unmatched(
+    rows: dict[str, dict[str, float | None]], places: dict[str, int], cells: Sequence[Sequence[str]]
+) -> list[str]:
+    """The rows without a line, given the places of the columns; lines are taken in order."""
+    left, missing = list(cells), []
+    for row, numbers in rows.items():
+        for place, line in enumerate(left):
+            same = all(_number(line[places[column]]) == value for column, value in numbers.items())
+            if same and _label(line[: min(places.values())]) in _words(row):
+                left = left[place + 1 :]
+                break
+        else:
+            missing.append(row)
+    return missing
+
+
+def _number(text: str) -> float | None:
+    """The number at the beginning of a cell."""
+    match = re.match(r"\d*\.?\d+", re.sub(r"<[^>]+>|[*+]", "", text).strip())
+    return float(match.group()) if match else None
+
+
+def _label(cells: Sequence[str]) -> str:
+    """The last cell with words, other than a cross."""
+    words = [_words(cell) for cell in cells]
+    return next((word for word in reversed(words) if re.search("[a-wyz]", word)), "")
+
+
+def _words(text: str) -> str:
+    """The letters and digits of a label, without footnotes, citations, formulas, and the mark of distilled networks."""
+    text = re.sub(r"<sub>m</sub>|<sup>.*?</sup>|<[^>]+>|\[\d+\]|\$[^$]*\$|\(ours\)|baseline", "", text.lower())
+    return re.sub("[^a-z0-9]", "", text)
+
+
 def captions_of(file: Path) -> set[str]:
     """The tables and figures that have a caption in a text."""
     found = (re.match(r"((?:Figure|Table) (?:[A-Z]\.?)?\d+)[.:] ", block) for block in _blocks(file))
@@ -52,14 +129,17 @@ def captions_of(file: Path) -> set[str]:
 def region_of(name: str, folder: Path) -> str:
     """Returns the text with the numbers of an experiment: rows of its table, caption, and paragraphs that cite it."""
     found = []
-    for number, file in enumerate(TEXTS[name.partition("_")[0]]):
-        title = title_of(name)
-        if number and title:  # the supplement
-            title = _SUPPLEMENT.get(title, title)
-        blocks = _blocks(folder / file)
+    for title, blocks in _texts_of(name, folder):
         found += [text for place in range(len(blocks)) for text in _belonging(blocks, place, title)]
         found += [block for block in blocks if any(words in block for words in _PARAGRAPHS.get(name, ()))]
     return "\n".join(found)
+
+
+def _texts_of(name: str, folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """The texts of the paper of an experiment, each with the title of its table or figure there."""
+    for number, file in enumerate(TEXTS[name.partition("_")[0]]):
+        title = title_of(name)
+        yield _SUPPLEMENT.get(title, title) if number else title, _blocks(folder / file)
 
 
 @cache
@@ -75,7 +155,7 @@ def _belonging(blocks: list[str], place: int, title: str) -> list[str]:
         tables = []
         while place and ("\t" in blocks[place - 1] or re.match(r"\([a-z]\) ", blocks[place - 1])):
             place -= 1  # a table, or the caption of its part
-            tables.append(blocks[place])
+            tables.insert(0, blocks[place])
         return [*tables, block]
     cited = re.escape(title).replace("Figure", r"(?:Figure|Fig\.)") if title else "$^"
     return [block] if "\t" not in block and re.search(rf"{cited}(?![\d.]*\d)", block) else []

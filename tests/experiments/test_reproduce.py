@@ -12,9 +12,10 @@ from PIL import Image
 from experiments.small import DATA, ENTROPY, SHORT, TRAINED, VIT, experiment_of
 from vitlab.core.errors import VitlabError
 from vitlab.core.experiment import Job, Scale
+from vitlab.experiments.catalogue import experiment
 from vitlab.experiments.plan import Plan
 from vitlab.experiments.record import SMOKE, read_records, verdict_of
-from vitlab.experiments.reproduce import Reproduced, reproduce
+from vitlab.experiments.reproduce import Reproduced, reproduce, trained_networks
 from vitlab.experiments.work import work_of
 
 COUNT = Job("plain", "sizes", model=VIT)
@@ -140,11 +141,20 @@ def test_records_are_read_back(tmp_path: Path) -> None:
     found = run([COUNT, TRAINED, CB], tmp_path)
     record = read_records(tmp_path / "verdicts")["one", "small"]
     assert [verdict_of(entry) for entry in record["verdicts"]] == found.verdicts, "infinite intervals included"
-    assert record["differences"] == [f"Trained: vit_tiny_patch16_224 on {DATA}, 2 epochs."]
-    assert f"Trained: vit_tiny_patch16_224 on {DATA}, 2 epochs." in found.page.read_text(encoding="utf-8")
+    assert record["differences"] == [f"Trained on {DATA} for 2 epochs: vit_tiny_patch16_224."]
+    assert record["differences"][0] in found.page.read_text(encoding="utf-8")
     sizes = next(entry for entry in record["numbers"] if entry["job"]["procedure"] == "sizes")
     assert sizes["values"]["parameters"] == 20185
     json.dumps(record, allow_nan=False)
+
+
+def test_only_networks_that_are_trained_are_called_so() -> None:
+    """Counts and timings use the models of recipes without training them; a first training counts, too."""
+    untrained = [job for name in ("cb_table_6", "hdvw_throughput") for job in experiment(name).plan("small")]
+    assert trained_networks(job for job in untrained if job.kind in ("sizes", "speed")) == []
+    jobs = experiment("tapadl_table_4").plan("full")
+    text = "Trained on imagenet for 300 epochs: fan_base_hybrid; on cityscapes for 160,000 iterations: segformer."
+    assert trained_networks(jobs) == [text]
 
 
 def test_a_run_without_numbers_is_not_a_result(tmp_path: Path) -> None:

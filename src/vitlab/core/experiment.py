@@ -9,6 +9,9 @@ An experiment is a module with
 - `check(results)`: one `Verdict` per claim, in their order;
 - `DIFFERENCES`, optional: for each scale, sentences that state what differs from the paper: networks, data, images.
 
+The docstring of the module states the choices that the paper leaves open. Pages and records name the networks that are
+trained at a scale, their data and epochs without further entries.
+
 These modules import `core` only: they are listed and planned without torch. The file is
 `experiments/<paper>/<table or figure>.py`; `vitlab reproduce` finds it there, under its stem with the key of the paper:
 `cb_fig_7`, `hdvw_fig_8`, `tapadl_table_1`.

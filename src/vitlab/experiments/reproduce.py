@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,11 +19,11 @@ from vitlab.experiments.plan import Plan
 from vitlab.experiments.record import judge, record_of, write_record
 from vitlab.experiments.runner import Task
 from vitlab.experiments.task_queue import Queue, in_order
-from vitlab.experiments.work import Training, work_of
+from vitlab.experiments.work import work_of
 from vitlab.progress import Bar
 from vitlab.reporting.experiment_page import experiment_page
 
-__all__ = ["Reproduced", "reproduce"]
+__all__ = ["Reproduced", "reproduce", "trained_networks"]
 
 
 @dataclass(frozen=True)
@@ -122,13 +122,24 @@ def _judged(plan: Plan, experiment: Experiment, reasons: dict[str, str]) -> Repr
 
 
 def _trained(results: Results, scale: Scale) -> list[str]:
-    """What was trained, in one sentence; nothing at `smoke`, which judges no training."""
-    found: dict[str, None] = {}
-    for job, _ in results.entries:
-        if job.recipe and scale != "smoke":
-            recipe = Training(job.recipe, job.changes, job.seed).recipe("trained", "{root}")
-            found[f"{parse_model(recipe.model).name} on {recipe.data}, {recipe.epochs} epochs"] = None
-    return [f"Trained: {'; '.join(found)}."] if found else []
+    """What was trained; nothing at `smoke`, which judges no training."""
+    return [] if scale == "smoke" else trained_networks(job for job, _ in results.entries)
+
+
+def trained_networks(jobs: Iterable[Job]) -> list[str]:
+    """Returns one sentence with the networks that jobs train, the data and the length; none if they train nothing.
+
+    >>> trained_networks([Job("plain", "training", recipe="deit_imagenet"), Job("plain", "sizes", recipe="quick")])
+    ['Trained on imagenet for 300 epochs: deit_tiny_patch16_224.']
+    """
+    found: dict[str, dict[str, None]] = {}
+    for run in dict.fromkeys(run for job in jobs for run in work_of(job).needs):
+        recipe = run.recipe("trained", "{root}")
+        steps = recipe.epochs * recipe.steps_per_epoch
+        how = f"on {recipe.data} for {f'{steps:,} iterations' if steps else f'{recipe.epochs} epochs'}"
+        found.setdefault(how, {})[parse_model(recipe.model).name] = None
+    sentences = [f"{how}: {', '.join(names)}" for how, names in found.items()]
+    return [f"Trained {'; '.join(sentences)}."] if found else []
 
 
 def _title(job: Job) -> str:

@@ -45,5 +45,10 @@ def test_the_bound_is_that_of_197_tokens(tokens: int, outcome: str) -> None:
     assert fig_4.check(parts("ViT-S", [entropy(bound=math.log(tokens))]))[0].outcome == outcome
 
 
+def test_entropies_are_in_nats_and_shares_are_not() -> None:
+    units = {claim.name.partition(": ")[2]: claim.unit for claim in fig_4.CLAIMS[1:]}
+    assert units == {"as high as 4.4": "nats", "dense": "of the bound", "top 15 %": "of the bound"}
+
+
 def test_at_small_only_deit_tiny_is_measured() -> None:
     assert {job.arm for job in fig_4.plan("small")} == {"DeiT-Ti"}

@@ -63,9 +63,16 @@ def test_the_authors_weights_of_cifar_load(arm: str, tmp_path: Path) -> None:
     assert all(not parameter.any() for parameter in model.parameters())
 
 
+@pytest.mark.parametrize("figure", ["5", "9", "10", "12", "d1", "d3", "d4"])
+def test_figures_of_cifar_have_the_authors_weights_of_cifar(figure: str) -> None:
+    """The paper measures variance, CKA and lesions of networks on CIFAR-100 (Sec. 3, 4.1), not on ImageNet."""
+    jobs = experiment(f"hdvw_fig_{figure}").plan("released")
+    assert jobs and {job.data for job in jobs if job.kind != "cifar_c"} == {"cifar100"}
+    assert all("{root}/weights/" in job.model for job in jobs)
+
+
 def test_released_networks_of_cifar_are_those_of_the_figure() -> None:
     assert {job.arm for job in experiment("hdvw_fig_10").plan("released")} == {"resnet50", "swin_tiny"}
-    assert {job.data for job in experiment("hdvw_fig_10").plan("released")} == {"cifar100"}
     kinds = {job.kind: job.needs[0] for job in experiment("hdvw_fig_12").plan("released")}
     assert kinds == {"train_fit": "cifar-100-binary", "cifar_c": "CIFAR-100-C"}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from vitlab.core.experiment import Claim, Job, Published, Results
+from vitlab.core.experiment import Claim, Job, Published, Results, Scale
 from vitlab.experiments.context_broadcasting._checks import Check, count, one, raises, table
-from vitlab.experiments.context_broadcasting._shared import MODULES, SIZES, sizes
+from vitlab.experiments.context_broadcasting._shared import MODULES, REPEATED, SIZES, sizes
 
 #: The accuracies among the columns, and all columns.
 ACCURACIES = ("Acc@1", "Acc@5", "IN-V2", "IN-ReaL")
@@ -15,6 +15,9 @@ _COLUMNS = ("# Params [M]", "FLOPs [G]", *ACCURACIES)
 
 #: Arm of a size -> the part of its model expression.
 PARTS = {"plain": "", "cb": " | ContextBroadcast(blocks='upper')", "cb_s": " | ScaledContextBroadcast"}
+
+_SET = ("The paper does not say which of the three sets of ImageNet-V2 it uses; ours is matched-frequency.",)
+DIFFERENCES: dict[Scale, tuple[str, ...]] = {"released": _SET, "full": (*REPEATED["full"], *_SET)}
 
 #: Size -> arm -> parameters in millions, FLOPs in 10⁹, and the accuracies in per cent.
 Rows = Mapping[str, Mapping[str, Sequence[float]]]

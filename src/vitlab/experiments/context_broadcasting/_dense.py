@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from vitlab.core.experiment import Job, Scale
-from vitlab.experiments.context_broadcasting._shared import MACS, Network, call, full_minutes, runs
+from vitlab.experiments.context_broadcasting._shared import MACS, REPEATED, Network, call, full_minutes, runs
 
 _IMAGES = 1_281_167 * 300  # of a training run on ImageNet-1K
 
@@ -24,6 +24,16 @@ _UNTAPPED = "8:11"
 _PLAIN_TINY = "deit_imagenet(size='tiny')"
 
 _PARTS = {"": "", "cb": " | ContextBroadcast(blocks='upper')", "cb_s": " | ScaledContextBroadcast"}
+
+
+#: What differs where UperNet is trained.
+ON_CAMVID: dict[Scale, tuple[str, ...]] = {
+    "small": (
+        "UperNet with DeiT-Ti on CamVid replaces the networks on ADE20K. The backbone starts from its published "
+        "weights without the module, which is added at fine-tuning.",
+    ),
+    **REPEATED,
+}
 
 
 def upernet_recipe(size: str, part: str = "", thousands: int = 160, backbone: str = "") -> str:

@@ -7,9 +7,16 @@ from typing import Any
 
 from vitlab.core.experiment import Job, Published, Scale
 from vitlab.experiments.context_broadcasting._checks import COLUMNS, Check, raises, table
-from vitlab.experiments.context_broadcasting._shared import FILES, IMAGENET, MODULES
+from vitlab.experiments.context_broadcasting._shared import FILES, IMAGENET, MODULES, REPEATED
 
 _TESTS = ("Occ", "ImageNet-A", "FGSM")
+
+_EPSILON = ("The ε of FGSM is not published; 1/255 is our choice.",)
+DIFFERENCES: dict[Scale, tuple[str, ...]] = {
+    "small": _EPSILON,
+    "released": _EPSILON,
+    "full": (*REPEATED["full"], *_EPSILON),
+}
 
 
 def published(rows: Mapping[str, Sequence[float]], network: str) -> list[Published]:

@@ -12,12 +12,11 @@ from vitlab.core.experiment import Claim, Job, Published, Results, Scale
 from vitlab.core.measurement import Measurement
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.context_broadcasting._checks import claims_of, gain, verdicts_of
-from vitlab.experiments.context_broadcasting._dense import upernet
-from vitlab.experiments.context_broadcasting._shared import REPEATED
+from vitlab.experiments.context_broadcasting._dense import ON_CAMVID, upernet
 
 TITLE = "CB Fig. 10: attention maps of segmentation models"
 
-DIFFERENCES = REPEATED
+DIFFERENCES = ON_CAMVID
 
 PAPER = [Published(row, "pictures of attention", None) for row in ("ViT-S", "ViT-S + CB")]
 

@@ -76,14 +76,14 @@ def _checks_of(arm: str) -> list[Check]:
         f"{arm}: dense",
         f"in {arm} the entropy, averaged over layers, heads and tokens, is above half of its bound",
         smallest=0.0,
-        unit="nats",
+        unit="of the bound",
         source="Sec. 3.1: a majority of the attention has high entropy",
     )
     top = Claim(
         f"{arm}: top 15 %",
         f"in {arm} the 85th percentile of the entropy, averaged over layers, is above 0.9 of its bound",
         smallest=0.0,
-        unit="nats",
+        unit="of the bound",
         source="Sec. 3.1: the top 15 % are close to the bound; 0.9 is our choice",
     )
     return [

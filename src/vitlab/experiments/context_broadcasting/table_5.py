@@ -9,11 +9,11 @@ from vitlab.core.experiment import Job, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.context_broadcasting import _accuracy
 from vitlab.experiments.context_broadcasting._checks import claims_of, verdicts_of
-from vitlab.experiments.context_broadcasting._shared import FILES, IMAGENET, REPEATED, SIZES, Network
+from vitlab.experiments.context_broadcasting._shared import FILES, IMAGENET, SIZES, Network
 
 TITLE = "CB Table 5: CB and CB_S on ImageNet"
 
-DIFFERENCES = REPEATED
+DIFFERENCES = _accuracy.DIFFERENCES
 
 _ROWS: _accuracy.Rows = {
     "tiny": {

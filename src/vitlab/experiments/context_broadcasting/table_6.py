@@ -11,12 +11,12 @@ from functools import partial
 from vitlab.core.experiment import Claim, Job, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.context_broadcasting._checks import Check, claims_of, count, gain, one, table, verdicts_of
-from vitlab.experiments.context_broadcasting._dense import upernet, upernet_recipe
-from vitlab.experiments.context_broadcasting._shared import MODULES, REPEATED, SIZES
+from vitlab.experiments.context_broadcasting._dense import ON_CAMVID, upernet, upernet_recipe
+from vitlab.experiments.context_broadcasting._shared import MODULES, SIZES
 
 TITLE = "CB Table 6: UperNet on ADE20K with CB and CB_S"
 
-DIFFERENCES = REPEATED
+DIFFERENCES = ON_CAMVID
 
 _LENGTHS = (40, 160)  # thousands of iterations
 _PARAMETERS = {"tiny": 34.1, "small": 53.5, "base": 127.0}

@@ -9,11 +9,11 @@ from vitlab.core.experiment import Job, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.context_broadcasting import _robustness
 from vitlab.experiments.context_broadcasting._checks import claims_of, verdicts_of
-from vitlab.experiments.context_broadcasting._shared import REPEATED, Network
+from vitlab.experiments.context_broadcasting._shared import Network
 
 TITLE = "CB Table 8: robustness of ViT-S with CB and CB_S"
 
-DIFFERENCES = REPEATED
+DIFFERENCES = _robustness.DIFFERENCES
 
 _ROWS = {"plain": (73.0, 19.0, 27.2), "cb_s": (73.7, 19.1, 27.8), "cb": (74.0, 21.2, 32.3)}
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 from vitlab.core.experiment import Claim, Job, Results, Scale, paired
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.context_broadcasting._checks import Check, claims_of, effect, gain, points, table, verdicts_of
-from vitlab.experiments.context_broadcasting._dense import upernet
-from vitlab.experiments.context_broadcasting._shared import REPEATED
+from vitlab.experiments.context_broadcasting._dense import ON_CAMVID, upernet
 
 TITLE = "CB Table 9: ADE20K under noise and blur with CB"
 
-DIFFERENCES = REPEATED
+DIFFERENCES = ON_CAMVID
 
 _KIND = "segmentation_corruptions"
 

@@ -7,11 +7,11 @@ from vitlab.core.verdicts import Verdict
 from vitlab.experiments.context_broadcasting import _accuracy
 from vitlab.experiments.context_broadcasting._checks import claims_of, verdicts_of
 from vitlab.experiments.context_broadcasting._distilled import distilled
-from vitlab.experiments.context_broadcasting._shared import FILES, REPEATED, SIZES
+from vitlab.experiments.context_broadcasting._shared import FILES, SIZES
 
 TITLE = "CB Table S12: distilled networks with CB and CB_S"
 
-DIFFERENCES = REPEATED
+DIFFERENCES = _accuracy.DIFFERENCES
 
 _ROWS: _accuracy.Rows = {
     "tiny": {

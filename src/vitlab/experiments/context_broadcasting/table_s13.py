@@ -11,11 +11,10 @@ from vitlab.core.verdicts import Verdict
 from vitlab.experiments.context_broadcasting import _robustness
 from vitlab.experiments.context_broadcasting._checks import claims_of, verdicts_of
 from vitlab.experiments.context_broadcasting._distilled import distilled
-from vitlab.experiments.context_broadcasting._shared import REPEATED
 
 TITLE = "CB Table S13: robustness of distilled ViT-S with CB and CB_S"
 
-DIFFERENCES = REPEATED
+DIFFERENCES = _robustness.DIFFERENCES
 
 _ROWS = {"plain": (74.6, 21.5, 11.8), "cb_s": (75.1, 22.6, 13.0), "cb": (75.1, 23.6, 15.5)}
 

@@ -1,6 +1,5 @@
 """HDVW Fig. 12: the build-up of AlterNet (a), its accuracy and robustness (b) and its Hessian spectrum (c).
 
-At `small` the corruptions are those of `corruptions`, applied on the fly, in place of the files of CIFAR-100-C.
 At `released` HDVW's own weights of ResNet-50, ViT-Ti, PiT-Ti and Swin-Ti are measured. Weights of AlterNet, of
 pre-activation ResNet and of ResNeXt on CIFAR-100 are not published.
 """
@@ -14,9 +13,11 @@ from vitlab.experiments.how_vits_work._effects import claims, more, tested, verd
 from vitlab.experiments.how_vits_work._jobs import jobs, released
 from vitlab.experiments.how_vits_work._networks import RELEASED_CIFAR100, alternet, arms
 from vitlab.experiments.how_vits_work._readings import ACCURACY, LOG_APE, NEP, ROBUSTNESS
-from vitlab.experiments.how_vits_work._shared import EARLY, LOGARITHM, NEGATIVE, POINTS
+from vitlab.experiments.how_vits_work._shared import CORRUPTED, EARLY, LOGARITHM, NEGATIVE, POINTS
 
 TITLE = "HDVW Fig. 12: AlterNet outperforms CNNs and ViTs"
+
+DIFFERENCES = CORRUPTED
 
 #: MSAs per stage, in the order of the build-up rule.
 _PLANS = (*(build_up((3, 4, 6, 4), step) for step in range(6)), build_up((3, 4, 6, 4), 4, most=(0, 1, 1, 2)))

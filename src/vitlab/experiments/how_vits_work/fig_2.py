@@ -1,7 +1,6 @@
 """HDVW Fig. 2: Fourier analysis of feature maps (a), and accuracy under noise of limited frequency (b).
 
-At `small` the networks are those of CIFAR-100; HDVW's are trained on ImageNet. The strength of the noise is not
-published: our choice (`stress_tests/frequency_noise.py`).
+The strength of the noise is not published: our choice (`stress_tests/frequency_noise.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +15,11 @@ from vitlab.experiments.how_vits_work._readings import HIGH_NOISE_DROP, LOW_NOIS
 from vitlab.experiments.how_vits_work._shared import POINTS
 
 TITLE = "HDVW Fig. 2: MSAs are low-pass filters, Convs are high-pass filters"
+
+DIFFERENCES: dict[Scale, tuple[str, ...]] = {
+    "small": ("ResNet-50 and ViT-Ti on CIFAR-100 replace the networks on ImageNet.",),
+    "released": ("timm's ResNet-50 (a1) and DeiT-Ti replace the networks that the paper trains.",),
+}
 
 _ARMS = ("resnet50", "vit_tiny")
 

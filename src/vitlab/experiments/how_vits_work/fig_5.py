@@ -70,6 +70,13 @@ _CHECKS = [
         "Fig. 5a, Sec. 2",
     ),
     tested(
+        "mixer_error",
+        "MLP-Mixer has a higher error than ViT",
+        more(ERROR, "mixer_tiny", "vit_tiny"),
+        "Sec. 2",
+        smallest=POINTS,
+    ),
+    tested(
         "same_nll",
         "ViT-S has a higher error than ResNet-18",
         more(ERROR, "vit_small", "resnet18"),

@@ -26,7 +26,8 @@ DIFFERENCES: dict[Scale, tuple[str, ...]] = {
         "1,000 validation images of ImageNet, one of each class, cropped to 256×256, replace its 50,000. Intervals are "
         "over five parts of these images and say nothing about other training runs.",
         "The first quarter of the blocks as early stages was chosen when the changes in each block were known.",
-    )
+    ),
+    "released": ("DeiT-Ti with its published weights replaces the ViT-Ti that the paper trains.",),
 }
 
 _WEIGHTS = "deit_tiny_patch16_224.safetensors"

@@ -7,7 +7,7 @@ from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import claims, own, tested, verdicts
 from vitlab.experiments.how_vits_work._feature_maps import depth_trend, stage_peak, variance
 from vitlab.experiments.how_vits_work._jobs import jobs, released
-from vitlab.experiments.how_vits_work._networks import RELEASED, arms
+from vitlab.experiments.how_vits_work._networks import RELEASED_CIFAR100, arms
 
 TITLE = "HDVW Fig. 9: MSAs reduce the variance of feature maps, Convs and MLPs increase it"
 
@@ -42,9 +42,9 @@ CLAIMS = claims(_CHECKS)
 
 
 def plan(scale: Scale) -> list[Job]:
-    """ResNet-50 and ViT-Ti on CIFAR-100; on ImageNet at `released`."""
+    """ResNet-50 and ViT-Ti on CIFAR-100; HDVW's own weights at `released`."""
     if scale == "released":
-        return released({arm: RELEASED[arm] for arm in _ARMS}, "variance")
+        return released({arm: RELEASED_CIFAR100[arm] for arm in _ARMS}, "variance")
     return jobs(scale, arms(_ARMS), "variance")
 
 

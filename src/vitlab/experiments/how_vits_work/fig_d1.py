@@ -7,7 +7,7 @@ from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import claims, own, tested, verdicts
 from vitlab.experiments.how_vits_work._feature_maps import variance
 from vitlab.experiments.how_vits_work._jobs import jobs, released
-from vitlab.experiments.how_vits_work._networks import RELEASED, arms
+from vitlab.experiments.how_vits_work._networks import RELEASED_CIFAR100, arms
 
 TITLE = "HDVW Fig. D.1: MSAs in PiT and Swin reduce the variance of feature maps, except in stage 3 of Swin"
 
@@ -34,9 +34,9 @@ CLAIMS = claims(_CHECKS)
 
 
 def plan(scale: Scale) -> list[Job]:
-    """PiT-Ti and Swin-Ti on CIFAR-100; on ImageNet at `released`."""
+    """PiT-Ti and Swin-Ti on CIFAR-100; HDVW's own weights at `released`."""
     if scale == "released":
-        return released({arm: RELEASED[arm] for arm in _ARMS}, "variance")
+        return released({arm: RELEASED_CIFAR100[arm] for arm in _ARMS}, "variance")
     return jobs(scale, arms(_ARMS), "variance")
 
 

@@ -7,7 +7,7 @@ from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import claims, more, own, tested, verdicts
 from vitlab.experiments.how_vits_work._feature_maps import MEAN_SIMILARITY, STAGE_DROP
 from vitlab.experiments.how_vits_work._jobs import jobs, released
-from vitlab.experiments.how_vits_work._networks import RELEASED, arms
+from vitlab.experiments.how_vits_work._networks import RELEASED_CIFAR100, arms
 
 TITLE = "HDVW Fig. D.3: multi-stage ViTs have a block structure, vanilla ViT does not"
 
@@ -40,9 +40,9 @@ CLAIMS = claims(_CHECKS)
 
 
 def plan(scale: Scale) -> list[Job]:
-    """Four networks on CIFAR-100; on ImageNet at `released`."""
+    """Four networks on CIFAR-100; HDVW's own weights at `released`."""
     if scale == "released":
-        return released({arm: RELEASED[arm] for arm in _ARMS}, "cka")
+        return released({arm: RELEASED_CIFAR100[arm] for arm in _ARMS}, "cka")
     return jobs(scale, arms(_ARMS), "cka")
 
 

@@ -10,7 +10,7 @@ from vitlab.core.verdicts import Verdict
 from vitlab.experiments.how_vits_work._effects import claims, own, tested, verdicts
 from vitlab.experiments.how_vits_work._feature_maps import lesion
 from vitlab.experiments.how_vits_work._jobs import jobs, released
-from vitlab.experiments.how_vits_work._networks import RELEASED, arms
+from vitlab.experiments.how_vits_work._networks import RELEASED_CIFAR100, arms
 from vitlab.experiments.how_vits_work._shared import POINTS
 
 TITLE = "HDVW Fig. D.4: Convs at the beginning and MSAs at the end of stages matter most"
@@ -43,9 +43,9 @@ CLAIMS = claims(_CHECKS)
 
 
 def plan(scale: Scale) -> list[Job]:
-    """Four networks on CIFAR-100; on ImageNet at `released`."""
+    """Four networks on CIFAR-100; HDVW's own weights at `released`."""
     if scale == "released":
-        return released({arm: RELEASED[arm] for arm in _ARMS}, "lesion")
+        return released({arm: RELEASED_CIFAR100[arm] for arm in _ARMS}, "lesion")
     return jobs(scale, arms(_ARMS), "lesion")
 
 

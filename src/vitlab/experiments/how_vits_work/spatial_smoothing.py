@@ -22,9 +22,11 @@ from vitlab.experiments.how_vits_work._readings import (
     LOG_SIZE,
     ROBUSTNESS,
 )
-from vitlab.experiments.how_vits_work._shared import EARLY, LOGARITHM, POINTS
+from vitlab.experiments.how_vits_work._shared import CORRUPTED, EARLY, LOGARITHM, POINTS
 
 TITLE = "HDVW App. B: spatial smoothing improves CNNs, and attention is spatial smoothing"
+
+DIFFERENCES = CORRUPTED
 
 PAPER = [
     Published("CNN with spatial smoothing", column, None)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vitlab.core.experiment import Job, Results, values_of
+from vitlab.core.experiment import Job, Results, Scale, values_of
 from vitlab.core.measurement import Measurement
 from vitlab.experiments.robust_token_attention._variants import Measured
 
@@ -40,6 +40,13 @@ CORRUPTIONS = {
     "small": Measured("corruptions", images=2000),
     "released": _C,
     "full": _C,
+}
+#: What differs from the paper where corruptions are measured.
+ON_CIFAR100: dict[Scale, tuple[str, ...]] = {
+    "small": (
+        "Corruptions are generated for 2,000 test images of CIFAR-100. mCE is relative to the errors of the AlexNet on "
+        "CIFAR-100 that the authors of HDVW published.",
+    )
 }
 STABILITY = _attention("attention_stability")
 OVERFOCUS = _attention("token_overfocus")

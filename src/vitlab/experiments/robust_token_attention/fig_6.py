@@ -13,6 +13,7 @@ from vitlab.experiments.robust_token_attention._segmentation import (
     CAR_AT_NIGHT,
     IN_SNOW,
     NIGHT,
+    ON_CAMVID,
     ROAD_IN_SNOW,
     segmentation_jobs,
 )
@@ -20,10 +21,11 @@ from vitlab.experiments.robust_token_attention._segmentation import (
 TITLE = "TAPADL Fig. 6: segmentation in snow and at night"
 
 DIFFERENCES: dict[Scale, tuple[str, ...]] = {
+    "small": (ON_CAMVID,),
     "full": (
         "The paper shows two images. IoU at night is that of all night images of ACDC's validation set, because the "
         "labels of its test set are not public; snow is that of Cityscapes-C.",
-    )
+    ),
 }
 
 PAPER = [

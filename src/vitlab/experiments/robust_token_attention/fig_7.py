@@ -10,10 +10,12 @@ from __future__ import annotations
 from vitlab.core.experiment import Claim, Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.robust_token_attention._checks import Check, better
-from vitlab.experiments.robust_token_attention._numbers import ACCURACY, CORRUPTIONS, MCE
+from vitlab.experiments.robust_token_attention._numbers import ACCURACY, CORRUPTIONS, MCE, ON_CIFAR100
 from vitlab.experiments.robust_token_attention._variants import ADL, PLAIN, TAP, diversified, jobs, pooled
 
 TITLE = "TAPADL Fig. 7: the number of branches of TAP and the weight of ADL"
+
+DIFFERENCES = ON_CIFAR100
 
 #: K = 1 is the baseline, K = 4 is `tap`; λ = 1 is `adl`.
 _BRANCHES = {1: "plain", 2: "branches_2", 3: "branches_3", 4: "tap", 5: "branches_5"}

@@ -9,10 +9,12 @@ from __future__ import annotations
 from vitlab.core.experiment import Claim, Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.robust_token_attention._checks import Check, better, counted, gain
-from vitlab.experiments.robust_token_attention._numbers import ACCURACY, CORRUPTIONS, MCE, TOP1
+from vitlab.experiments.robust_token_attention._numbers import ACCURACY, CORRUPTIONS, MCE, ON_CIFAR100, TOP1
 from vitlab.experiments.robust_token_attention._variants import PLAIN, TAP, jobs, pooled
 
 TITLE = "TAPADL Table 1: TAP and other local aggregation in FAN-B-Hybrid"
+
+DIFFERENCES = ON_CIFAR100
 
 _BASE = "FAN-B-Hybrid"
 #: Variant -> its title, and FLOPs (10⁹), parameters (millions), top-1 and mCE as printed.

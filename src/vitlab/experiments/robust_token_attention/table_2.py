@@ -17,10 +17,12 @@ from collections.abc import Iterator
 from vitlab.core.experiment import Claim, Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.robust_token_attention._checks import Check, better, counted, evaluated, gain
-from vitlab.experiments.robust_token_attention._numbers import ACCURACY, CORRUPTIONS, MCE, TOP1, Number
+from vitlab.experiments.robust_token_attention._numbers import ACCURACY, CORRUPTIONS, MCE, ON_CIFAR100, TOP1, Number
 from vitlab.experiments.robust_token_attention._variants import FOUR, TITLES, Measured, Variant, jobs
 
 TITLE = "TAPADL Table 2: ImageNet and its robustness benchmarks"
+
+DIFFERENCES = ON_CIFAR100
 
 #: Row -> parameters (millions), FLOPs (10⁹), ImageNet, -C (mCE), -P (mFR), -A, -R.
 _QUOTED: dict[str, tuple[float | None, ...]] = {

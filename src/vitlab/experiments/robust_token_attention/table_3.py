@@ -14,10 +14,12 @@ import numpy as np
 from vitlab.core.experiment import Claim, Job, Published, Results, Scale, judged
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.robust_token_attention._checks import Check, better, evaluated, gain
-from vitlab.experiments.robust_token_attention._numbers import CORRUPTIONS, MCE, corruption_error
+from vitlab.experiments.robust_token_attention._numbers import CORRUPTIONS, MCE, ON_CIFAR100, corruption_error
 from vitlab.experiments.robust_token_attention._variants import FOUR, TITLES, jobs
 
 TITLE = "TAPADL Table 3: errors on the corruptions of ImageNet-C"
+
+DIFFERENCES = ON_CIFAR100
 
 _NAMES = (
     *("gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),

@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from vitlab.core.experiment import Claim, Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.robust_token_attention._checks import Check, better, evaluated, gain
-from vitlab.experiments.robust_token_attention._numbers import ACCURACY, CORRUPTIONS, MCE, TOP1, Number
+from vitlab.experiments.robust_token_attention._numbers import ACCURACY, CORRUPTIONS, MCE, ON_CIFAR100, TOP1, Number
 from vitlab.experiments.robust_token_attention._variants import PLAIN, TAP_ADL, jobs
 
 TITLE = "TAPADL Table 5: TAP & ADL in four architectures"
+
+DIFFERENCES = ON_CIFAR100
 
 _BASES = {"deit": "DeiT-B", "swin": "Swin-B", "rvt": "RVT-B", "fan": "FAN-B-Hybrid"}
 #: Base and variant -> top-1 and mCE.

@@ -16,6 +16,7 @@ from vitlab.experiments.robust_token_attention._numbers import (
     CORRUPTIONS,
     GINI_UNIT,
     MCE,
+    ON_CIFAR100,
     OVERFOCUS,
     TOP1,
     Number,
@@ -23,6 +24,8 @@ from vitlab.experiments.robust_token_attention._numbers import (
 from vitlab.experiments.robust_token_attention._variants import PLAIN, TAP, jobs, pooled
 
 TITLE = "TAPADL Table 6: the blocks that have TAP"
+
+DIFFERENCES = ON_CIFAR100
 
 #: Variant -> top-1 and mCE.
 _ROWS: dict[str, tuple[float, float]] = {

@@ -10,10 +10,12 @@ from __future__ import annotations
 from vitlab.core.experiment import Claim, Job, Published, Results, Scale
 from vitlab.core.verdicts import Verdict
 from vitlab.experiments.robust_token_attention._checks import Check, better, gain
-from vitlab.experiments.robust_token_attention._numbers import ACCURACY, CORRUPTIONS, MCE, TOP1
+from vitlab.experiments.robust_token_attention._numbers import ACCURACY, CORRUPTIONS, MCE, ON_CIFAR100, TOP1
 from vitlab.experiments.robust_token_attention._variants import ADL, PLAIN, diversified, jobs
 
 TITLE = "TAPADL Table 7: the threshold of ADL"
+
+DIFFERENCES = ON_CIFAR100
 
 #: Variant -> top-1 and mCE. `adl` has τ = 2.
 _ROWS: dict[str, tuple[float, float]] = {
