@@ -117,6 +117,34 @@ def test_an_interrupted_run_resumes_bit_for_bit(tmp_path: Path) -> None:
         assert all(torch.equal(first[key], second[key]) for key in first)
 
 
+def test_a_signal_during_the_last_evaluation_is_not_lost(tmp_path: Path) -> None:
+    """The run is complete, but what comes after it, such as the next run of a plan, must not begin."""
+
+    def stop(row: dict[str, object]) -> None:
+        if row.get("epoch") == 2 and "top1" in row:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Interrupted, match="complete"):
+        run(tiny(epochs=2), tmp_path, log=stop)
+    assert (tmp_path / "model.safetensors").is_file()
+    assert run(tiny(epochs=2), tmp_path)["epoch"] == 2
+
+
+def test_an_error_after_a_signal_is_an_interruption(tmp_path: Path) -> None:
+    """A signal to all processes of a terminal also ends those that load images."""
+
+    def evaluate(model: nn.Module) -> dict[str, float]:
+        os.kill(os.getpid(), signal.SIGINT)
+        raise RuntimeError("DataLoader worker is killed by signal")
+
+    recipe = tiny(ema=0.0, augment=Augment())
+    images = torch.zeros(48, 3, 16, 16, dtype=torch.uint8)
+    feed = Resident(images, torch.arange(48) % 25, (0.5,) * 3, (0.5,) * 3, Augment(), batch_size=8)
+    with pytest.raises(Interrupted, match="resume") as found:
+        train(recipe, vitlab.load(MODEL, seed=0), feed, make_loss(Objective()), evaluate, Run(tmp_path))
+    assert isinstance(found.value.__cause__, RuntimeError)
+
+
 KILLED = """
 import sys
 sys.path[:0] = [{source!r}, {tests!r}]

@@ -181,6 +181,8 @@ def train(
         outputs.weights("model", model)
         if ema is not None:
             outputs.weights("model_ema", ema.module)
+        if any_rank(stop.is_set(), world):  # during the last evaluation
+            raise Interrupted("stopped; the training run is complete")
         return row
 
 
@@ -249,7 +251,10 @@ def _check_finite(progress: Position, run: Run) -> None:
 
 @contextmanager
 def _stop_signal() -> Iterator[threading.Event]:
-    """Context with an event that SIGINT and SIGTERM set; the loop then saves and stops after the current step."""
+    """Context with an event that SIGINT and SIGTERM set; the loop then saves and stops after the current step.
+
+    An error after a signal is an interruption: the signal may have ended processes that load images, too.
+    """
     event = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield event
@@ -257,6 +262,10 @@ def _stop_signal() -> Iterator[threading.Event]:
     old = {number: signal.signal(number, lambda *_: event.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield event
+    except Exception as error:
+        if not event.is_set():
+            raise
+        raise Interrupted("stopped; run the same command to resume") from error
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
