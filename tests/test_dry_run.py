@@ -116,12 +116,12 @@ def test_incomplete_batches_are_counted_as_they_are(tmp_path: Path) -> None:
         assert [each.images for each in planned] == expected
 
 
-def test_the_units_and_patches_of_the_model_are_counted(tmp_path: Path) -> None:
-    """Two blocks: the model and each of 2 MSAs and 2 MLPs; 9 cells, a class token, 3 heads and 2 branches per block."""
+def test_the_units_and_layers_of_the_model_are_counted(tmp_path: Path) -> None:
+    """Two blocks: the model and each of 2 MSAs and 2 MLPs; 9 cells, a class token, 3 heads and 6 others per block."""
     names = ["lesion", "causal_trace(cells=3)"]
     lesion, trace = planned_measurements(runner.INSTRUMENTS, [MODEL], names, tmp_path, **OPTIONS)
     assert lesion.seconds == pytest.approx((1 + 4) * lesion.forward_seconds)
-    assert trace.seconds == pytest.approx(2 * (9 + 1 + 3 + 2) * trace.forward_seconds)
+    assert trace.seconds == pytest.approx(2 * (9 + 1 + 3 + 6) * trace.forward_seconds)
 
 
 def test_the_table_fits_80_columns_without_breaking_names(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from vitlab.data.question_catalogue import open_questions
 from vitlab.data.segmentation_sets import open_pairs
 from vitlab.eval_mode import eval_mode
 from vitlab.identity import identify
-from vitlab.instruments.causal_trace import patch_counts
+from vitlab.instruments.causal_trace import forward_counts
 from vitlab.interventions.units import units
 from vitlab.runner import prepare
 from vitlab.runner.jobs import Kind, folder_of, pending
@@ -204,7 +204,7 @@ def _first_batch(model: MeasuredModel, inputs: Any) -> Tensor | None:
 def _counted(
     model: MeasuredModel, batch: Tensor | None, procedure: Procedure, settings: Mapping[str, Any]
 ) -> dict[str, Sequence[Any]]:
-    """What the cost of a procedure counts in the model: the units of `lesion`, the patches of `causal_trace`."""
+    """What the cost of a procedure counts in the model: the units of `lesion`, the forwards of `causal_trace`."""
     if batch is None or procedure.name not in ("lesion", "causal_trace"):
         return {}
     inner = unwrap(model.model)
@@ -212,7 +212,7 @@ def _counted(
         anatomy = describe(inner, (int(batch.shape[-2]), int(batch.shape[-1])))
         if procedure.name == "lesion":
             return {"units": units(inner, anatomy, batch, settings["conv"])}
-        return {"layers": patch_counts(inner, anatomy, batch, settings["cells"])}
+        return {"layers": forward_counts(inner, anatomy, batch, settings["cells"])}
 
 
 def _forward(model: MeasuredModel, inputs: Any, batch: Tensor | None) -> tuple[int | None, float | None]:

@@ -17,8 +17,8 @@ _SETTINGS = {"corruptions": "names", "masks": "centres"}
 #: Products with the Hessian: `15 to 40 products with the Hessian per mini-batch, each about 6 forwards`.
 _PRODUCTS = re.compile(r"(\d+) to (\d+) products with the Hessian per mini-batch, each about (\d+) forwards")
 
-#: Patches of a causal trace, one forward each.
-_PATCHES = "layers × (cells² + prefix tokens + heads + 2) forwards"
+#: Forwards of a causal trace.
+_LAYERS = "layers × (cells² + prefix tokens + heads + 6) forwards"
 
 
 def forwards(cost: str, settings: Mapping[str, Any]) -> float | None:
@@ -29,7 +29,7 @@ def forwards(cost: str, settings: Mapping[str, Any]) -> float | None:
     Args:
         cost: of the card, in words.
         settings: all settings, with their defaults, and what the cost counts in the model: `units`, the units that
-            are removed, or `layers`, the number of patches of each layer.
+            are removed, or `layers`, the number of forwards of each layer.
 
     >>> forwards("two forwards", {}), forwards("one forward and one backward", {}), forwards("units + 1 forwards", {})
     (2, 3, None)
@@ -46,7 +46,7 @@ def forwards(cost: str, settings: Mapping[str, Any]) -> float | None:
         return 1 + WITH_GRADIENTS * _count(settings["epsilons"]) * sum(steps[a] for a in _each(settings["attacks"]))
     if "× 21 points" in cost:
         return int(settings["points"]) ** 2
-    if cost.startswith(_PATCHES):
+    if cost.startswith(_LAYERS):
         return sum(settings["layers"]) if "layers" in settings else None
     words = re.match(r"(no|one|two|nine) forwards?\b(.*)", cost)
     if words:

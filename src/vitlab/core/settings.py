@@ -57,12 +57,16 @@ def check_settings(
 
 
 def _plain(value: Any) -> Any:
-    """A number or a one-dimensional array as Python's, also in a list or tuple; other values unchanged."""
+    """A one-dimensional array as a list, and numbers of numpy as Python's, also in lists; other values unchanged."""
+    if getattr(value, "ndim", 0) == 1 and hasattr(value, "tolist"):
+        return value.tolist()
+    return _python_numbers(value)
+
+
+def _python_numbers(value: Any) -> Any:
     if isinstance(value, Real) and hasattr(value, "item"):
         return value.item()
-    if type(value) in (list, tuple):
-        return type(value)(map(_plain, value))
-    return value.tolist() if getattr(value, "ndim", 0) == 1 and hasattr(value, "tolist") else value
+    return type(value)(map(_python_numbers, value)) if type(value) in (list, tuple) else value
 
 
 def check_value(name: str, key: str, value: Any, annotation: Any) -> None:

@@ -147,8 +147,11 @@ def _layers(anatomy: Anatomy) -> list[Block]:
     return layers
 
 
-def patch_counts(model: nn.Module, anatomy: Anatomy, images: Tensor, cells: int) -> list[int]:
-    """Returns the number of patches of each layer: cells, prefix tokens, branches and heads.
+def forward_counts(model: nn.Module, anatomy: Anatomy, images: Tensor, cells: int) -> list[int]:
+    """Returns the number of forwards of each layer.
+
+    Three without a patch (clean, corrupted, activations of the clean images), one for each cell, prefix token and
+    branch, and, if the layer has heads that can be patched, one for each head and one for their activations.
 
     Args:
         model: a classifier in evaluation mode, without wrappers.
@@ -160,12 +163,12 @@ def patch_counts(model: nn.Module, anatomy: Anatomy, images: Tensor, cells: int)
     with_heads = blocks_with_heads(model, anatomy, layers, images)
     counts = []
     for block in layers:
-        seam, heads = block.seam("block.out"), 0
+        seam = block.seam("block.out")
         assert seam is not None
+        count = 3 + sum(map(len, divide(seam.layout.grid, cells))) + seam.layout.prefix + len(_branches(block))
         if block.name in with_heads:
-            heads = _head_outputs(model, anatomy, block, images[:1]).at(block.name, "heads").shape[1]
-        tokens = sum(map(len, divide(seam.layout.grid, cells))) + seam.layout.prefix
-        counts.append(tokens + heads + len(_branches(block)))
+            count += 1 + _head_outputs(model, anatomy, block, images[:1]).at(block.name, "heads").shape[1]
+        counts.append(count)
     return counts
 
 
