@@ -87,7 +87,7 @@ def questions(out: Path) -> list[Question]:
     first, second, _ = (np.exp(-each.values["nll_by_image"]) for each in raw(out, "calibration"))
     most = int(np.argmax(np.abs(first - second)))
     shown = f"{100 * first[most]:.0f} % → {100 * second[most]:.0f} %"
-    strip = "Images on which ViT + CB and plain ViT differ most: probability of the label"
+    strip = "Images on which plain ViT and ViT + CB differ most: probability of the label, plain ViT → ViT + CB"
     accuracy = 100 * float(np.mean(raw(out, "occlusion")[0].values["clean_correct"]))
     deep = " in the deep half of the layers, "
     attended, even = (

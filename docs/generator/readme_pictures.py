@@ -19,11 +19,11 @@ import numpy as np
 from PIL import Image
 
 from vitlab.core.measurement import Measurement
+from vitlab.demo import TITLE
 from vitlab.reporting import read, report
 from vitlab.reporting.static_figure import coloured, png
 
 PICTURES = Path(__file__).resolve().parents[1] / "pictures"
-TITLE = "A small ViT: plain, with CB, and with TAP and ADL"
 #: The side of a picture, the space between pictures and the space for a line of text, in pixels.
 SIDE, GAP, LINE = 120, 10, 20
 

@@ -21,6 +21,9 @@ from vitlab.recipes.quick import quick
 from vitlab.reporting import report, training_curve
 from vitlab.tasks.classification import run as train
 
+#: Of the report. The generated images show five of the 25 classes.
+TITLE = "A small ViT: plain, with CB, and with TAP and ADL; five classes, chance 20 %"
+
 #: What is compared: the settings of `quick` for each model.
 MODELS: dict[str, dict[str, Any]] = {
     "plain ViT": {},
@@ -88,7 +91,7 @@ def run(out: Path, epochs: int = 6, images: int = 1280, *, show: bool = True) ->
             with bar.piece(f"training {name}", _TRAINING) as report_progress, step_cache(None, report_progress):
                 train(recipe, folder, log=partial(_report_epoch, report_progress, epochs))
             measurements += measured(folder, name, images // 3, bar)
-    page = report(measurements, out / "report.html", title="A small ViT: plain, with CB, and with TAP and ADL")
+    page = report(measurements, out / "report.html", title=TITLE)
     return page, sentences(measurements, images // 3)
 
 

@@ -56,7 +56,7 @@ def test_images_that_all_models_get_right_are_found() -> None:
     """The largest difference, 67 % against 99 %, is on the image with the lowest loss of one model."""
     losses = [[0.4, 3.0, 2.0, 2.5], [0.01, 3.1, 2.1, 2.4]]
     (strip,) = made(*(calibration(name, each, [0, 1, 2, 3]) for name, each in zip("ab", losses, strict=True)))
-    assert strip.title == "Images on which b and a differ most: probability of the label"
+    assert strip.title == "Images on which a and b differ most: probability of the label, a → b"
     assert strip.pictures[0].lines == ["class 0", "67 % → 99 %"]
     chances = np.exp(-np.array(losses))
     order = np.argsort(-np.abs(chances[0] - chances[1]))
@@ -65,7 +65,7 @@ def test_images_that_all_models_get_right_are_found() -> None:
 
 def test_the_title_states_images_without_pictures() -> None:
     (strip,) = made(calibration("a", [0.4, 3.0, 2.0], [1]), calibration("b", [0.01, 3.1, 2.1], [1, 2]))
-    assert strip.title == "Images on which b and a differ most, among 2 of 3 images: probability of the label"
+    assert strip.title == "Images on which a and b differ most, among 2 of 3 images: probability of the label, a → b"
 
 
 def test_models_on_other_images_are_not_compared() -> None:

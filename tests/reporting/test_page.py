@@ -305,3 +305,14 @@ def test_eigenvalues_that_did_not_converge_are_noted(tmp_path: Path) -> None:
     dims: dict[str, tuple[str, ...]] = {name: ("mini_batch", "rank")[: each.ndim] for name, each in values.items()}
     page = written(tmp_path, Measurement("hessian_spectrum", "a", values, dims, {}, {"limit": 12}))
     assert "Not converged within 12 products: 1 of 2 eigenvalues of a." in page
+
+
+def test_a_section_states_what_its_numbers_are_combined_over(tmp_path: Path) -> None:
+    def written(*provenance: dict[str, Any]) -> str:
+        given = [Measurement("k", "a", {"x": np.array(1.0)}, {"x": ()}, {}, {}, each) for each in provenance]
+        return report(given, tmp_path / "page.html").read_text(encoding="utf-8")
+
+    data = "scenes test[8 of 32, evenly spaced, part {} of 2] ab"
+    parts = written(*({"data": data.format(part), "part": part} for part in range(2)))
+    assert "combined over 2 disjoint parts of the images, for one set of weights." in parts
+    assert "combined over 2 runs." in written({"seed": 0}, {"seed": 1})

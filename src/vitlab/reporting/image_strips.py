@@ -64,8 +64,8 @@ def _differing(section: Section) -> list[Strip]:
         if pictures:
             count = sum(len(one.values["nll_by_image"]) for one, _ in pairs)
             among = "" if len(candidates) == count else f", among {len(candidates)} of {count} images"
-            title = f"Images on which {label} and {baseline} differ most{among}: probability of the label"
-            found.append(Strip(title, pictures))
+            title = f"Images on which {baseline} and {label} differ most{among}"
+            found.append(Strip(f"{title}: probability of the label, {baseline} → {label}", pictures))
     return found
 
 

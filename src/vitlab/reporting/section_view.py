@@ -9,6 +9,7 @@ from typing import Any
 from vitlab.core.descriptions import origin
 from vitlab.core.errors import ExtensionError
 from vitlab.core.extensions import warn_once
+from vitlab.core.repeats import Combined
 from vitlab.reporting import page_figure
 from vitlab.reporting.convergence import convergence_note
 from vitlab.reporting.default_drawing import draw_by_axes
@@ -179,7 +180,9 @@ def _footnote(section: Section) -> str:
     repeats = max(map(len, section.repeats.values()))
     if repeats > 1 and not section.shows_pictures:
         fewer = "up to " if min(map(len, section.repeats.values())) < repeats else ""
-        notes.append(f"Numbers are means over {fewer}{repeats} repeats.")
+        runs = any(isinstance(each, Combined) and each.over == "runs" for each in section.averaged())
+        over = "runs" if runs else "disjoint parts of the images, for one set of weights"
+        notes.append(f"Numbers are combined over {fewer}{repeats} {over}.")
     if any(dims[:1] == ("epoch",) for each in section.averaged() for dims in each.dims.values()):
         notes.append("Numbers by epoch are those of the last epoch.")
     if section.kind == "training" and any({"train_loss", "loss"} <= each.values.keys() for each in section.averaged()):

@@ -74,7 +74,7 @@ def test_each_head_is_a_dot() -> None:
         (looks.entropy, 0, "lower", "higher"),
         (looks.distance, 0, "nearer", "farther"),
         (looks.stability, 0, "less stable", "more stable"),
-        (looks.diversity, 0, "more diverse", "less diverse"),
+        (looks.diversity, 0, "less alike", "more alike"),
         (looks.overfocus, 0, "lower", "higher"),
         (looks.overfocus, 2, "lower", "higher"),
         (looks.softmax, 2, "lower", "higher"),

@@ -27,9 +27,9 @@ def draw(measurements: Sequence[Measurement]) -> list[Figure]:
     figures = []
     if any(known(measurement, "head_similarity") for measurement in measurements):
         plot = curves(measurements, "head_similarity", "cosine similarity of two heads")
-        words = ("more diverse", "less diverse")
+        words = ("less alike", "more alike")
         finding = deep_half_finding(
-            measurements, "head_similarity", "Similarity of heads", words=words, claim=Phrase("Heads are", words)
+            measurements, "head_similarity", "Similarity of heads", words=words, claim=Phrase("Heads attend", words)
         )
         figures.append(Figure(finding, _PAPER, plot))
     paired = [measurement for measurement in measurements if known(measurement, "head_pairs")]
