@@ -127,10 +127,8 @@ def _rings(x: Tensor, weights: Tensor, width: int, prefix: int, nested: bool) ->
     count, branches = x.shape[1], weights.shape[-1]
     key = (x.device, count, branches, width, prefix, nested)
     if key not in _RINGS:
-        down, right = (
-            (torch.arange(side)[:, None] - torch.arange(side)).abs().clamp(max=branches).to(x.device, torch.int8)
-            for side in _grid(x, width, prefix)
-        )
+        sides = (torch.arange(side, device=x.device) for side in _grid(x, width, prefix))
+        down, right = ((n[:, None] - n).abs().clamp(max=branches).to(torch.int8) for n in sides)
         down, right = down[:, None, :, None], right[None, :, None, :]  # all numbers of pairs are bytes: there are N²
         ring = torch.maximum(down, right)
         outside = ring == branches
