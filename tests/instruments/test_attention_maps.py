@@ -29,7 +29,7 @@ def test_choices():
     model, images = sharp(case), pictures(case)
     whole = vitlab.measure("attention_maps", model, [images], layers=["blocks.1"]).values["blocks.1"]
     some = vitlab.measure("attention_maps", model, [images], layers=[1, -2], heads=[2, 0], queries=[0, -1])
-    assert list(some.values) == ["blocks.1", "key_grid", "key_prefix"]
+    assert list(some.values) == ["blocks.1", "key_grid", "key_prefix", "attended"]
     np.testing.assert_array_equal(some.values["blocks.1"], whole[:, [2, 0]][:, :, [0, 16]])
     assert some.axes["head of blocks.1"] == (2, 0) and some.axes["query of blocks.1"] == (0, 16)
     mean = vitlab.measure("attention_maps", model, [images], layers=[1], heads="mean").values["blocks.1"]
@@ -44,6 +44,9 @@ def test_threshold_and_min_max():
     cut = vitlab.measure("attention_maps", model, [images], layers=[1], threshold=1.0).values[name]
     below = plain[name] < 1 / 16  # windows of 4 × 4: uniform attention is 1/16, not one over the whole map
     np.testing.assert_array_equal(cut, np.where(below, 0, plain[name]))
+    counted = vitlab.measure("attention_maps", model, [images], layers=[1], threshold=1.0).values["attended"]
+    shares = [np.count_nonzero(cut[:, head]) / cut[:, head].size for head in range(cut.shape[1])]
+    np.testing.assert_allclose(counted, [shares])
     stretched = vitlab.measure("attention_maps", model, [images], layers=[1], threshold=1.0, minmax=True).values[name]
     np.testing.assert_allclose(stretched.max(-1), 1, atol=1e-6)
     assert stretched.min() == 0

@@ -16,7 +16,7 @@ from vitlab.core.anatomy import Anatomy, Block, TokenLayout
 from vitlab.core.bounds import Length, Range, Weight
 from vitlab.core.errors import VitlabError, unknown
 from vitlab.core.measurement import Card, Measurement
-from vitlab.instruments.shared.one_pass import Observer, Result, attention_blocks, observe
+from vitlab.instruments.shared.one_pass import Observer, Result, attention_blocks, observe, table
 from vitlab.instruments.shared.per_image_sums import require_finite, split_windows
 from vitlab.instruments.shared.token_positions import positions
 from vitlab.recording.attention_call import AttentionCall, Rows
@@ -118,6 +118,8 @@ class _MapCollector(Observer):
         """The maps, and the grids for drawing them."""
         values: dict[str, np.ndarray] = {}
         dims: dict[str, tuple[str, ...]] = {"key_grid": ("layer", "side"), "key_prefix": ("layer",)}
+        dims["attended"] = ("layer", "head")
+        attended: list[np.ndarray] = []
         axes: dict[str, tuple[Any, ...]] = {
             "layer": tuple(block.name for block in self._blocks),
             "side": ("height", "width"),
@@ -126,11 +128,13 @@ class _MapCollector(Observer):
         for block in self._blocks:
             maps, heads, queries = self._select(block)
             values[block.name] = maps.numpy()
+            attended.append((values[block.name] > 0).mean((0, 2, 3)))
             names = [f"{axis} of {block.name}" for axis in ("head", "query", "key")]
             dims[block.name] = ("image", *names)
             axes |= {names[0]: tuple(heads), names[1]: tuple(queries)}
         keys = [block.mixer.keys for block in self._blocks if block.mixer.keys is not None]
         values |= {"key_grid": np.array([k.grid for k in keys]), "key_prefix": np.array([k.prefix for k in keys])}
+        values["attended"] = table(attended)
         return Result(values, dims, axes)
 
     def _select(self, block: Block) -> tuple[Tensor, list[Any], list[int]]:
@@ -181,7 +185,7 @@ def measure(
     Returns:
         For every layer, under its name, (image, head, query, key), the tokens of windowed layers in full-map order
         with 0 outside a query's window; `key_grid` (layer, side) and `key_prefix` (layer), for drawing a row as an
-        image.
+        image; `attended` (layer, head), the share of entries above 0, the mean over images and queries.
     """
     collector = _MapCollector(list(images), layers, heads, queries, threshold=threshold, minmax=minmax)
     collector.settings = {

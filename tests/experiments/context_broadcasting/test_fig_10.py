@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from experiments.synthetic import entry, layered
 from vitlab.core.experiment import Claim, Results
 from vitlab.core.measurement import Measurement
 from vitlab.experiments.context_broadcasting import fig_10
+from vitlab.experiments.record_numbers import entries_of, results_of
 
 
 def entropy(last: float) -> Measurement:
@@ -17,12 +16,8 @@ def entropy(last: float) -> Measurement:
 
 
 def maps(attended: int) -> Measurement:
-    """One map with 1,000 keys, of which some are attended."""
-    values = np.zeros((1, 1, 1, 1000))
-    values[..., :attended] = 0.01
-    dims = ("image", *(f"{axis} of blocks.11" for axis in ("head", "query", "key")))
-    grid = {"key_grid": (("layer", "side"), [[2, 500]]), "key_prefix": (("layer",), [0])}
-    return layered("attention_maps", {}, **{"blocks.11": (dims, values)}, **grid)
+    """Two heads; of 1,000 keys some are attended on average."""
+    return layered("attention_maps", {}, attended=(("layer", "head"), [[attended / 1000 - 0.1, attended / 1000 + 0.1]]))
 
 
 def example(claim: Claim, effects: Sequence[float]) -> Results:
@@ -36,8 +31,9 @@ def example(claim: Claim, effects: Sequence[float]) -> Results:
     return Results(entries)
 
 
-def test_attended_keys_are_counted_in_the_maps_of_the_instrument() -> None:
-    """Uniform attention is at the threshold, so that all keys count; a threshold above it leaves none."""
+def test_attended_keys_are_counted_and_stored_in_records() -> None:
+    """Uniform attention is at the threshold, so that all keys count; a threshold above it leaves none. Records omit the
+    maps themselves, which are too large."""
     import torch
 
     import vitlab
@@ -45,6 +41,10 @@ def test_attended_keys_are_counted_in_the_maps_of_the_instrument() -> None:
     model = vitlab.load("timm/vit_tiny_patch16_224(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3)")
     for block in model.blocks:
         torch.nn.init.zeros_(block.attn.qkv.weight)
+    images = range(12)  # 12 maps of 3 heads and 17 × 17 entries
     for threshold, share in ((0.5, 1.0), (1.5, 0.0)):
-        found = vitlab.measure("attention_maps", model, [torch.randn(1, 3, 32, 32)], threshold=threshold)
-        assert fig_10._attended(found) == share
+        batches = [torch.randn(12, 3, 32, 32)]
+        found = vitlab.measure("attention_maps", model, batches, images=images, threshold=threshold)
+        ((_, stored),) = results_of(entries_of(Results([entry("cb", found)]))).entries
+        assert "blocks.1" in found.values and "blocks.1" not in stored.values
+        assert fig_10._attended(found) == fig_10._attended(stored) == share

@@ -30,9 +30,8 @@ def _entropy(found: Measurement) -> float:
 
 
 def _attended(found: Measurement) -> float:
-    """The fraction of keys above the threshold."""
-    maps = [value for name, value in found.values.items() if name not in ("key_grid", "key_prefix")]
-    return float(np.mean([(value > 0).mean() for value in maps]))
+    """The fraction of keys above the threshold in the last layer."""
+    return float(np.nanmean(found.values["attended"][-1]))
 
 
 _CHECKS = [

@@ -16,15 +16,22 @@ TITLE = "CB Fig. 9: gain of CB by number of heads"
 
 PAPER = [Published(row, "top-1 by number of heads", None) for row in ("ViT-Ti", "ViT-Ti + CB")]
 
-_HEADS: dict[Scale, tuple[int, ...]] = {"smoke": (1, 2, 4), "small": (1, 3, 6, 12), "full": (1, 3, 6, 12)}
+#: Numbers of heads at each scale.
+HEADS: dict[Scale, tuple[int, ...]] = {"smoke": (1, 2, 4), "small": (1, 3, 6, 12), "full": (1, 3, 6, 12)}
 
 
-def _arm(part: str, heads: int) -> str:
+def arm_of(part: str, heads: int) -> str:
+    """Returns the name of the arm with a number of heads.
+
+    Args:
+        part: the module; '' or `plain` for none.
+        heads: of each layer.
+    """
     return f"{part or 'plain'}, {heads} heads"
 
 
 def _gain(results: Results, heads: int) -> dict[int, float]:
-    plain, cb = (results.by_seed(_arm(part, heads), "training", "top1") for part in ("", "cb"))
+    plain, cb = (results.by_seed(arm_of(part, heads), "training", "top1") for part in ("", "cb"))
     return {seed: cb[seed] - plain[seed] for seed in plain if seed in cb}
 
 
@@ -34,7 +41,7 @@ def _fewer(results: Results) -> list[float]:
 
 def _trend(results: Results) -> list[float]:
     """Minus the slope of the gain over log2 of the number of heads, by seed."""
-    heads = _HEADS["small"]
+    heads = HEADS["small"]
     gains = [_gain(results, each) for each in heads]
     seeds = sorted(set.intersection(*(set(each) for each in gains)))
     return [float(-np.polyfit(np.log2(heads), [each[seed] for each in gains], 1)[0]) for seed in seeds]
@@ -43,8 +50,8 @@ def _trend(results: Results) -> list[float]:
 _CHECKS = [
     gain(
         Claim("one head", "CB raises the top-1 accuracy of ViT-Ti with one head", source="Fig. 9"),
-        _arm("", 1),
-        _arm("cb", 1),
+        arm_of("", 1),
+        arm_of("cb", 1),
     ),
     effect(
         Claim(
@@ -73,9 +80,9 @@ def plan(scale: Scale) -> list[Job]:
     """Training with and without CB for each number of heads."""
     return [
         job
-        for heads in _HEADS.get(scale, ())
+        for heads in HEADS.get(scale, ())
         for part in ("", "cb")
-        for job in Network(part, "tiny", heads=heads, repeated=False).jobs(scale, _arm(part, heads))
+        for job in Network(part, "tiny", heads=heads, repeated=False).jobs(scale, arm_of(part, heads))
     ]
 
 

@@ -11,6 +11,7 @@ from vitlab.experiments.context_broadcasting import table_9
 from vitlab.experiments.context_broadcasting._checks import COLUMNS, points
 from vitlab.experiments.context_broadcasting._shared import SIZES
 from vitlab.experiments.pictures.entropy import draw_entropy, draw_shallow_and_deep, draw_softmax, draw_with_cb
+from vitlab.experiments.pictures.modules import draw_attended, draw_extra_block, draw_heads, draw_scales
 from vitlab.experiments.pictures.tables import Ours, draw_table, mean_of
 from vitlab.experiments.pictures.training_curves import draw_training
 
@@ -317,9 +318,13 @@ _table_s14 = _by_row(
 )
 
 PICTURES = {
+    "cb_fig_3": draw_extra_block,
     "cb_fig_4": draw_entropy,
     "cb_fig_5": draw_softmax,
     "cb_fig_7": draw_with_cb,
+    "cb_fig_8": draw_scales,
+    "cb_fig_9": draw_heads,
+    "cb_fig_10": draw_attended,
     "cb_fig_s11": draw_training,
     "cb_fig_s12": draw_shallow_and_deep,
     "cb_table_1": _table_1,

@@ -1,18 +1,36 @@
-"""Pictures of TAPADL's tables."""
+"""Pictures of TAPADL's figures and tables."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from vitlab.core.experiment import Results, Scale
 from vitlab.core.measurement import Measurement
 from vitlab.experiments.catalogue import Experiment
+from vitlab.experiments.pictures.attention import (
+    draw_head_similarity,
+    draw_map_and_stability,
+    draw_maps,
+    draw_stability,
+)
+from vitlab.experiments.pictures.curves import Curve, Curves, claim_lines, draw_curves, network_at
 from vitlab.experiments.pictures.tables import Ours, draw_table, mean_of
-from vitlab.experiments.robust_token_attention import table_2
+from vitlab.experiments.robust_token_attention import fig_7, table_2
 from vitlab.experiments.robust_token_attention._numbers import MCE, TOP1, Number, corruption_error
-from vitlab.experiments.robust_token_attention._segmentation import ADVERSE, CORRUPTED, MIOU
+from vitlab.experiments.robust_token_attention._segmentation import (
+    ADVERSE,
+    AT_NIGHT,
+    CAR_AT_NIGHT,
+    CORRUPTED,
+    IN_SNOW,
+    MIOU,
+    ROAD_IN_SNOW,
+)
 from vitlab.experiments.robust_token_attention._variants import TITLES
 
 __all__ = ["PICTURES"]
@@ -157,7 +175,48 @@ def _table_7(experiment: Experiment, results: Results, scale: Scale) -> str:
     return draw_table(experiment, results, scale, rows, ("Threshold",), _TWO, notes)
 
 
+def _fig_6(experiment: Experiment, results: Results, scale: Scale) -> str:
+    """The numbers of the claims, in the order of the paper's two images: snow, night."""
+    numbers = {"mIoU, snow": IN_SNOW, "road, snow": ROAD_IN_SNOW, "mIoU, night": AT_NIGHT, "car, night": CAR_AT_NIGHT}
+    columns: dict[str, tuple[Ours, str]] = {name: (_ours(number), ".1f") for name, number in numbers.items()}
+    arms = {"FAN-B-Hybrid": "plain", "FAN-B-Hybrid + TAP & ADL": "tap_adl"}
+    rows = {row: (arm, (row,)) for row, arm in arms.items()}
+    notes = [
+        "mIoU, and IoU of a class, in per cent, mean over the runs.",
+        "The paper shows two images, without numbers.",
+    ]
+    notes += ["Ours: UperNet with DeiT-Ti on CamVid and its corruptions."] if scale == "small" else []
+    return draw_table(experiment, results, scale, rows, ("Model",), columns, notes)
+
+
+def _fig_7(experiment: Experiment, results: Results, scale: Scale) -> str:
+    """mCE by the number of branches and by the weight of ADL; the paper's numbers are in the lines of two claims."""
+
+    def panel(title: str, label: str, arms: Mapping[Any, str], kind: str) -> Curves:
+        found = [(place, _ours(MCE)(results, arm)) for place, arm in enumerate(arms.values())]
+        points = [(place, value) for place, value in found if value is not None]
+        curve = Curve(
+            f"{title.partition(': ')[2]}, ours", kind, [place for place, _ in points], [value for _, value in points]
+        )
+        return Curves(title, label, "mean error [%]" if scale == "smoke" else "mCE [%]", [curve], list(map(str, arms)))
+
+    top = panel("Top: TAP without ADL", "number of branches K", fig_7.BRANCHES, "ours")
+    bottom = panel("Bottom: ADL without TAP", "weight λ of ADL", fig_7.WEIGHTS, "ours dash")
+    plain = _ours(MCE)(results, "plain")
+    levels = {} if plain is None else {"baseline, ours": (plain, "ink dot")}
+    network = network_at(scale, "ViT-Ti on CIFAR-100", "FAN-B-Hybrid")
+    about = f"Ours: {network}, mean over the runs; lower is better. The paper has numbers of K = 4 and λ = 1 only."
+    panels = [replace(each, levels=levels) for each in (top, bottom)]
+    return draw_curves(experiment, about, panels, claim_lines(experiment, results, scale))
+
+
 PICTURES = {
+    "tapadl_fig_1": draw_map_and_stability,
+    "tapadl_fig_3": draw_maps,
+    "tapadl_fig_4": draw_head_similarity,
+    "tapadl_fig_5": draw_stability,
+    "tapadl_fig_6": _fig_6,
+    "tapadl_fig_7": _fig_7,
     "tapadl_table_1": _table_1,
     "tapadl_table_2": _table_2,
     "tapadl_table_3": _table_3,

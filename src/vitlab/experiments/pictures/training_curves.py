@@ -9,7 +9,7 @@ from vitlab.experiments.catalogue import Experiment
 from vitlab.reporting.svg.axes import Panel, round_axis
 from vitlab.reporting.svg.canvas import Canvas
 
-__all__ = ["draw_training"]
+__all__ = ["draw_training", "mean_by_epoch"]
 
 _WIDE, _HIGH, _LEFT, _TOP, _ROW, _COLUMN = 300, 180, 70, 96, 250, 390
 
@@ -29,7 +29,7 @@ def draw_training(experiment: Experiment, results: Results, scale: Scale) -> str
     about = f"Ours: {network}, mean over the runs. The paper has curves only."
     canvas = Canvas(_LEFT + 2 * _COLUMN, _TOP + 2 * _ROW + 40, experiment.title, about)
     for index, (title, value) in enumerate(_PANELS.items()):
-        curves = {arm: _mean(results, arm, value) for arm in _ARMS}
+        curves = {arm: mean_by_epoch(results, arm, value) for arm in _ARMS}
         numbers = [float(each) for _, curve in curves.values() for each in curve]
         epochs = [float(each) for found, _ in curves.values() for each in found]
         left, top = _LEFT + _COLUMN * (index % 2), _TOP + _ROW * (index // 2)
@@ -47,8 +47,8 @@ def draw_training(experiment: Experiment, results: Results, scale: Scale) -> str
     return str(canvas)
 
 
-def _mean(results: Results, arm: str, value: str) -> tuple[np.ndarray, np.ndarray]:
-    """Epochs with the value, and its mean over the runs; both are empty if no run has it."""
+def mean_by_epoch(results: Results, arm: str, value: str) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the epochs with the value, and its mean over the runs; both are empty if no run has it."""
     found = [each for _, each in results.select(arm, "training") if value in each.values]
     if not found:
         return np.zeros(0), np.zeros(0)

@@ -38,7 +38,8 @@ def _around(found: Measurement) -> float:
     return float(np.nanmean(near - own))
 
 
-_AROUND = Number(("attention_diversity",), _around, unit="")
+#: Attention of the last layer to the eight neighbours of a token.
+AROUND = Number(("attention_diversity",), _around, unit="")
 _CHECKS = [
     better(
         Claim("gini_tap", "TAP distributes the attention of the last layer over more tokens", source="Sec. 4.1.2"),
@@ -64,7 +65,7 @@ _CHECKS = [
             "TAP expands the diagonal of ADL to the neighbours of a token",
             source="Fig. 3, Sec. 4.1.2",
         ),
-        _AROUND,
+        AROUND,
         "adl",
         "tap_adl",
     ),

@@ -18,7 +18,8 @@ from vitlab.experiments.robust_token_attention._variants import PLAIN, TAP_ADL, 
 
 TITLE = "TAPADL Fig. 4: attention of the heads of the last layer"
 
-_DIAGONAL = 0.5
+#: Attention to the 3×3 neighbourhood above which a head counts as diagonal.
+DIAGONAL = 0.5
 PAPER = [
     Published("FAN-B-Hybrid", "head similarity", 0.63),
     Published("FAN-B-Hybrid + TAP & ADL", "head similarity", 0.27),
@@ -35,7 +36,7 @@ def _local_and_global(found: Measurement) -> float:
 
 def _diagonal_heads(found: Measurement) -> float:
     """The number of heads of the last layer with more than half of their attention in the neighbourhood."""
-    return float((np.asarray(found.values["neighbourhood_mass"])[-1] > _DIAGONAL).sum())
+    return float((np.asarray(found.values["neighbourhood_mass"])[-1] > DIAGONAL).sum())
 
 
 _SIMILARITY = Claim(

@@ -17,21 +17,21 @@ TITLE = "TAPADL Fig. 7: the number of branches of TAP and the weight of ADL"
 
 DIFFERENCES = ON_CIFAR100
 
-#: K = 1 is the baseline, K = 4 is `tap`; λ = 1 is `adl`.
-_BRANCHES = {1: "plain", 2: "branches_2", 3: "branches_3", 4: "tap", 5: "branches_5"}
-_WEIGHTS = {0.001: "weight_0.001", 0.01: "weight_0.01", 0.1: "weight_0.1", 1: "adl", 10: "weight_10"}
+#: Values of K and of λ with their arms: K = 1 is the baseline, K = 4 is `tap`; λ = 1 is `adl`.
+BRANCHES = {1: "plain", 2: "branches_2", 3: "branches_3", 4: "tap", 5: "branches_5"}
+WEIGHTS = {0.001: "weight_0.001", 0.01: "weight_0.01", 0.1: "weight_0.1", 1: "adl", 10: "weight_10"}
 _OTHERS = (
     *(
         pooled(arm, f"TokenAwarePooling(branches={branches}, blocks='all')", branches=branches)
-        for branches, arm in _BRANCHES.items()
+        for branches, arm in BRANCHES.items()
         if arm.startswith("branches")
     ),
-    *(diversified(arm, float(weight)) for weight, arm in _WEIGHTS.items() if arm != "adl"),
+    *(diversified(arm, float(weight)) for weight, arm in WEIGHTS.items() if arm != "adl"),
 )
 
 PAPER = [
-    *(Published(f"K = {branches}", "ImageNet-C (mCE)", None) for branches in _BRANCHES),
-    *(Published(f"λ = {weight}", "ImageNet-C (mCE)", None) for weight in _WEIGHTS),
+    *(Published(f"K = {branches}", "ImageNet-C (mCE)", None) for branches in BRANCHES),
+    *(Published(f"λ = {weight}", "ImageNet-C (mCE)", None) for weight in WEIGHTS),
 ]
 
 
@@ -45,16 +45,16 @@ def _lower(arm: str, title: str, against: str, other: str, paper: float | None =
 _CHECKS = [
     *(
         _lower(arm, f"TAP with K = {branches}", "plain", "the baseline", 1.2 if arm == "tap" else None)
-        for branches, arm in _BRANCHES.items()
+        for branches, arm in BRANCHES.items()
         if arm != "plain"
     ),
     *(
         _lower("tap", "TAP with K = 4", arm, f"with K = {branches}")
-        for branches, arm in _BRANCHES.items()
+        for branches, arm in BRANCHES.items()
         if arm.startswith("branches")
     ),
     _lower("adl", "ADL with λ = 1", "plain", "the baseline", 1.7),
-    *(_lower("adl", "ADL with λ = 1", arm, f"with λ = {weight}") for weight, arm in _WEIGHTS.items() if arm != "adl"),
+    *(_lower("adl", "ADL with λ = 1", arm, f"with λ = {weight}") for weight, arm in WEIGHTS.items() if arm != "adl"),
 ]
 CLAIMS = [each.claim for each in _CHECKS]
 

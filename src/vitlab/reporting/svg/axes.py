@@ -75,14 +75,16 @@ class Panel:
         for low, high in shaded:
             wide = self.x(high) - self.x(low)
             self.canvas.add("rect", "shade", x=self.x(low), y=top, width=wide, height=bottom - top)
-        for value in self.y.ticks:
+        numbers = [f"{value:g}".replace("-", "−") for value in self.y.ticks]
+        for value, number in zip(self.y.ticks, numbers, strict=True):
             self.canvas.line(left, self.y(value), right, self.y(value), "zero" if value == 0 else "grid")
-            self.canvas.text(left - 8, self.y(value) + 4, f"{value:g}".replace("-", "−"), "soft small end")
+            self.canvas.text(left - 8, self.y(value) + 4, number, "soft small end")
         for value in self.x.ticks:
             self.canvas.text(self.x(value), bottom + 16, f"{value:g}".replace("-", "−"), "soft small middle")
         self.canvas.add("rect", "frame", x=left, y=top, width=right - left, height=bottom - top)
         self.canvas.text((left + right) / 2, bottom + 36, self.x.label, "middle")
-        self.canvas.text(left - 38, (top + bottom) / 2, self.y.label, "middle", turn=-90)
+        beside = max(38, *(12 + 6.2 * len(number) for number in numbers))  # not over the numbers
+        self.canvas.text(left - beside, (top + bottom) / 2, self.y.label, "middle", turn=-90)
         self.canvas.text(left, top - 10, self.title, "head")
 
     def curve(self, xs: Sequence[float], ys: Sequence[float], class_: str, *, marks: bool = True) -> None:
