@@ -659,7 +659,7 @@ def test_errors_of_extensions_name_their_origin(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.usefixtures("as_file")
 def test_a_function_without_a_signature_is_no_part() -> None:
-    with pytest.raises(VitlabError, match="relu.* is no part; expected a name, a class or a torch.nn.Module"):
+    with pytest.raises(VitlabError, match="relu.* is not a part; expected a name, a class or a torch.nn.Module"):
         vitlab.retrofit(vitlab.load(MODEL, seed=0), torch.relu, at="mlp.out")
 
 

@@ -52,7 +52,7 @@ def test_values_are_means_of_the_curves(model: Any, tmp_path: Path) -> None:
 
 def test_repeats_are_refused(tmp_path: Path) -> None:
     """The mean of AP over parts of the images is not AP."""
-    with pytest.raises(VitlabError, match="invalid repeats=2 with average_precision, which is no mean over images"):
+    with pytest.raises(VitlabError, match="invalid repeats=2 with average_precision, which is not a mean over images"):
         list(runner.measure([MODEL], ["attention_entropy", "average_precision"], tmp_path, data=DATA, repeats=2))
     assert not list(tmp_path.iterdir())
 

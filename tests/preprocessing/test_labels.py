@@ -95,8 +95,8 @@ def test_given_classes_have_priority(tmp_path: Path) -> None:
     [
         (b"", "is empty; expected the names"),
         (b"\x89PNG\r\n\x1a\n\xff\x00", "cannot read the class names"),
-        (b"dog\ncat\x00\x01\n", "is no list of class names .it has the line 'cat.x00.x01'."),
-        (b"x" * 501, "is no list of class names"),
+        (b"dog\ncat\x00\x01\n", "is not a list of class names .it has the line 'cat.x00.x01'."),
+        (b"x" * 501, "is not a list of class names"),
         (b'{"a": 1}\n', "looks like JSON; rename it to file.json"),
         (b'[\n"a",\n"b"\n]\n', "looks like JSON"),
     ],

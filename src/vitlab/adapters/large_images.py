@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from vitlab.core.anatomy import Anatomy
 
-PIXELS = 1 << 20  # images with at least so many are large
+PIXELS = 1 << 20  # images with at least this many are large
 _LIBRARIES = ("timm", "torchvision", "transformers", "vitlab")
 
 

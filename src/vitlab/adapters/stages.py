@@ -33,7 +33,7 @@ def stage_blocks(model: nn.Module, flow: Flow, inputs: Mapping[str, Tensor]) -> 
     """
     attention = softmax_modules(model, inputs)
     result = _blocks(model, flow, {_layer(model, path): path for path in attention}, attention)
-    if not any(block.seams for block in result):  # the tokens of these layers are no maps; those around them may be
+    if not any(block.seams for block in result):  # the tokens of these layers are not maps; those around them may be
         result = _blocks(model, flow, {_around(model, flow, path): path for path in attention}, attention)
     return with_stage_ends(result) if any(block.seams for block in result) else ()
 

@@ -12,7 +12,7 @@ from vitlab.core.errors import VitlabError
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """The model inside its wrappers; raises an error for what is no module."""
+    """The model inside its wrappers; raises an error for what is not a module."""
     if not isinstance(model, nn.Module):
         raise VitlabError(
             f"invalid model of type {type(model).__name__}; expected a torch.nn.Module; use vitlab.load for text"

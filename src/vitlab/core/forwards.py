@@ -59,7 +59,7 @@ def forwards(cost: str, settings: Mapping[str, Any]) -> float | None:
 
 
 def _sum(terms: str, settings: Mapping[str, Any]) -> int | None:
-    """1 plus a sum of products of the lengths of settings; None if a word is no setting."""
+    """1 plus a sum of products of the lengths of settings; None if a word is not a setting."""
     total = 1
     for term in terms.split(" + "):
         product = 1

@@ -50,7 +50,7 @@ def write_atomically(path: Path) -> Iterator[IO[bytes]]:
             f"{path} could not be written ({error.strerror}); an existing file was not changed"
         ) from error
     finally:
-        with suppress(OSError):  # a path that is no folder has raised the error above
+        with suppress(OSError):  # a path that is not a folder has raised the error above
             temporary.unlink(missing_ok=True)
 
 

@@ -96,7 +96,7 @@ def _judged(plan: Plan, experiment: Experiment, reasons: dict[str, str]) -> Repr
         failures["check"] = f"{type(error).__name__}: {' '.join(str(error).split())}"
         verdicts = [not_run(claim, "check failed") for claim in experiment.claims]
     record = record_of(experiment, plan.scale, verdicts, results, failures, _trained(results, plan.scale))
-    if record["numbers"]:  # a record without numbers is no result, and must not replace one
+    if record["numbers"]:  # a record without numbers is not a result, and must not replace one
         path = write_record(plan.out / "verdicts" / plan.scale / f"{experiment.name}.json", record)
         try:
             write_picture(path, experiment, record)

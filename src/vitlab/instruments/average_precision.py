@@ -46,7 +46,7 @@ def measure(model: nn.Module, batches: Iterable[Any], *, examples: Annotated[int
     Returns:
         For boxes and for masks: `box_ap` over all thresholds, `box_ap50` and `box_ap75` at one; `box_ap_by_threshold`
         (threshold), `box_ap50_by_class` (class) and `box_precision` (threshold, recall), the mean over classes. All are
-        fractions. Values of classes without an object are NaN. AP is no mean over images, so that `--repeats` is
+        fractions. Values of classes without an object are NaN. AP is not a mean over images, so that `--repeats` is
         refused.
     """
     if not isinstance(model, MaskRCNN):

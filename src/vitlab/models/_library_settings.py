@@ -2,7 +2,7 @@
 
 A type is the one that is declared, or that of the default. Bounds follow from the name of a setting: sizes and numbers
 of things are positive, rates of dropout and probabilities are from 0 to 1. A bound that the default itself does not
-meet is not applied. Values that text cannot give, such as classes of layers, are no settings.
+meet is not applied. Values that text cannot give, such as classes of layers, are not settings.
 """
 
 from __future__ import annotations
@@ -174,8 +174,8 @@ _EVERYWHERE: dict[str, Any] = {
 def configuration_settings(config: Any) -> list[Setting]:
     """The settings of a model of Hugging Face: the fields of its configuration, whose values are the defaults.
 
-    Fields that every configuration has, such as `return_dict`, are no settings of a model, except the number of labels,
-    the precision and how attention is computed.
+    Fields that every configuration has, such as `return_dict`, are not settings of a model, except the number of
+    labels, the precision and how attention is computed.
 
     Args:
         config: the configuration, of the model's folder or of the hub.

@@ -143,14 +143,14 @@ def read_classes(path: str | Path) -> Mapping[str, Any] | tuple[str, ...]:
 
 
 def _lines(path: Path, text: str) -> tuple[str, ...]:
-    """The names in a text file; a line that is no name shows that it is another kind of file."""
+    """The names in a text file; a line that is not a name shows that it is another kind of file."""
     names = tuple(line.strip() for line in text.split("\n") if line.strip())
     if not names:
         raise VitlabError(f"{path} is empty; expected the names of the model's outputs, one per line")
     for name in names:
         if len(name) > _LONGEST_NAME or not name.replace("\t", " ").isprintable():
             raise VitlabError(
-                f"{path} is no list of class names (it has the line {shown(name)}); expected one name per line, or "
+                f"{path} is not a list of class names (it has the line {shown(name)}); expected one name per line, or "
                 "JSON in a file with the suffix .json"
             )
     if names[0][0] in "{[" and names[-1][-1] in "}]":

@@ -110,7 +110,7 @@ def describe_number(
 def state(row: Row, phrase: Phrase) -> str:
     """The claim of a row: which models differ clearly from the baseline, and in which direction.
 
-    A difference of unknown noise is no claim: the title then has the numbers, if they fit.
+    A difference of unknown noise is not a claim: the title then has the numbers, if they fit.
 
     >>> def gap(label, value):
     ...     return Difference("", "", label, Number(1.0, 0.1), Number(value, 0.1))

@@ -237,5 +237,5 @@ def _check_repeats(procedures: Sequence[Procedure], repeats: int) -> None:
     whole = [each.name for each in procedures if not each.card.splittable]
     if repeats > 1 and whole:
         raise VitlabError(
-            f"invalid repeats={repeats} with {', '.join(whole)}, which is no mean over images; omit --repeats"
+            f"invalid repeats={repeats} with {', '.join(whole)}, which is not a mean over images; omit --repeats"
         )

@@ -136,7 +136,7 @@ def _parameters(make: Callable[..., nn.Module]) -> list[str] | None:
     try:
         parameters = inspect.signature(make).parameters.values()
     except ValueError:  # a function of C code, such as torch.relu
-        raise VitlabError(f"{make!r} is no part; expected a name, a class or a torch.nn.Module") from None
+        raise VitlabError(f"{make!r} is not a part; expected a name, a class or a torch.nn.Module") from None
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return None
     return [parameter.name for parameter in parameters]

@@ -55,7 +55,7 @@ class Canvas:
         self._lines.append(f'<{tag} class="{class_}"{written}/>')
 
     def text(self, x: float, y: float, content: str, class_: str = "", turn: int = 0) -> None:
-        """Add a text with its baseline at a point; `turn` rotates it by so many degrees."""
+        """Add a text with its baseline at a point; `turn` rotates it by that number of degrees."""
         if content:
             place = f'transform="translate({x:.1f} {y:.1f}) rotate({turn})"' if turn else f'x="{x:.1f}" y="{y:.1f}"'
             kind = f' class="{class_}"' if class_ else ""
