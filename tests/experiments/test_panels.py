@@ -26,7 +26,7 @@ PANELS = {
     "hdvw_fig_2": "(a) ResNet-50; (a) ViT-Ti; (b) Frequency-based noise",
     "hdvw_fig_4": "Early phase, negative; Early phase, positive",
     "hdvw_fig_5": "(a) Networks on CIFAR-100; (b) Error; (b) NLL of the training images",
-    "hdvw_fig_6": "Early phase",
+    "hdvw_fig_6": "Early phase, negative; Early phase, positive",
     "hdvw_fig_7": "(a) Error; (a) NLL of the training images; (b) Hessian spectrum, early phase; Text: CIFAR-100-C",
     "hdvw_fig_10": "(a) ResNet-50; (a) Swin-Ti; (b) ResNet-50; (b) Swin-Ti",
     "hdvw_fig_12": "(a) Build-up; (b) CIFAR-100; (c) Hessian spectrum, early phase",
@@ -231,6 +231,11 @@ def test_the_areas_of_a_spectrum_are_nep_and_the_rest() -> None:
             assert corners[1:-1:2, 1].sum() == pytest.approx(expected, abs=0.5)
     assert np.polyval(negative.x_line, negative.left + negative.wide) == pytest.approx(0, abs=0.05)
     assert texts(root).count("no result: ViT-Ti, 6 % of the data") == 2
+    whole = frames(drawn("hdvw_fig_1", *(hessian(arm, each) for arm, each in values.items())))[1]
+    corners = whole.curves()["ours"][0]
+    below = (corners[1:-1:2, 0] + corners[2::2, 0]) / 2 < 0
+    nep = 100 * (values["vit_tiny, early"] < 0).mean()
+    assert corners[1:-1:2, 1][below].sum() == pytest.approx(nep, abs=0.5), "no bin has both signs"
 
 
 def test_landscapes_share_heights_and_colours() -> None:

@@ -317,7 +317,7 @@ PICTURES = {
             *_settings("(b)", "size of the data, ViT-Ti", _FRACTIONS),
         ],
     ),
-    "hdvw_fig_6": figure([spectrum("Early phase", _lines(_GAP, EARLY))], legend=_legend(_lines(_GAP))),
+    "hdvw_fig_6": figure(_halves("Early phase", _lines(_GAP, EARLY)), legend=_legend(_lines(_GAP))),
     "hdvw_fig_7": figure(
         [
             *_settings("(a)", "kernel", _KERNELS),

@@ -15,7 +15,7 @@ from vitlab.reporting.svg.axes import Panel
 
 __all__ = ["spectrum"]
 
-_BINS = 24
+_BINS = 5  # from tick to tick, so that no bin has negative and positive eigenvalues
 
 
 def spectrum(title: str, arms: Lines, part: Literal["all", "negative", "positive"] = "all") -> DrawPanel:
@@ -36,7 +36,7 @@ def spectrum(title: str, arms: Lines, part: Literal["all", "negative", "positive
         if len(numbers) == len(ends):  # none: an axis of length 1 on that side
             numbers = [-1.0, 0.0] if part == "negative" else [0.0, 1.0]
         x = box.x(numbers, "Hessian max eigenvalue λ")
-        edges = np.linspace(x.low, x.high, _BINS + 1)
+        edges = np.linspace(x.low, x.high, _BINS * (len(x.ticks) - 1) + 1)
         shares = {
             arm: 100 * np.histogram(shown[arm], edges)[0] / len(values) for arm, values in found.items() if len(values)
         }
