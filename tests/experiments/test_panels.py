@@ -28,6 +28,7 @@ PANELS = {
     "hdvw_fig_5": "(a) Networks on CIFAR-100; (b) Error; (b) NLL of the training images",
     "hdvw_fig_6": "Early phase, negative; Early phase, positive",
     "hdvw_fig_7": "(a) Error; (a) NLL of the training images; (b) Hessian spectrum, early phase; Text: CIFAR-100-C",
+    "hdvw_fig_9": "ResNet-50; ViT-Ti",
     "hdvw_fig_10": "(a) ResNet-50; (a) Swin-Ti; (b) ResNet-50; (b) Swin-Ti",
     "hdvw_fig_12": "(a) Build-up; (b) CIFAR-100; (c) Hessian spectrum, early phase",
     "hdvw_fig_c1": "(a) CIFAR-10; (b) ImageNet",
@@ -45,12 +46,13 @@ PANELS = {
         + [f"(b) Loss landscape, {name}" for name in ("ResNet-50", "ResNet-101", "ViT-Ti", "ViT-S")]
         + [f"(c) {phase} phase, {sign}" for phase in ("Early", "Late") for sign in ("negative", "positive")]
     ),
+    "hdvw_fig_d1": "PiT-Ti; Swin-Ti",
     "hdvw_fig_d2": "Left: PiT-Ti; Right: PiT-Ti; Left: Swin-Ti; Right: Swin-Ti",
     "hdvw_fig_d3": "ViT-Ti; ResNet-50; PiT-Ti; Swin-Ti",
     "hdvw_fig_d4": "ResNet-50; ViT-Ti; PiT-Ti; Swin-Ti",
     "hdvw_fig_e1": "ImageNet and ImageNet-C; Text: other bases, CIFAR-100",
-    "hdvw_fig_f1": "(a) ResNet-50; (a) ViT-Ti; (b) Hessian spectrum, ResNet-50, early phase; "
-    "(b) Hessian spectrum, ViT-Ti, early phase",
+    "hdvw_fig_f1": "(a) ResNet-50 (dotted: calibrated); (a) ViT-Ti (dotted: calibrated); "
+    "(b) Hessian spectrum, ResNet-50, early phase; (b) Hessian spectrum, ViT-Ti, early phase",
 }
 
 

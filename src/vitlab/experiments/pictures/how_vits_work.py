@@ -1,9 +1,9 @@
 """Pictures of HDVW's figures.
 
-Block plans (Figs. 3, 11, D.5), the amplitude of high frequencies (Fig. 8) and the variance of feature maps (Figs. 9,
-D.1) are drawn here. The other figures are rows of panels, one file per kind in `panels/`. Where the paper's text does
-not name the axes of a panel, they are our choice: NLL_train against error, robustness against accuracy. Where it draws
-error and NLL_train into one panel with two axes, they are two panels.
+Block plans (Figs. 3, 11, D.5) and the amplitude of high frequencies (Fig. 8) are drawn here. The other figures are rows
+of panels, one file per kind in `panels/`, in the order of the captions; networks are in the order of `PAPER`. Where the
+paper's text does not name the axes of a panel, they are our choice: NLL_train against error, robustness against
+accuracy, and error and NLL_train in panels of their own. Panels called "Text" have what only the text reports.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from vitlab.experiments.how_vits_work._networks import RELEASED
 from vitlab.experiments.how_vits_work._readings import ACCURACY, ERROR, LOG_APE, NEP, NLL_TRAIN, ROBUSTNESS
 from vitlab.experiments.how_vits_work._shared import EARLY, LATE
 from vitlab.experiments.pictures.effects import verdict_line, verdict_lines
-from vitlab.experiments.pictures.panels.amplitude import by_depth, by_frequency
+from vitlab.experiments.pictures.panels.amplitude import by_frequency
 from vitlab.experiments.pictures.panels.by_setting import by_setting
+from vitlab.experiments.pictures.panels.depth import amplitude_by_depth, variance_by_depth
 from vitlab.experiments.pictures.panels.figure import DrawPanel, Lines, figure
 from vitlab.experiments.pictures.panels.landscape import landscape
 from vitlab.experiments.pictures.panels.noise import noise
@@ -146,38 +147,6 @@ _NETWORKS: dict[Scale, str] = {
     "released": "ours: pretrained DeiT-Ti, ImageNet",
     "full": "ours: ViT-Ti, ImageNet",
 }
-
-_WIDE, _HIGH = 380, 250  # of a panel
-
-
-def _variances(networks: Mapping[str, str]) -> Draw:
-    """Returns the function that draws the feature map variance by depth, a panel for each network.
-
-    Args:
-        networks: arm -> title of its panel.
-    """
-
-    def draw(experiment: Experiment, results: Results, scale: Scale) -> str:
-        about = f"Scale {scale}. Ours: mean over runs and parts of the images. The paper has curves only."
-        lines = verdict_lines(experiment, results, scale)
-        width = max(90 + (_WIDE + 90) * len(networks), *(40 + 0.85 * text_width(line) for line in lines))
-        canvas = Canvas(round(width), 170 + _HIGH + 20 * len(lines), experiment.title, about)
-        for number, (arm, title) in enumerate(networks.items()):
-            left = 90 + (_WIDE + 90) * number
-            found = [np.asarray(each.values["variance"]) for _, each in results.select(arm, "feature_variance")]
-            mean = [float(value) for value in np.mean(found, axis=0).reshape(-1)] if found else []
-            x = round_axis([0.0, float(max(1, len(mean) - 1))], left, left + _WIDE, "place, from input to output")
-            panel = Panel(canvas, x, round_axis([0.0, *mean], 100 + _HIGH, 100, "feature map variance"), title)
-            panel.frame()
-            if mean:
-                panel.curve([float(place) for place in range(len(mean))], mean, "ours")
-            else:
-                panel.note("not run at this scale")
-        for number, line in enumerate(lines):
-            canvas.text(20, 170 + _HIGH + 20 * number, line, "soft small")
-        return str(canvas)
-
-    return draw
 
 
 # -- figures of panels -------------------------------------------------------------------------------------------------
@@ -327,7 +296,7 @@ PICTURES = {
         legend=_legend(_lines(_KERNELS)),
     ),
     "hdvw_fig_8": _fig_8,
-    "hdvw_fig_9": _variances({"resnet50": "ResNet-50", "vit_tiny": "ViT-Ti"}),
+    "hdvw_fig_9": figure([variance_by_depth(name, arm) for arm, name in _TWO.items()]),
     "hdvw_fig_10": figure(
         [similarity(f"(a) {_NAMES[arm]}", arm) for arm in ("resnet50", "swin_tiny")],
         [removal(f"(b) {_NAMES[arm]}", arm) for arm in ("resnet50", "swin_tiny")],
@@ -378,10 +347,10 @@ PICTURES = {
         _phases(_LARGE),
         legend=_legend(_lines(_LARGE)),
     ),
-    "hdvw_fig_d1": _variances({"pit_tiny": "PiT-Ti", "swin_tiny": "Swin-Ti"}),
+    "hdvw_fig_d1": figure([variance_by_depth(_NAMES[arm], arm) for arm in _FOUR[2:]]),
     "hdvw_fig_d2": figure(
         *(
-            [by_frequency(f"Left: {_NAMES[arm]}", arm), by_depth(f"Right: {_NAMES[arm]}", arm)]
+            [by_frequency(f"Left: {_NAMES[arm]}", arm), amplitude_by_depth(f"Right: {_NAMES[arm]}", arm)]
             for arm in ("pit_tiny", "swin_tiny")
         ),
     ),
@@ -404,7 +373,10 @@ PICTURES = {
     ),
     "hdvw_fig_f1": figure(
         [
-            reliability(f"(a) {name}", _lines({f"{arm}, {kind}": words for kind, words in _AUGMENTED.items()}))
+            reliability(
+                f"(a) {name} (dotted: calibrated)",
+                _lines({f"{arm}, {kind}": words for kind, words in _AUGMENTED.items()}),
+            )
             for arm, name in _TWO.items()
         ],
         [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vitlab.core.experiment import Results
-from vitlab.experiments.pictures.panels.figure import WIDE, Box, DrawPanel
+from vitlab.experiments.pictures.panels.figure import HIGH, WIDE, Box, DrawPanel
 from vitlab.reporting.svg.axes import Panel, index_axis
 
 __all__ = ["removal"]
@@ -29,6 +29,8 @@ def removal(title: str, arm: str) -> DrawPanel:
             return
         for index in np.flatnonzero(np.diff(found[0].values["stage"])):
             box.canvas.line(x(index + 1.5), panel.y.start, x(index + 1.5), panel.y.end, "zero")
+        words = "grey: MSA, vertical lines: between stages"
+        box.canvas.text(box.left, box.top + HIGH + 54, words, "soft small")
         panel.curve(range(1, count + 1), lost, "ours")
 
     return draw
