@@ -267,12 +267,19 @@ def test_variances_are_drawn_at_their_axis_value(name: str, networks: str) -> No
     given = {
         arm: np.array([1.0, 3.0, 2.0, 6.0]) * factor for arm, factor in zip(networks.split(), (1, 10), strict=True)
     }
-    places = {"place": tuple("abcd"), "step": ("b MSA",)}
+    places = {"place": ("1.0 in", "1.0 mid", "1.0 out", "2.0 in"), "step": ("1.0 MSA", "1.0 MLP")}
+    grid = ("place", "side"), [[4, 4]] * 3 + [[2, 2]]
     results = Results(
         [
             entry(
                 arm,
-                layered("feature_variance", places, variance=(("place",), values + add), change=(("step",), [0])),
+                layered(
+                    "feature_variance",
+                    places,
+                    variance=(("place",), values + add),
+                    change=(("step",), [0, 0]),
+                    grid=grid,
+                ),
                 i,
             )
             for arm, values in given.items()
@@ -283,6 +290,14 @@ def test_variances_are_drawn_at_their_axis_value(name: str, networks: str) -> No
     frames = [each for each in root.iter(f"{SVG}rect") if each.get("class") == "frame"]
     circles = [(float(each.get("cx", "")), float(each.get("cy", ""))) for each in root.iter(f"{SVG}circle")]
     assert len(frames) == 2 and len(circles) == 8
+    areas = [
+        (each.get("class"), float(each.get("x", "")))
+        for each in root.iter(f"{SVG}rect")
+        if each.get("class") in ("shade", "sub")
+    ]
+    places_of = {x for x, _ in circles}
+    assert [kind for kind, _ in areas] == ["sub", "shade"] * 2, "subsampling after the third place, MSA after the first"
+    assert {x for _, x in areas} <= places_of
     for frame, values in zip(frames, given.values(), strict=True):
         left, right = float(frame.get("x", "")), float(frame.get("x", "")) + float(frame.get("width", ""))
         ticks = [

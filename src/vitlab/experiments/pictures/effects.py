@@ -11,7 +11,7 @@ from vitlab.experiments.record import judge
 from vitlab.reporting.experiment_page import ours_in_words, paper_in_words
 from vitlab.reporting.svg.canvas import Canvas, text_width
 
-__all__ = ["draw_effects", "verdict_line"]
+__all__ = ["draw_effects", "verdict_line", "verdict_lines"]
 
 _LINE, _MIDDLE, _HALF = 44, 190, 150
 
@@ -43,6 +43,12 @@ def verdict_line(claim: Claim, verdict: Verdict) -> str:
         f"ours {ours_in_words(claim, verdict, interval=True)}" if verdict.our_value is not None else "",
     ]
     return "; ".join(part for part in parts if part)
+
+
+def verdict_lines(experiment: Experiment, results: Results, scale: Scale) -> list[str]:
+    """A line for each claim: its verdict, then the claim."""
+    pairs = zip(experiment.claims, judge(experiment, results, scale), strict=True)
+    return [f"{verdict_line(claim, verdict)}: {verdict.claim}" for claim, verdict in pairs]
 
 
 def _row(canvas: Canvas, claim: Claim, verdict: Verdict, y: float) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from vitlab.core.experiment import Results, Scale
 from vitlab.experiments.catalogue import Experiment
-from vitlab.reporting.svg.axes import Axis, Panel, layer_axis, round_axis
+from vitlab.reporting.svg.axes import Axis, Panel, draw_lines, layer_axis, round_axis
 from vitlab.reporting.svg.canvas import Canvas
-from vitlab.reporting.svg.surface import COLOURS, STYLE, draw_surface
+from vitlab.reporting.svg.colour_scale import STYLE, draw_scale
+from vitlab.reporting.svg.surface import draw_surface
 
 __all__ = ["draw_entropy", "draw_shallow_and_deep", "draw_softmax", "draw_with_cb"]
 
@@ -34,15 +33,6 @@ def _axis(values: list[float], label: str) -> Axis:
 def _panel(canvas: Canvas, index: int, y: Axis, title: str, layers: int) -> Panel:
     left = 70 + _STEP * index
     return Panel(canvas, layer_axis(layers, left, left + _WIDE), y, title)
-
-
-def _legend(canvas: Canvas, y: float, entries: Mapping[str, str]) -> None:
-    """Lines with what they mean, in a row."""
-    x = 70.0
-    for words, kind in entries.items():
-        canvas.curve([(x, y - 4), (x + 34, y - 4)], kind)
-        canvas.text(x + 42, y, words)
-        x += 66 + 7 * len(words)
 
 
 def draw_entropy(experiment: Experiment, results: Results, scale: Scale) -> str:
@@ -69,10 +59,10 @@ def draw_entropy(experiment: Experiment, results: Results, scale: Scale) -> str:
         panel.curve(numbers, list(values["pooled_p15"]), "ours dash", marks=False)
         panel.curve(numbers, list(values["pooled_p85"]), "ours dot", marks=False)
     entries = {"average, ours": "ours", "15th percentile, ours": "ours dash", "85th percentile, ours": "ours dot"}
-    _legend(canvas, 408, entries)
+    draw_lines(canvas, 70, 408, entries)
     high, bound = published["ViT-S and ViT-B"], published["bound"]
     numbers_of_text = {f"paper: averages as high as {high}": "paper dash", f"paper: bound {bound}": "bound dot"}
-    _legend(canvas, 432, numbers_of_text)
+    draw_lines(canvas, 70, 432, numbers_of_text)
     return str(canvas)
 
 
@@ -84,12 +74,10 @@ def draw_softmax(experiment: Experiment, results: Results, scale: Scale) -> str:
     canvas = Canvas(980, 510, experiment.title, about, STYLE)
     height, norm = (np.asarray(found.values[name])[::4, ::4] for name in ("plane_softmax", "plane_norm"))
     canvas.text(30, 80, "softmax(x₁, x₂)₁, coloured by the norm of its gradient", "head")
-    draw_surface(canvas, height, norm, 20, 440)
+    place = draw_surface(canvas, height, norm / (norm.max() or 1.0), 20, 440, ("x₁", "x₂"))
+    canvas.curve([place(i, i, height[i, i]) for i in range(len(height))], "diagonal dash")
     canvas.text(300, 140, "dashed: x₁ = x₂, uniform attention", "small")
-    for index in range(len(COLOURS)):
-        canvas.add("rect", f"level{index}", x=150 + 24 * index, y=462, width=24, height=12)
-    canvas.text(140, 473, "0", "small end")
-    canvas.text(350, 473, f"{float(np.max(found.values['plane_norm'])):.2f}", "small")
+    draw_scale(canvas, 150, 462, "0", f"{float(np.max(found.values['plane_norm'])):.2f}")
     entropy, curve = (np.asarray(found.values[name]) for name in ("curve_entropy", "curve_norm"))
     x = round_axis([0.0, *entropy], 570, 950, "entropy of a row [nats]")
     panel = Panel(canvas, x, round_axis([0.0, 1.0], 380, 96, "‖J‖ / λ"), "Norm of the gradient of softmax")
@@ -101,12 +89,12 @@ def draw_softmax(experiment: Experiment, results: Results, scale: Scale) -> str:
     counts = known.sum(axis=0)
     means = np.where(known, rows, 0.0).sum(axis=0) / np.where(counts, counts, np.nan)
     panel.curve(list(shares), list(means), "ours")
-    for words, kind, place in (
+    for words, kind, y in (
         ("one key against equal others, closed form", "ink", 450),
         ("mean over the rows of the model, by entropy", "ours", 470),
     ):
-        canvas.curve([(570, place - 4), (604, place - 4)], kind)
-        canvas.text(612, place, words, "small")
+        canvas.curve([(570, y - 4), (604, y - 4)], kind)
+        canvas.text(612, y, words, "small")
     return str(canvas)
 
 
@@ -143,7 +131,7 @@ def draw_shallow_and_deep(experiment: Experiment, results: Results, scale: Scale
             panel.curve(range(1, len(share[arm]) + 1), list(share[arm]), kind)
     else:
         panel.note("not run at this scale")
-    _legend(canvas, 408, {"by layer, ours": "ours", "mean of a half, ours": "ours dash"})
+    draw_lines(canvas, 70, 408, {"by layer, ours": "ours", "mean of a half, ours": "ours dash"})
     return str(canvas)
 
 
@@ -164,5 +152,5 @@ def draw_with_cb(experiment: Experiment, results: Results, scale: Scale) -> str:
             panel.note("not run at this scale")
         for arm, class_ in (("plain", "ink"), ("cb", "ours")):
             panel.curve(range(1, len(curves[arm]) + 1), list(curves[arm]), class_)
-    _legend(canvas, 408, {"without CB, ours": "ink", "with CB, ours": "ours"})
+    draw_lines(canvas, 70, 408, {"without CB, ours": "ink", "with CB, ours": "ours"})
     return str(canvas)

@@ -1,16 +1,37 @@
-"""Pictures of HDVW's figures: block plans (Figs. 3, 11, D.5), the amplitude of high frequencies (Fig. 8), and the
-variance of feature maps (Figs. 9, D.1)."""
+"""Pictures of HDVW's figures.
+
+Block plans (Figs. 3, 11, D.5) and the amplitude of high frequencies (Fig. 8) are drawn here. The other figures are rows
+of panels, one file per kind in `panels/`, in the order of the captions; networks are in the order of `PAPER`. Where the
+paper's text does not name the axes of a panel, they are our choice: NLL_train against error, robustness against
+accuracy, and error and NLL_train in panels of their own. Panels called "Text" have what only the text reports.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from vitlab.core.experiment import Results, Scale
+from vitlab.core.experiment import Published, Results, Scale
 from vitlab.core.measurement import Measurement
 from vitlab.experiments.catalogue import Experiment
-from vitlab.experiments.pictures.effects import verdict_line
+from vitlab.experiments.how_vits_work import fig_5, fig_12
+from vitlab.experiments.how_vits_work._networks import RELEASED
+from vitlab.experiments.how_vits_work._readings import ACCURACY, ERROR, LOG_APE, NEP, NLL_TRAIN, ROBUSTNESS
+from vitlab.experiments.how_vits_work._shared import EARLY, LATE
+from vitlab.experiments.pictures.effects import verdict_line, verdict_lines
+from vitlab.experiments.pictures.panels.amplitude import by_frequency
+from vitlab.experiments.pictures.panels.by_setting import by_setting
+from vitlab.experiments.pictures.panels.depth import amplitude_by_depth, variance_by_depth
+from vitlab.experiments.pictures.panels.figure import DrawPanel, Lines, figure
+from vitlab.experiments.pictures.panels.landscape import landscape
+from vitlab.experiments.pictures.panels.noise import noise
+from vitlab.experiments.pictures.panels.reliability import reliability
+from vitlab.experiments.pictures.panels.removal import removal
+from vitlab.experiments.pictures.panels.scatter import scatter
+from vitlab.experiments.pictures.panels.similarity import similarity
+from vitlab.experiments.pictures.panels.spectrum import spectrum
+from vitlab.experiments.pictures.panels.trajectory import trajectory
 from vitlab.experiments.record import judge
 from vitlab.reporting.svg.axes import Axis, Panel, round_axis
 from vitlab.reporting.svg.block_plans import Block, Plan, draw_plan, legend, plan_width
@@ -103,8 +124,7 @@ def _fig_d5(experiment: Experiment, results: Results, scale: Scale) -> str:
 def _fig_8(experiment: Experiment, results: Results, scale: Scale) -> str:
     """The Δ log amplitude at 1.0π before and after each MSA (shaded) and MLP."""
     measured = [found for _, found in results.select("vit_tiny", "feature_fourier")]
-    pairs = zip(experiment.claims, judge(experiment, results, scale), strict=True)
-    lines = [f"{verdict_line(claim, verdict)}: {verdict.claim}" for claim, verdict in pairs]
+    lines = verdict_lines(experiment, results, scale)
     width = round(max(860.0, *(40 + 0.85 * text_width(line) for line in lines)))
     about = "Shaded: MSA, else MLP. The paper has a curve only, without numbers."
     canvas = Canvas(width, 450 + 20 * len(lines), experiment.title, about)
@@ -128,46 +148,244 @@ _NETWORKS: dict[Scale, str] = {
     "full": "ours: ViT-Ti, ImageNet",
 }
 
-_WIDE, _HIGH = 380, 250  # of a panel
+
+# -- figures of panels -------------------------------------------------------------------------------------------------
+
+#: What the networks are called in panels.
+_NAMES = {
+    "resnet18": "ResNet-18",
+    "resnet50": "ResNet-50",
+    "resnet101": "ResNet-101",
+    "resnext50": "ResNeXt-50",
+    "preact_resnet50": "pre-act. ResNet-50",
+    "vit_tiny": "ViT-Ti",
+    "vit_small": "ViT-S",
+    "pit_tiny": "PiT-Ti",
+    "swin_tiny": "Swin-Ti",
+    "twins_small": "Twins-S",
+    "mixer_tiny": "Mixer-Ti",
+    "mixer_b16": "Mixer-B/16",
+    "convit_tiny": "ConViT-Ti",
+    "levit_128s": "LeViT-128S",
+    "coat_lite_tiny": "CoaT-Lite-Ti",
+    "alternet50": "Alter-ResNet-50",
+}
+_FOUR = ("resnet50", "vit_tiny", "pit_tiny", "swin_tiny")
+_CLASSES = ("ink", "ours", "ink dash", "ours dash")
 
 
-def _variances(networks: Mapping[str, str]) -> Draw:
-    """Returns the function that draws the feature map variance by depth, a panel for each network.
+def _lines(arms: Mapping[str, str], suffix: str = "") -> Lines:
+    """The lines of up to four arms: arm -> its name; a suffix is added to the arms. The third and fourth are dashed."""
+    return {f"{arm}{suffix}": (name, kind) for (arm, name), kind in zip(arms.items(), _CLASSES, strict=False)}
 
-    Args:
-        networks: arm -> title of its panel.
-    """
 
-    def draw(experiment: Experiment, results: Results, scale: Scale) -> str:
-        about = f"Scale {scale}. Ours: mean over runs and parts of the images. The paper has curves only."
-        verdicts = judge(experiment, results, scale)
-        pairs = zip(experiment.claims, verdicts, strict=True)
-        lines = [f"{verdict_line(claim, verdict)}: {verdict.claim}" for claim, verdict in pairs]
-        width = max(90 + (_WIDE + 90) * len(networks), *(40 + 0.85 * text_width(line) for line in lines))
-        canvas = Canvas(round(width), 170 + _HIGH + 20 * len(lines), experiment.title, about)
-        for number, (arm, title) in enumerate(networks.items()):
-            left = 90 + (_WIDE + 90) * number
-            found = [np.asarray(each.values["variance"]) for _, each in results.select(arm, "feature_variance")]
-            mean = [float(value) for value in np.mean(found, axis=0).reshape(-1)] if found else []
-            x = round_axis([0.0, float(max(1, len(mean) - 1))], left, left + _WIDE, "place, from input to output")
-            panel = Panel(canvas, x, round_axis([0.0, *mean], 100 + _HIGH, 100, "feature map variance"), title)
-            panel.frame()
-            if mean:
-                panel.curve([float(place) for place in range(len(mean))], mean, "ours")
-            else:
-                panel.note("not run at this scale")
-        for number, line in enumerate(lines):
-            canvas.text(20, 170 + _HIGH + 20 * number, line, "soft small")
-        return str(canvas)
+def _named(arms: Iterable[str]) -> dict[str, str]:
+    return {arm: _NAMES[arm] for arm in arms}
 
-    return draw
 
+def _legend(lines: Lines) -> dict[str, str]:
+    return dict(lines.values())
+
+
+def _landscapes(part: str, arms: Sequence[str]) -> list[DrawPanel]:
+    return [landscape(f"{part} Loss landscape, {_NAMES[arm]}", arm, arms) for arm in arms]
+
+
+def _halves(title: str, arms: Lines) -> list[DrawPanel]:
+    """Spectra of negative eigenvalues (left) and positive ones (right)."""
+    return [spectrum(f"{title}, negative", arms, "negative"), spectrum(f"{title}, positive", arms, "positive")]
+
+
+def _phases(arms: Mapping[str, str]) -> list[DrawPanel]:
+    """Spectra of the early phase (left) and the late phase (right) of training."""
+    early, late = _lines(arms, EARLY), _lines(arms, LATE)
+    return [*_halves("(c) Early phase", early), *_halves("(c) Late phase", late)]
+
+
+def _settings(part: str, setting: str, arms: Mapping[str, str]) -> list[DrawPanel]:
+    """Error and NLL_train of arms: arm -> its value of the setting."""
+    labels = list(arms.values())
+    return [
+        by_setting(f"{part} Error", ERROR, setting, labels, {"ours": list(arms)}),
+        by_setting(f"{part} NLL of the training images", NLL_TRAIN, setting, labels, {"ours": list(arms)}),
+    ]
+
+
+def _heads(setting: str, values: Sequence[int], unit: str) -> Draw:
+    """Figs. C.5 and C.6: NEP and APE, and the spectra."""
+    arms = {f"{each} {unit}": f"{unit}: {each}" for each in values}
+    labels, early = [str(each) for each in values], [f"{arm}{EARLY}" for arm in arms]
+    return figure(
+        [
+            by_setting("Left: NEP", NEP, setting, labels, {"ours": early}),
+            by_setting("Left: APE", LOG_APE, setting, labels, {"ours": early}),
+            spectrum("Right: Hessian spectrum, early phase", _lines(arms, EARLY)),
+        ],
+        legend=_legend(_lines(arms)),
+    )
+
+
+def _printed(experiment: Sequence[Published], x: str, y: str) -> dict[str, tuple[float, float]]:
+    """The rows for which the paper prints two columns."""
+    found = {(each.row, each.column): each.value for each in experiment if each.value is not None}
+    rows = dict.fromkeys(row for row, _ in found)
+    return {row: (found[row, x], found[row, y]) for row in rows if (row, x) in found and (row, y) in found}
+
+
+_TWO = _named(("resnet50", "vit_tiny"))
+_FRACTIONS = {f"vit_tiny, {each} %": f"{each} %" for each in (2, 10, 50)} | {"vit_tiny": "100 %"}
+_KERNELS = {f"{each}x{each}": f"{each}×{each}" for each in (3, 5, 8)}
+_PATCHES = {f"{each}x{each}": f"{each}×{each}" for each in (2, 4, 8)}
+_MSAS = {f"MSAs {plan}": ",".join(map(str, plan)) for plan in fig_12._PLANS}
+_GAP = {"class token": "class token", "gap": "GAP"}
+_LENGTHS = {
+    kind: [f"{name}, length {length}" for length in (1, 2, 4, 8, 16)]
+    for name, kind in (("vit_tiny", "ours"), ("resnet50", "ours dash"))
+}
+_EPOCHS = ("×1", "×2", "×4", "×8", "×16")
+_LARGE = _named(("resnet50", "vit_tiny", "resnet101", "vit_small"))
+_SIZES = {"ink": ["resnet50", "resnet101"], "ours": ["vit_tiny", "vit_small"]}
+_BASES = {
+    kind: [f"{base}, MSAs {plan}" for plan in ((0, 0, 0, 0), (0, 1, 1, 2))]
+    for base, kind in (("resnet", "ink"), ("resnext", "ours"))
+}
+_AUGMENTED = {"strong": "with strong augmentation", "weak": "with weak augmentation"}
 
 PICTURES = {
+    "hdvw_fig_1": figure(
+        _landscapes("(a)", list(_TWO)),
+        [
+            trajectory("(b) Trajectories of all runs (retracted)", _lines(_TWO)),
+            spectrum("(c) Hessian spectrum, early phase", _lines(_TWO, EARLY)),
+        ],
+        legend=_legend(_lines(_TWO)),
+    ),
+    "hdvw_fig_2": figure(
+        [
+            *(by_frequency(f"(a) {name}", arm) for arm, name in _TWO.items()),
+            noise("(b) Frequency-based noise", _lines(_TWO)),
+        ],
+        legend=_legend(_lines(_TWO)),
+    ),
     "hdvw_fig_3": _fig_3,
+    "hdvw_fig_4": figure(
+        _halves(
+            "Early phase", {**_lines(_TWO, EARLY), f"vit_tiny, 6 %{EARLY}": ("ViT-Ti, 6 % of the data", "ours dot")}
+        ),
+        legend=_legend(_lines(_TWO)) | {"ViT-Ti, 6 % of the data": "ours dot"},
+    ),
+    "hdvw_fig_5": figure(
+        [
+            scatter(
+                "(a) Networks on CIFAR-100",
+                ERROR,
+                NLL_TRAIN,
+                _named((*fig_5._NETWORKS, *fig_5._COMPARED)),
+                _printed(fig_5.PAPER, "error [%]", "NLL_train"),
+            ),
+            *_settings("(b)", "size of the data, ViT-Ti", _FRACTIONS),
+        ],
+    ),
+    "hdvw_fig_6": figure(_halves("Early phase", _lines(_GAP, EARLY)), legend=_legend(_lines(_GAP))),
+    "hdvw_fig_7": figure(
+        [
+            *_settings("(a)", "kernel", _KERNELS),
+            spectrum("(b) Hessian spectrum, early phase", _lines(_KERNELS, EARLY)),
+            by_setting("Text: CIFAR-100-C", ROBUSTNESS, "kernel", list(_KERNELS.values()), {"ours": list(_KERNELS)}),
+        ],
+        legend=_legend(_lines(_KERNELS)),
+    ),
     "hdvw_fig_8": _fig_8,
-    "hdvw_fig_9": _variances({"resnet50": "ResNet-50", "vit_tiny": "ViT-Ti"}),
+    "hdvw_fig_9": figure([variance_by_depth(name, arm) for arm, name in _TWO.items()]),
+    "hdvw_fig_10": figure(
+        [similarity(f"(a) {_NAMES[arm]}", arm) for arm in ("resnet50", "swin_tiny")],
+        [removal(f"(b) {_NAMES[arm]}", arm) for arm in ("resnet50", "swin_tiny")],
+    ),
     "hdvw_fig_11": _fig_11,
-    "hdvw_fig_d1": _variances({"pit_tiny": "PiT-Ti", "swin_tiny": "Swin-Ti"}),
+    "hdvw_fig_12": figure(
+        [
+            by_setting("(a) Build-up", ACCURACY, "MSAs in c1 to c4", list(_MSAS.values()), {"ours": list(_MSAS)}),
+            scatter("(b) CIFAR-100", ACCURACY, ROBUSTNESS, _named((*fig_12._COMPARED, "alternet50"))),
+            spectrum("(c) Hessian spectrum, early phase", _lines(_named(("preact_resnet50", "alternet50")), EARLY)),
+        ],
+        legend=_legend(_lines(_named(("preact_resnet50", "alternet50")))),
+    ),
+    "hdvw_fig_c1": figure(
+        [
+            scatter("(a) CIFAR-10", ERROR, NLL_TRAIN, {f"cifar10 {arm}": _NAMES[arm] for arm in fig_5._NETWORKS}),
+            scatter("(b) ImageNet", ERROR, NLL_TRAIN, {f"imagenet {arm}": _NAMES[arm] for arm in fig_5._NETWORKS[:5]}),
+        ],
+    ),
+    "hdvw_fig_c2": figure(
+        [
+            by_setting("Error", ERROR, "epochs, relative to the fewest", _EPOCHS, _LENGTHS),
+            by_setting("NLL of the training images", NLL_TRAIN, "epochs, relative to the fewest", _EPOCHS, _LENGTHS),
+        ],
+        legend={"ViT-Ti": "ours", "ResNet-50": "ours dash"},
+    ),
+    "hdvw_fig_c3": figure(
+        [
+            *_settings("(a)", "patch", _PATCHES),
+            spectrum("(b) Hessian spectrum, early phase", _lines(_PATCHES, EARLY)),
+        ],
+        legend=_legend(_lines(_PATCHES)),
+    ),
+    "hdvw_fig_c4": figure(
+        _landscapes("(a)", _FOUR),
+        [
+            trajectory(f"(b) Trajectories (retracted), {name}", {arm: (name, kind)})
+            for arm, (name, kind) in _lines(_named(_FOUR)).items()
+        ],
+        _phases(_named(_FOUR)),
+        legend=_legend(_lines(_named(_FOUR))),
+    ),
+    "hdvw_fig_c5": _heads("heads", (1, 2, 4, 8), "heads"),
+    "hdvw_fig_c6": _heads("dimensions per head", (16, 32, 64, 128), "dimensions"),
+    "hdvw_fig_c7": figure(
+        [by_setting("(a) NLL of the training images", NLL_TRAIN, "size of the network", ["small", "large"], _SIZES)],
+        _landscapes("(b)", [*_SIZES["ink"], *_SIZES["ours"]]),
+        _phases(_LARGE),
+        legend=_legend(_lines(_LARGE)),
+    ),
+    "hdvw_fig_d1": figure([variance_by_depth(_NAMES[arm], arm) for arm in _FOUR[2:]]),
+    "hdvw_fig_d2": figure(
+        *(
+            [by_frequency(f"Left: {_NAMES[arm]}", arm), amplitude_by_depth(f"Right: {_NAMES[arm]}", arm)]
+            for arm in ("pit_tiny", "swin_tiny")
+        ),
+    ),
+    "hdvw_fig_d3": figure(
+        *(
+            [similarity(_NAMES[arm], arm) for arm in row]
+            for row in (("vit_tiny", "resnet50"), ("pit_tiny", "swin_tiny"))
+        )
+    ),
+    "hdvw_fig_d4": figure(*([removal(_NAMES[arm], arm) for arm in row] for row in (_FOUR[:2], _FOUR[2:]))),
     "hdvw_fig_d5": _fig_d5,
+    "hdvw_fig_e1": figure(
+        [
+            scatter(
+                "ImageNet and ImageNet-C", ACCURACY, ROBUSTNESS, _named(("preact_resnet50", "alternet50", *RELEASED))
+            ),
+            by_setting("Text: other bases, CIFAR-100", ACCURACY, "MSAs in c1 to c4", ["0,0,0,0", "0,1,1,2"], _BASES),
+        ],
+        legend={"ResNet-50": "ink", "ResNeXt-50": "ours"},
+    ),
+    "hdvw_fig_f1": figure(
+        [
+            reliability(
+                f"(a) {name} (dotted: calibrated)",
+                _lines({f"{arm}, {kind}": words for kind, words in _AUGMENTED.items()}),
+            )
+            for arm, name in _TWO.items()
+        ],
+        [
+            spectrum(
+                f"(b) Hessian spectrum, {name}, early phase",
+                _lines({f"{arm}, {kind}": words for kind, words in _AUGMENTED.items()}, EARLY),
+            )
+            for arm, name in _TWO.items()
+        ],
+        legend=_legend(_lines(_AUGMENTED)),
+    ),
 }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vitlab.reporting.svg.canvas import Canvas
 
-__all__ = ["Axis", "Panel", "layer_axis", "round_axis"]
+__all__ = ["Axis", "Panel", "draw_lines", "index_axis", "layer_axis", "round_axis"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,15 @@ def layer_axis(layers: int, start: float, end: float) -> Axis:
     return Axis(0.5, layers + 0.5, start, end, "layer", tuple(range(1, layers + 1)))
 
 
+def index_axis(count: int, start: float, end: float, label: str) -> Axis:
+    """Returns an axis over 1 to N, with half a step on either side and about nine ticks.
+
+    >>> index_axis(16, 0, 160, "block").ticks
+    (1, 3, 5, 7, 9, 11, 13, 15)
+    """
+    return Axis(0.5, count + 0.5, start, end, label, tuple(range(1, count + 1, 1 + count // 10)))
+
+
 @dataclass(frozen=True)
 class Panel:
     """A part of a picture with two axes.
@@ -83,7 +92,7 @@ class Panel:
             self.canvas.text(self.x(value), bottom + 16, f"{value:g}".replace("-", "−"), "soft small middle")
         self.canvas.add("rect", "frame", x=left, y=top, width=right - left, height=bottom - top)
         self.canvas.text((left + right) / 2, bottom + 36, self.x.label, "middle")
-        beside = max(38, *(12 + 6.2 * len(number) for number in numbers))  # not over the numbers
+        beside = max(46, *(12 + 6.2 * len(number) for number in numbers))  # not over the numbers
         self.canvas.text(left - beside, (top + bottom) / 2, self.y.label, "middle", turn=-90)
         self.canvas.text(left, top - 10, self.title, "head")
 
@@ -103,3 +112,11 @@ class Panel:
         middle = (self.x.start + self.x.end) / 2
         for index, line in enumerate(lines):
             self.canvas.text(middle, (self.y.start + self.y.end) / 2 + 18 * index, line, "soft middle")
+
+
+def draw_lines(canvas: Canvas, x: float, y: float, entries: Mapping[str, str]) -> None:
+    """Draw lines with what they mean, in a row: words -> class of the line."""
+    for words, kind in entries.items():
+        canvas.curve([(x, y - 4), (x + 34, y - 4)], kind)
+        canvas.text(x + 42, y, words)
+        x += 66 + 7 * len(words)
