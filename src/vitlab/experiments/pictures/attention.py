@@ -11,13 +11,12 @@ from vitlab.experiments.catalogue import Experiment
 from vitlab.experiments.pictures.curves import (
     Curve,
     Curves,
-    claim_lines,
     draw_curves,
     named_axis,
     network_at,
     width_of,
-    write_lines,
 )
+from vitlab.experiments.pictures.effects import verdict_lines, write_lines
 from vitlab.experiments.pictures.modules import mean_sorted
 from vitlab.experiments.robust_token_attention._numbers import (
     GINI,
@@ -119,7 +118,7 @@ def draw_map_and_stability(experiment: Experiment, results: Results, scale: Scal
     lines = [
         _BOX,
         f"{_COLOURS} Those on noisy images, the paper's second column, are not stored.",
-        *claim_lines(experiment, results, scale),
+        *verdict_lines(experiment, results, scale),
     ]
     about = f"Ours: {_network(scale)}. Left: one image, mean of the heads. Gini coefficient: mean over the runs."
     canvas = Canvas(
@@ -147,7 +146,7 @@ def draw_maps(experiment: Experiment, results: Results, scale: Scale) -> str:
     }
     lines = [
         f"{_COLOURS} Those on noisy images are not stored. The paper prints no numbers.",
-        *claim_lines(experiment, results, scale),
+        *verdict_lines(experiment, results, scale),
     ]
     about = f"Ours: {_network(scale)}. Maps: one image, mean of the heads. Numbers below them: mean over the runs."
     canvas = Canvas(
@@ -196,12 +195,12 @@ def draw_head_similarity(experiment: Experiment, results: Results, scale: Scale)
         ),
     ]
     about = f"Ours: {_network(scale)}, mean over the runs. The maps that the paper shows are too large for records."
-    return draw_curves(experiment, about, panels, claim_lines(experiment, results, scale))
+    return draw_curves(experiment, about, panels, verdict_lines(experiment, results, scale))
 
 
 def draw_stability(experiment: Experiment, results: Results, scale: Scale) -> str:
     """Fig. 5: the distribution of the similarity for the four variants."""
-    lines = [_BOX, *claim_lines(experiment, results, scale)]
+    lines = [_BOX, *verdict_lines(experiment, results, scale)]
     about = f"Ours: {_network(scale)}, Gaussian noise of severity 3."
     canvas = Canvas(
         round(max(560, width_of([*lines, about]))), _TOP + _SIDE + 76 + 20 * len(lines), experiment.title, about

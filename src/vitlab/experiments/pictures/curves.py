@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from vitlab.core.experiment import Results, Scale
+from vitlab.core.experiment import Scale
 from vitlab.experiments.catalogue import Experiment
-from vitlab.experiments.pictures.effects import verdict_line
-from vitlab.experiments.record import judge
+from vitlab.experiments.pictures.effects import write_lines
 from vitlab.reporting.svg.axes import Axis, Panel, round_axis
 from vitlab.reporting.svg.canvas import Canvas, text_width
 
-__all__ = ["Curve", "Curves", "claim_lines", "draw_curves", "named_axis", "network_at", "width_of", "write_lines"]
+__all__ = ["Curve", "Curves", "draw_curves", "named_axis", "network_at", "width_of"]
 
 _WIDE, _HIGH, _LEFT, _TOP, _STEP = 300, 220, 84, 92, 400
 
@@ -64,18 +63,6 @@ def network_at(scale: Scale, small: str, full: str) -> str:
     ('ViT-Ti on CIFAR-100', 'ViT-S')
     """
     return {"smoke": "a tiny network", "small": small}.get(scale, full)
-
-
-def claim_lines(experiment: Experiment, results: Results, scale: Scale) -> list[str]:
-    """A line for each claim, with its verdict."""
-    pairs = zip(experiment.claims, judge(experiment, results, scale), strict=True)
-    return [f"{verdict_line(claim, verdict)}: {verdict.claim}" for claim, verdict in pairs]
-
-
-def write_lines(canvas: Canvas, top: float, lines: Sequence[str]) -> None:
-    """Write lines below each other, the first one at `top`."""
-    for number, line in enumerate(lines):
-        canvas.text(20, top + 20 * number, line, "soft small")
 
 
 def width_of(lines: Sequence[str]) -> float:

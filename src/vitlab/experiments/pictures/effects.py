@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from vitlab.core.experiment import Claim, Results, Scale
 from vitlab.core.verdicts import Verdict
@@ -11,7 +12,7 @@ from vitlab.experiments.record import judge
 from vitlab.reporting.experiment_page import ours_in_words, paper_in_words
 from vitlab.reporting.svg.canvas import Canvas, text_width
 
-__all__ = ["draw_effects", "verdict_line", "verdict_lines"]
+__all__ = ["draw_effects", "verdict_line", "verdict_lines", "write_lines"]
 
 _LINE, _MIDDLE, _HALF = 44, 190, 150
 
@@ -49,6 +50,12 @@ def verdict_lines(experiment: Experiment, results: Results, scale: Scale) -> lis
     """A line for each claim: its verdict, then the claim."""
     pairs = zip(experiment.claims, judge(experiment, results, scale), strict=True)
     return [f"{verdict_line(claim, verdict)}: {verdict.claim}" for claim, verdict in pairs]
+
+
+def write_lines(canvas: Canvas, top: float, lines: Sequence[str]) -> None:
+    """Write lines below each other, the first one at `top`."""
+    for number, line in enumerate(lines):
+        canvas.text(20, top + 20 * number, line, "soft small")
 
 
 def _row(canvas: Canvas, claim: Claim, verdict: Verdict, y: float) -> None:

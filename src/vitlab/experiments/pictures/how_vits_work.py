@@ -19,7 +19,7 @@ from vitlab.experiments.how_vits_work import fig_5, fig_12
 from vitlab.experiments.how_vits_work._networks import RELEASED
 from vitlab.experiments.how_vits_work._readings import ACCURACY, ERROR, LOG_APE, NEP, NLL_TRAIN, ROBUSTNESS
 from vitlab.experiments.how_vits_work._shared import EARLY, LATE
-from vitlab.experiments.pictures.effects import verdict_line, verdict_lines
+from vitlab.experiments.pictures.effects import verdict_line, verdict_lines, write_lines
 from vitlab.experiments.pictures.panels.amplitude import by_frequency
 from vitlab.experiments.pictures.panels.by_setting import by_setting
 from vitlab.experiments.pictures.panels.depth import amplitude_by_depth, variance_by_depth
@@ -135,8 +135,7 @@ def _fig_8(experiment: Experiment, results: Results, scale: Scale) -> str:
     panel = Panel(canvas, x, round_axis(values, 380, 90, "Δ log amplitude at 1.0π"), _NETWORKS[scale])
     panel.frame([(block, block + 0.5) for block in range(len(high))])
     panel.curve(depth, values, "ours")
-    for number, line in enumerate(lines):
-        canvas.text(20, 438 + 20 * number, line, "soft small")
+    write_lines(canvas, 438, lines)
     return str(canvas)
 
 

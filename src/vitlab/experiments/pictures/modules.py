@@ -11,7 +11,8 @@ from vitlab.core.measurement import Measurement
 from vitlab.experiments.catalogue import Experiment
 from vitlab.experiments.context_broadcasting import fig_9
 from vitlab.experiments.context_broadcasting._checks import difference
-from vitlab.experiments.pictures.curves import Curve, Curves, claim_lines, draw_curves, network_at
+from vitlab.experiments.pictures.curves import Curve, Curves, draw_curves, network_at
+from vitlab.experiments.pictures.effects import verdict_lines
 from vitlab.experiments.pictures.tables import mean_of
 from vitlab.experiments.pictures.training_curves import mean_by_epoch
 
@@ -36,7 +37,7 @@ def draw_extra_block(experiment: Experiment, results: Results, scale: Scale) -> 
             epochs, mean = mean_by_epoch(results, arm, value)
             curves.append(Curve(words, kind, list(epochs), list(mean), marks=len(epochs) == 1))
         panels.append(Curves(title, "epoch", label, curves))
-    lines = claim_lines(experiment, results, scale)
+    lines = verdict_lines(experiment, results, scale)
     for arm, name in (("attention", "MSA"), ("mlp", "MLP")):
         parameters, macs = (difference(results, "none", arm, value) for value in ("parameters", "macs"))
         if parameters is not None and macs is not None:
@@ -68,7 +69,7 @@ def draw_scales(experiment: Experiment, results: Results, scale: Scale) -> str:
     about = (
         f"Ours: {network} + CB_S, mean over the runs. The paper has curves only and does not say whether of λ or |λ|."
     )
-    return draw_curves(experiment, about, panels, claim_lines(experiment, results, scale))
+    return draw_curves(experiment, about, panels, verdict_lines(experiment, results, scale))
 
 
 def draw_heads(experiment: Experiment, results: Results, scale: Scale) -> str:
@@ -82,7 +83,7 @@ def draw_heads(experiment: Experiment, results: Results, scale: Scale) -> str:
     panel = Curves("Accuracy", "number of heads", "top-1 accuracy [%]", curves, list(map(str, heads)))
     network = network_at(scale, "ViT-Ti on CIFAR-100", "ViT-Ti")
     about = f"Ours: {network}, mean over the runs. The paper has curves only."
-    return draw_curves(experiment, about, [panel], claim_lines(experiment, results, scale))
+    return draw_curves(experiment, about, [panel], verdict_lines(experiment, results, scale))
 
 
 def mean_sorted(results: Results, arm: str, kind: str, value: str) -> list[float]:
@@ -113,4 +114,4 @@ def draw_attended(experiment: Experiment, results: Results, scale: Scale) -> str
         names = [str(head + 1) for head in range(max(map(len, found.values())))]
         panels.append(Curves(title, "head of the last layer, in ascending order", label, curves, names, (0.0,)))
     about = f"Ours: {network}, mean over the runs. The paper shows pictures of attention maps, without numbers."
-    return draw_curves(experiment, about, panels, claim_lines(experiment, results, scale))
+    return draw_curves(experiment, about, panels, verdict_lines(experiment, results, scale))

@@ -18,7 +18,8 @@ from vitlab.experiments.pictures.attention import (
     draw_maps,
     draw_stability,
 )
-from vitlab.experiments.pictures.curves import Curve, Curves, claim_lines, draw_curves, network_at
+from vitlab.experiments.pictures.curves import Curve, Curves, draw_curves, network_at
+from vitlab.experiments.pictures.effects import verdict_lines
 from vitlab.experiments.pictures.tables import Ours, draw_table, mean_of
 from vitlab.experiments.robust_token_attention import fig_7, table_2
 from vitlab.experiments.robust_token_attention._numbers import MCE, TOP1, Number, corruption_error
@@ -207,7 +208,7 @@ def _fig_7(experiment: Experiment, results: Results, scale: Scale) -> str:
     network = network_at(scale, "ViT-Ti on CIFAR-100", "FAN-B-Hybrid")
     about = f"Ours: {network}, mean over the runs; lower is better. The paper has numbers of K = 4 and λ = 1 only."
     panels = [replace(each, levels=levels) for each in (top, bottom)]
-    return draw_curves(experiment, about, panels, claim_lines(experiment, results, scale))
+    return draw_curves(experiment, about, panels, verdict_lines(experiment, results, scale))
 
 
 PICTURES = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from vitlab.core.experiment import Results, Scale
 from vitlab.experiments.catalogue import Experiment
-from vitlab.experiments.pictures.effects import verdict_lines
+from vitlab.experiments.pictures.effects import verdict_lines, write_lines
 from vitlab.reporting.svg.axes import Axis, Panel, draw_lines, round_axis
 from vitlab.reporting.svg.canvas import Canvas, text_width
 from vitlab.reporting.svg.colour_scale import STYLE
@@ -68,8 +68,7 @@ def figure(*rows: Sequence[DrawPanel], legend: Mapping[str, str] | None = None) 
             for column, panel in enumerate(panels):
                 panel(Box(canvas, _LEFT + _COLUMN * column, _TOP + _ROW * row), results)
         draw_lines(canvas, 20, bottom, legend or {})
-        for number, line in enumerate(lines):
-            canvas.text(20, bottom + 34 + 20 * number, line, "soft small")
+        write_lines(canvas, bottom + 34, lines)
         return str(canvas)
 
     return draw
