@@ -33,6 +33,17 @@ class _ModuleCall:
     output: Shape
 
 
+def zero_output(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> Any:
+    """A forward hook that sets the first output to zero.
+
+    >>> zero_output(nn.Identity(), (), torch.ones(2))
+    tensor([0., 0.])
+    """
+    if isinstance(output, tuple):
+        return torch.zeros_like(output[0]), *output[1:]
+    return torch.zeros_like(output)
+
+
 def run_on(model: nn.Module, inputs: Mapping[str, Tensor]) -> Any:
     """Run a model on inputs by name, as `inputs_of` returns them; the name of a positional image is ""."""
     positional = [tensor for name, tensor in inputs.items() if not name]

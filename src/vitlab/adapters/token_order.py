@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vitlab.adapters.flow import Flow
+from vitlab.adapters.flow import Flow, zero_output
 from vitlab.core.anatomy import TokenLayout
 
 _RATIO = 2.0  # smallest ratio of the changes in the changed half and in the other half
@@ -61,17 +61,6 @@ def _input_hook(entries: dict[str, Tensor], path: str) -> Callable[..., None]:
         entries[path] = arguments[0].clone()
 
     return hook
-
-
-def zero_output(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> Any:
-    """A forward hook that sets the first output to zero.
-
-    >>> zero_output(nn.Identity(), (), torch.ones(2))
-    tensor([0., 0.])
-    """
-    if isinstance(output, tuple):
-        return torch.zeros_like(output[0]), *output[1:]
-    return torch.zeros_like(output)
 
 
 def _changes(x: Tensor, layout: TokenLayout) -> Tensor:

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from vitlab.adapters import blank_images
-from vitlab.adapters.flow import Flow, Shape
-from vitlab.adapters.token_order import zero_output
+from vitlab.adapters.flow import Flow, Shape, zero_output
 
 
 class Trial(TorchFunctionMode):

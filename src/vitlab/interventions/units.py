@@ -19,8 +19,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from vitlab.adapters.flow import run_on
-from vitlab.adapters.token_order import zero_output
+from vitlab.adapters.flow import run_on, zero_output
 from vitlab.core.anatomy import Anatomy, Block
 from vitlab.core.errors import unknown
 from vitlab.interventions.hooks import Hook, hooked
