@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from evidence.conditions import Job, recipe_of
 from evidence.measuring import Extent, measure_network, plain
 from vitlab import zoo
+from vitlab.adapters import describe
 from vitlab.adapters.wrappers import guard_hooks
 from vitlab.core.batches import Batches
 from vitlab.core.provenance import provenance
@@ -26,7 +27,7 @@ from vitlab.core.recipe import Objective, Recipe
 from vitlab.core.store import Run
 from vitlab.data.catalogue import open_data
 from vitlab.data.images import DataSet, ImageArray, in_memory
-from vitlab.recording.tape import record
+from vitlab.tasks.attention_tape import AttentionTape, attention_tape
 from vitlab.tasks.classification import Accuracy, batches, make_loss
 from vitlab.training.distributed import World, init_distributed
 from vitlab.training.loop import train
@@ -128,10 +129,10 @@ class Trainer:
             self._recorder.close()
         if key not in self._variants:
             model = zoo.load(recipe.model, seed=0).to(self.world.device)
-            tape = None
+            tape: AttentionTape | None = None
             if recipe.objective.diversification:
-                size = recipe.image_size
-                tape = self._recorder.enter_context(record(model, "attention", gradients=True, input_size=size))
+                anatomy = describe(model, recipe.image_size)
+                tape = self._recorder.enter_context(attention_tape(recipe.objective, model, anatomy))
             self._variants[key] = model, make_loss(recipe.objective, None, tape), tape
         return self._variants[key]
 
