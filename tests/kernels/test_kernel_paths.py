@@ -19,7 +19,7 @@ def call(keys, channels, bias=None):
 
 def test_without_a_model_all_operators_are_listed():
     paths = kernels.status(device="cpu")
-    assert len({path.operator for path in paths}) == len(paths) == 4
+    assert len({path.operator for path in paths}) == len(paths) == 5
     assert {(path.form, path.reason) for path in paths} == {("plain", "cpu has no Triton kernels")}
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from vitlab.kernels import attention_diversity_triton
-from vitlab.kernels.attention_diversity_triton import MAXIMUM_CHANNELS, MAXIMUM_KEYS
+from vitlab.kernels.attention_tiles import unsupported_size
 from vitlab.kernels.availability import transformed, unavailable
 
 OPERATOR = attention_diversity_triton.OPERATOR
@@ -68,14 +68,3 @@ def unsupported(q: Tensor, k: Tensor, bias: Tensor | None) -> str:
     if q.dtype != k.dtype:
         return f"queries are {q.dtype}, keys {k.dtype}"
     return unsupported_size(k.shape[2], q.shape[3])
-
-
-def unsupported_size(keys: int, channels: int) -> str:
-    """Returns why maps of this size are not supported, or an empty string.
-
-    >>> unsupported_size(197, 64), unsupported_size(1025, 64)
-    ('', '1025 keys; at most 256')
-    """
-    if keys > MAXIMUM_KEYS:
-        return f"{keys} keys; at most {MAXIMUM_KEYS}"
-    return f"{channels} channels per head; at most {MAXIMUM_CHANNELS}" if channels > MAXIMUM_CHANNELS else ""

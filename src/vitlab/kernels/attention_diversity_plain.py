@@ -31,8 +31,7 @@ def row_sums(
     >>> [row.tolist() for row in row_sums(q, q[:, :, :1], None, 1.0, 0.0, False, True)]
     [[[3.0]], [[3.0]]]
     """
-    maps = _maps(q, k, bias, scale)
-    return _sums(maps.mean(1) if averaged else maps.flatten(0, 1), threshold, released)
+    return sums_of_maps(dense_maps(q, k, bias, scale), threshold, released, averaged)
 
 
 def row_sums_backward(
@@ -40,7 +39,32 @@ def row_sums_backward(
     scale: float, threshold: float, released: bool, averaged: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The gradients of q and k from those of the sums, (G, M) each."""
-    maps = _maps(q, k, bias, scale)
+    maps = dense_maps(q, k, bias, scale)
+    gradient = maps_backward(d_totals, d_units, maps, threshold, released, averaged)
+    return operands_backward(gradient, maps, q, k, scale)
+
+
+def dense_maps(q: Tensor, k: Tensor, bias: Tensor | None, scale: float) -> Tensor:
+    """softmax(q kᵀ · scale + bias), (B, H, N, M), always in float32 or float64."""
+    with torch.autocast(q.device.type, enabled=False):
+        q, k = (x if x.dtype == torch.float64 else x.float() for x in (q, k))
+        logits = q @ k.mT * scale
+        maps: Tensor = (logits if bias is None else logits + bias.to(logits.dtype)).softmax(-1)
+        return maps
+
+
+def sums_of_maps(maps: Tensor, threshold: float, released: bool, averaged: bool) -> tuple[Tensor, Tensor]:
+    """`row_sums` of maps (B, H, N, M)."""
+    rows = maps.mean(1) if averaged else maps.flatten(0, 1)
+    kept = rows * (rows > threshold if released else rows >= threshold)
+    lengths = torch.linalg.vector_norm(kept, dim=-1, keepdim=True).clamp_min(_TINY)
+    return (rows if released else kept).sum(-2), (kept / lengths).sum(-2)
+
+
+def maps_backward(
+    d_totals: Tensor, d_units: Tensor, maps: Tensor, threshold: float, released: bool, averaged: bool
+) -> Tensor:
+    """The gradient of the maps, (B, H, N, M), from those of their sums."""
     rows = maps.mean(1) if averaged else maps.flatten(0, 1)
     keep = rows > threshold if released else rows >= threshold
     kept = rows * keep
@@ -48,23 +72,14 @@ def row_sums_backward(
     inverse = lengths.clamp_min(_TINY).reciprocal()
     along = (kept * d_units[:, None]).sum(-1, keepdim=True) * inverse**3 * (lengths > _TINY)
     unit = (d_units[:, None] * inverse - kept * along) * keep
-    gradient = unit + d_totals[:, None] * (1 if released else keep)
-    gradient = gradient[:, None] / maps.shape[1] if averaged else gradient.unflatten(0, maps.shape[:2])
+    gradient: Tensor = unit + d_totals[:, None] * (1 if released else keep)
+    if averaged:
+        return (gradient[:, None] / maps.shape[1]).expand_as(maps)
+    return gradient.reshape(maps.shape)
+
+
+def operands_backward(gradient: Tensor, maps: Tensor, q: Tensor, k: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    """The gradients of q and k from that of the maps."""
     d_logits = maps * (gradient - (maps * gradient).sum(-1, keepdim=True)) * scale
     dq, dk = d_logits @ k.to(maps.dtype), d_logits.mT @ q.to(maps.dtype)
     return dq.to(q.dtype), dk.to(k.dtype)
-
-
-def _maps(q: Tensor, k: Tensor, bias: Tensor | None, scale: float) -> Tensor:
-    """(B, H, N, M), always in float32 or float64."""
-    with torch.autocast(q.device.type, enabled=False):
-        q, k = (x if x.dtype == torch.float64 else x.float() for x in (q, k))
-        logits = q @ k.mT * scale
-        return (logits if bias is None else logits + bias.to(logits.dtype)).softmax(-1)
-
-
-def _sums(maps: Tensor, threshold: float, released: bool) -> tuple[Tensor, Tensor]:
-    """`row_sums` of maps (G, N, M)."""
-    kept = maps * (maps > threshold if released else maps >= threshold)
-    lengths = torch.linalg.vector_norm(kept, dim=-1, keepdim=True).clamp_min(_TINY)
-    return (maps if released else kept).sum(-2), (kept / lengths).sum(-2)

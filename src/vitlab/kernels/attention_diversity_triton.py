@@ -1,10 +1,9 @@
 """Sums over the rows of attention maps for the diversification loss, from queries and keys, on GPUs.
 
-A program computes some rows of a map, all columns at once (at most `MAXIMUM_KEYS`), and recomputes them in the backward
-pass: no map is stored. Programs of one head walk over all its rows and load its keys once. If heads are averaged, a
-first backward kernel writes the gradient of the averaged map, (B, N, M) in the precision of the queries, which a second
-one reads for each head; it is freed at the end of the layer's backward. Computing it again for each head would need H
-times the products.
+A program computes some rows of a map, all columns at once, and recomputes them in the backward pass: no map is stored.
+Programs of one head walk over all its rows and load its keys once. If heads are averaged, a first backward kernel
+writes the gradient of the averaged map, (B, N, M) in the precision of the queries, which a second one reads for each
+head; it is freed at the end of the layer's backward. Computing it again for each head would need H times the products.
 
 Shape legend: B batch, H heads, N queries, M keys, d head channels, G maps: B, or B·H if heads are not averaged.
 """
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 from vitlab.kernels import attention_diversity_plain as plain
+from vitlab.kernels import attention_tiles as tiles
 from vitlab.kernels.availability import device_guard, run
 
 try:
@@ -26,9 +26,6 @@ except ImportError:  # only CUDA builds of torch include it
     triton = None
 
 OPERATOR = "attention_diversity"
-MAXIMUM_KEYS = 256
-MAXIMUM_CHANNELS = 64
-_LOG2_E = 1.4426950408889634
 
 #: Rows and warps of one program for maps of more than 128 keys in 16 bits, the fastest on an H200.
 _WIDE_TILES = {
@@ -70,7 +67,8 @@ def row_sums_backward(
 
     def without_kernel() -> tuple[Tensor, Tensor]:
         dq, dk = plain.row_sums_backward(d_totals, d_units, q, k, bias, *settings)
-        return _empty_heads(q).copy_(dq), _empty_heads(k).copy_(dk)  # a compiled graph relies on the memory order
+        # A compiled graph relies on the memory order.
+        return tiles.empty_heads(q).copy_(dq), tiles.empty_heads(k).copy_(dk)
 
     return run(OPERATOR, lambda: _backward(d_totals, d_units, q, k, bias, sums, *settings), without_kernel)
 
@@ -97,7 +95,7 @@ def _(
     released: bool,
     averaged: bool,
 ) -> tuple[Tensor, Tensor]:
-    return _empty_heads(q), _empty_heads(k)
+    return tiles.empty_heads(q), tiles.empty_heads(k)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -118,27 +116,22 @@ def _differentiate(ctx: Any, d_totals: Tensor, d_units: Tensor, _: Tensor) -> tu
 row_sums.register_autograd(_differentiate, setup_context=_save)
 
 
-def _empty_heads(x: Tensor) -> Tensor:
-    """An empty tensor (B, H, N, d) in the memory order (B, N, H, d), that of the projection of queries and keys."""
-    batch, heads, count, channels = x.shape
-    return x.new_empty(batch, count, heads, channels).transpose(1, 2)
-
-
 def _forward(
     q: Tensor, k: Tensor, bias: Tensor | None, scale: float, threshold: float, released: bool, averaged: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     batch, heads, rows, channels = q.shape
     columns = k.shape[2]
-    constants, tile = _constants(q, k, bias, released), _tile("sums" if averaged else "head sums", q, k)
+    constants = {**tiles.constants(q, k, bias), "RELEASED": released}
+    tile = _tile("sums" if averaged else "head sums", q, k)
     operands = (q, k, q if bias is None else bias)
-    sizes = (heads, rows, columns, channels, scale * _LOG2_E, threshold)
-    strides = (*q.stride(), *k.stride(), *_bias_strides(q, k, bias))
+    sizes = (heads, rows, columns, channels, scale * tiles.LOG2_E, threshold)
+    strides = (*q.stride(), *k.stride(), *tiles.bias_strides(q, k, bias))
     sums = torch.empty(batch, heads, rows, device=q.device)
     with device_guard(q):
         if averaged:
-            tiles = triton.cdiv(rows, tile["ROWS"])
-            parts = torch.empty(batch, tiles, 2, constants["COLUMNS"], device=q.device)
-            _averaged_sums_kernel[(batch * tiles,)](*operands, parts, sums, *strides, *sizes, **constants, **tile)
+            count = triton.cdiv(rows, tile["ROWS"])
+            parts = torch.empty(batch, count, 2, constants["COLUMNS"], device=q.device)
+            _averaged_sums_kernel[(batch * count,)](*operands, parts, sums, *strides, *sizes, **constants, **tile)
             totals, units = (parts[:, :, i, :columns].sum(1) for i in range(2))
         else:
             totals, units = (torch.empty(batch * heads, columns, device=q.device) for _ in range(2))
@@ -153,38 +146,44 @@ def _backward(
     batch, heads, rows, channels = q.shape
     columns = k.shape[2]
     d_totals, d_units = d_totals.float().contiguous(), d_units.float().contiguous()
-    dq, dk = _empty_heads(q), _empty_heads(k)
-    constants = _constants(q, k, bias, released)
+    dq, dk = tiles.empty_heads(q), tiles.empty_heads(k)
+    constants = {**tiles.constants(q, k, bias), "RELEASED": released}
     operands = (q, k, q if bias is None else bias, d_totals, d_units, sums)
-    strides = (*q.stride(), *k.stride(), *_bias_strides(q, k, bias))
-    sizes = (heads, rows, columns, channels, scale * _LOG2_E, threshold)
-    scratch = d_totals
+    strides = (*q.stride(), *k.stride(), *tiles.bias_strides(q, k, bias))
+    sizes = (heads, rows, columns, channels, scale * tiles.LOG2_E, threshold)
+    shared = d_totals  # not read
+    if averaged:
+        shared = map_gradients(d_totals, d_units, q, k, bias, sums, scale, threshold, released)
     with device_guard(q):
-        if averaged:
-            dtype = torch.bfloat16 if q.dtype == torch.bfloat16 else torch.float32
-            scratch = torch.empty(batch, rows, constants["COLUMNS"], dtype=dtype, device=q.device)
-            tile = _tile("map gradient", q, k)
-            _map_gradient_kernel[(batch * triton.cdiv(rows, tile["ROWS"]),)](
-                *operands, scratch, *strides, *sizes, **constants, **tile
-            )
         _operand_gradient_kernel[(batch * heads,)](
-            *operands, scratch, dq, dk, *strides, *dq.stride()[:3], *dk.stride()[:3], *sizes, scale,
+            *operands, shared, dq, dk, *strides, *dq.stride()[:3], *dk.stride()[:3], *sizes, scale,
             AVERAGED=averaged, **constants, **_tile("operand gradient", q, k),
         )  # fmt: skip
     return dq, dk
 
 
-def _bias_strides(q: Tensor, k: Tensor, bias: Tensor | None) -> tuple[int, ...]:
-    return (0, 0, 0, 0) if bias is None else bias.expand(*q.shape[:3], k.shape[2]).stride()
+def map_gradients(
+    d_totals: Tensor, d_units: Tensor, q: Tensor, k: Tensor, bias: Tensor | None, sums: Tensor,
+    scale: float, threshold: float, released: bool,
+) -> Tensor:  # fmt: skip
+    """The gradient of the head-averaged maps divided by the number of heads, (B, N, M or more), from that of its sums.
 
-
-def _constants(q: Tensor, k: Tensor, bias: Tensor | None, released: bool) -> dict[str, Any]:
-    return {
-        "BIASED": bias is not None,
-        "RELEASED": released,
-        "COLUMNS": max(16, triton.next_power_of_2(k.shape[2])),
-        "DEEP": max(16, triton.next_power_of_2(q.shape[3])),
-    }
+    Args:
+        d_totals, d_units: (B, M) each, contiguous, in float32.
+        q, k, bias, scale, threshold, released: as in `row_sums`.
+        sums: log2 Σ exp of each row, (B, H, N).
+    """
+    batch, heads, rows, channels = q.shape
+    constants, tile = {**tiles.constants(q, k, bias), "RELEASED": released}, _tile("map gradient", q, k)
+    dtype = torch.bfloat16 if q.dtype == torch.bfloat16 else torch.float32
+    gradient = torch.empty(batch, rows, constants["COLUMNS"], dtype=dtype, device=q.device)
+    with device_guard(q):
+        _map_gradient_kernel[(batch * triton.cdiv(rows, tile["ROWS"]),)](
+            q, k, q if bias is None else bias, d_totals, d_units, sums, gradient,
+            *q.stride(), *k.stride(), *tiles.bias_strides(q, k, bias),
+            heads, rows, k.shape[2], channels, scale * tiles.LOG2_E, threshold, **constants, **tile,
+        )  # fmt: skip
+    return gradient
 
 
 def _tile(kernel: str, q: Tensor, k: Tensor) -> dict[str, int]:
@@ -198,39 +197,6 @@ def _tile(kernel: str, q: Tensor, k: Tensor) -> dict[str, int]:
 if triton is not None:
 
     @triton.jit
-    def _load(X, n, x_n, x_d, N, d, DEEP: tl.constexpr):
-        """Some rows (tokens) of the queries or keys of one head; zeros beyond the last one."""
-        deep = tl.arange(0, DEEP)
-        present = (n[:, None] < N) & (deep[None, :] < d)
-        return tl.load(X + n[:, None] * x_n + deep[None, :] * x_d, mask=present, other=0.0)
-
-    @triton.jit
-    def _logits(q, k, beyond, BIAS, n, m, b_n, b_m, N, M, scale, BIASED: tl.constexpr):
-        """The logits of some rows in units of log 2; `beyond` is minus infinity for columns beyond the last key."""
-        logits = tl.dot(q, tl.trans(k), input_precision="tf32x3") * scale + beyond[None, :]
-        if BIASED:
-            present = (n[:, None] < N) & (m[None, :] < M)
-            bias = tl.load(BIAS + n[:, None] * b_n + m[None, :] * b_m, mask=present, other=0.0)
-            logits += bias.to(tl.float32) * 1.4426950408889634
-        return logits
-
-    @triton.jit
-    def _softmax(logits):
-        """The weights of some rows, and log2 Σ 2^l of each."""
-        top = tl.max(logits, 1)
-        e = tl.exp2(logits - top[:, None])
-        total = tl.sum(e, 1)
-        return e * (1.0 / total)[:, None], top + tl.log2(total)
-
-    @triton.jit
-    def _terms(weights, threshold, RELEASED: tl.constexpr):
-        """The terms of the two sums over some rows of a map."""
-        keep = (weights > threshold) if RELEASED else (weights >= threshold)
-        kept = tl.where(keep, weights, 0.0)
-        inverse = 1.0 / tl.maximum(tl.sqrt(tl.sum(kept * kept, 1)), 1e-8)
-        return weights if RELEASED else kept, kept * inverse[:, None]
-
-    @triton.jit
     def _averaged_sums_kernel(
         Q, K, BIAS, PARTS, SUMS,
         q_b, q_h, q_n, q_d, k_b, k_h, k_m, k_d, b_b, b_h, b_n, b_m, heads, N, M, d, scale, threshold,
@@ -238,21 +204,21 @@ if triton is not None:
         ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr,
     ) -> None:  # fmt: skip
         """The sums over some rows of the head-averaged map of one image; also log2 Σ 2^l of its rows in each head."""
-        tiles = tl.cdiv(N, ROWS)
-        image, tile = (tl.program_id(0) // tiles).to(tl.int64), tl.program_id(0) % tiles
+        count = tl.cdiv(N, ROWS)
+        image, tile = (tl.program_id(0) // count).to(tl.int64), tl.program_id(0) % count
         n, m = tile * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
         beyond = tl.where(m < M, 0.0, -float("inf"))
         weights = tl.zeros([ROWS, COLUMNS], tl.float32)
         for h in range(0, heads):
-            q = _load(Q + image * q_b + h * q_h, n, q_n, q_d, N, d, DEEP)
-            k = _load(K + image * k_b + h * k_h, m, k_m, k_d, M, d, DEEP)
+            q = tiles.load_rows(Q + image * q_b + h * q_h, n, q_n, q_d, N, d, DEEP)
+            k = tiles.load_rows(K + image * k_b + h * k_h, m, k_m, k_d, M, d, DEEP)
             bias = BIAS + image * b_b + h * b_h
-            own, sums = _softmax(_logits(q, k, beyond, bias, n, m, b_n, b_m, N, M, scale, BIASED))
+            own, sums = tiles.softmax_rows(tiles.logits_of(q, k, beyond, bias, n, m, b_n, b_m, N, M, scale, BIASED))
             weights += own
             tl.store(SUMS + (image * heads + h) * N + n, sums, mask=n < N)
         weights = weights * tl.where(n < N, 1.0 / heads, 0.0)[:, None]
-        totals, units = _terms(weights, threshold, RELEASED)
-        place = PARTS + (image * tiles + tile) * 2 * COLUMNS + m
+        totals, units = tiles.terms(weights, threshold, RELEASED)
+        place = PARTS + (image * count + tile) * 2 * COLUMNS + m
         tl.store(place, tl.sum(totals, 0))
         tl.store(place + COLUMNS, tl.sum(units, 0))
 
@@ -268,33 +234,19 @@ if triton is not None:
         image, h = map // heads, map % heads
         m = tl.arange(0, COLUMNS)
         beyond = tl.where(m < M, 0.0, -float("inf"))
-        k = _load(K + image * k_b + h * k_h, m, k_m, k_d, M, d, DEEP)
+        k = tiles.load_rows(K + image * k_b + h * k_h, m, k_m, k_d, M, d, DEEP)
         totals, units = tl.zeros([ROWS, COLUMNS], tl.float32), tl.zeros([ROWS, COLUMNS], tl.float32)
         for start in range(0, N, ROWS):
             n = start + tl.arange(0, ROWS)
-            q = _load(Q + image * q_b + h * q_h, n, q_n, q_d, N, d, DEEP)
+            q = tiles.load_rows(Q + image * q_b + h * q_h, n, q_n, q_d, N, d, DEEP)
             bias = BIAS + image * b_b + h * b_h
-            weights, sums = _softmax(_logits(q, k, beyond, bias, n, m, b_n, b_m, N, M, scale, BIASED))
+            weights, sums = tiles.softmax_rows(tiles.logits_of(q, k, beyond, bias, n, m, b_n, b_m, N, M, scale, BIASED))
             tl.store(SUMS + map * N + n, sums, mask=n < N)
-            more, others = _terms(tl.where(n[:, None] < N, weights, 0.0), threshold, RELEASED)
+            more, others = tiles.terms(tl.where(n[:, None] < N, weights, 0.0), threshold, RELEASED)
             totals += more
             units += others
         tl.store(TOTALS + map * M + m, tl.sum(totals, 0), mask=m < M)
         tl.store(UNITS + map * M + m, tl.sum(units, 0), mask=m < M)
-
-    @triton.jit
-    def _map_gradient(weights, d_totals, d_units, threshold, RELEASED: tl.constexpr):
-        """The gradient of some rows of a map from those of its sums."""
-        keep = (weights > threshold) if RELEASED else (weights >= threshold)
-        kept = tl.where(keep, weights, 0.0)
-        norm = tl.sqrt(tl.sum(kept * kept, 1))
-        inverse = 1.0 / tl.maximum(norm, 1e-8)
-        along = tl.sum(kept * d_units[None, :], 1) * inverse * inverse * inverse
-        along = tl.where(norm > 1e-8, along, 0.0)
-        unit = d_units[None, :] * inverse[:, None] - kept * along[:, None]
-        if RELEASED:
-            return d_totals[None, :] + tl.where(keep, unit, 0.0)
-        return tl.where(keep, d_totals[None, :] + unit, 0.0)
 
     @triton.jit
     def _map_gradient_kernel(
@@ -304,20 +256,20 @@ if triton is not None:
         ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr,
     ) -> None:  # fmt: skip
         """The gradient of some rows of the head-averaged map, divided by the number of heads."""
-        tiles = tl.cdiv(N, ROWS)
-        image = (tl.program_id(0) // tiles).to(tl.int64)
-        n, m = (tl.program_id(0) % tiles) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+        count = tl.cdiv(N, ROWS)
+        image = (tl.program_id(0) // count).to(tl.int64)
+        n, m = (tl.program_id(0) % count) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
         beyond = tl.where(m < M, 0.0, -float("inf"))
         weights = tl.zeros([ROWS, COLUMNS], tl.float32)
         for h in range(0, heads):
-            q = _load(Q + image * q_b + h * q_h, n, q_n, q_d, N, d, DEEP)
-            k = _load(K + image * k_b + h * k_h, m, k_m, k_d, M, d, DEEP)
-            logits = _logits(q, k, beyond, BIAS + image * b_b + h * b_h, n, m, b_n, b_m, N, M, scale, BIASED)
+            q = tiles.load_rows(Q + image * q_b + h * q_h, n, q_n, q_d, N, d, DEEP)
+            k = tiles.load_rows(K + image * k_b + h * k_h, m, k_m, k_d, M, d, DEEP)
+            logits = tiles.logits_of(q, k, beyond, BIAS + image * b_b + h * b_h, n, m, b_n, b_m, N, M, scale, BIASED)
             sums = tl.load(SUMS + (image * heads + h) * N + n, mask=n < N, other=0.0)
             weights += tl.exp2(logits - sums[:, None])
         d_totals = tl.load(D_TOTALS + image * M + m, mask=m < M, other=0.0)
         d_units = tl.load(D_UNITS + image * M + m, mask=m < M, other=0.0)
-        gradient = _map_gradient(weights * (1.0 / heads), d_totals, d_units, threshold, RELEASED) * (1.0 / heads)
+        gradient = tiles.map_gradient(weights * (1.0 / heads), d_totals, d_units, threshold, RELEASED) * (1.0 / heads)
         place = SCRATCH + (image * N + n[:, None]) * COLUMNS + m[None, :]
         tl.store(place, gradient.to(SCRATCH.dtype.element_ty), mask=n[:, None] < N)
 
@@ -334,12 +286,12 @@ if triton is not None:
         image, h = map // heads, map % heads
         m, deep = tl.arange(0, COLUMNS), tl.arange(0, DEEP)
         beyond = tl.where(m < M, 0.0, -float("inf"))
-        k = _load(K + image * k_b + h * k_h, m, k_m, k_d, M, d, DEEP)
+        k = tiles.load_rows(K + image * k_b + h * k_h, m, k_m, k_d, M, d, DEEP)
         dk = tl.zeros([COLUMNS, DEEP], tl.float32)
         for start in range(0, N, ROWS):
             n = start + tl.arange(0, ROWS)
-            q = _load(Q + image * q_b + h * q_h, n, q_n, q_d, N, d, DEEP)
-            logits = _logits(q, k, beyond, BIAS + image * b_b + h * b_h, n, m, b_n, b_m, N, M, scale, BIASED)
+            q = tiles.load_rows(Q + image * q_b + h * q_h, n, q_n, q_d, N, d, DEEP)
+            logits = tiles.logits_of(q, k, beyond, BIAS + image * b_b + h * b_h, n, m, b_n, b_m, N, M, scale, BIASED)
             sums = tl.load(SUMS + map * N + n, mask=n < N, other=0.0)
             weights = tl.exp2(logits - sums[:, None])
             if AVERAGED:
@@ -348,7 +300,7 @@ if triton is not None:
             else:
                 d_totals = tl.load(D_TOTALS + map * M + m, mask=m < M, other=0.0)
                 d_units = tl.load(D_UNITS + map * M + m, mask=m < M, other=0.0)
-                gradient = _map_gradient(weights, d_totals, d_units, threshold, RELEASED)
+                gradient = tiles.map_gradient(weights, d_totals, d_units, threshold, RELEASED)
             weighted = weights * gradient
             d_logits = (weighted - weights * tl.sum(weighted, 1)[:, None]).to(k.dtype)
             dq = tl.dot(d_logits, k, input_precision="tf32x3") * factor

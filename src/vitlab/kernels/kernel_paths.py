@@ -9,10 +9,15 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from vitlab.kernels import attention_diversity, attention_statistics, token_pooling, twin_products
+from vitlab.kernels import attention, attention_diversity, attention_statistics, token_pooling, twin_products
 from vitlab.kernels.availability import unavailable
 
-_OF_ATTENTION = (attention_diversity.OPERATOR, attention_statistics.OPERATOR, twin_products.OPERATOR)
+_OF_ATTENTION = (
+    attention.OPERATOR,
+    attention_diversity.OPERATOR,
+    attention_statistics.OPERATOR,
+    twin_products.OPERATOR,
+)
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,7 @@ def _of_call(call: Operands, device: torch.device) -> dict[str, str]:
     if call.q is None or call.k is None:
         return dict.fromkeys(_OF_ATTENTION, "the model computes its own map")
     reasons = {
+        attention.OPERATOR: attention.unsupported(call.q, call.k, call.k, call.bias),
         attention_diversity.OPERATOR: attention_diversity.unsupported(call.q, call.k, call.bias),
         attention_statistics.OPERATOR: attention_statistics.unsupported(call.q),
         twin_products.OPERATOR: twin_products.unsupported(call.q),

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -27,12 +27,23 @@ from vitlab.core.errors import VitlabError
 from vitlab.recording.attention_call import AttentionCall
 
 
+@runtime_checkable
+class FusedReduction(Protocol):
+    """A reduction that can also compute the attention itself: one operator gives the output and the result."""
+
+    def __call__(self, call: AttentionCall) -> Any:
+        """The result for a call whose output the model computes."""
+
+    def attend(self, call: AttentionCall, values: Tensor) -> tuple[Tensor, Any] | None:
+        """The output for values (B, H, M, d), and the result; None if the model's own call is to be used."""
+
+
 def capture_attention(
     model: nn.Module,
     blocks: list[Block],
     entries: dict[Any, list[Any]],
     keep: Callable[[Tensor], Tensor],
-    reduce: Callable[[AttentionCall], Any] | None,
+    reduce: Callable[[AttentionCall], Any] | FusedReduction | None,
     stack: ExitStack,
 ) -> None:
     """Capture the attention calls of the given blocks until the stack is closed.
@@ -42,7 +53,8 @@ def capture_attention(
         blocks: the blocks to capture; those without a token-token map are skipped.
         entries: receives one list per captured block; each call is appended to it.
         keep: applied to every tensor first: detaches it, or returns it unchanged.
-        reduce: maps a call to the value that is appended instead of the call.
+        reduce: maps a call to the value that is appended instead of the call. A `FusedReduction` may compute the output
+            of scaled_dot_product_attention too.
         stack: removes all hooks when it is closed.
     """
     mode = _FunctionCapture()
@@ -59,7 +71,7 @@ def capture_attention(
         elif isinstance(module, nn.MultiheadAttention):
             handle = module.register_forward_pre_hook(_capture_multihead(save), with_kwargs=True)
         else:
-            mode.capture(module, save, stack)
+            mode.capture(module, save, stack, _attend(block, entries[block.name], once, keep, reduce))
             continue
         stack.callback(handle.remove)
     if mode.captured:
@@ -75,7 +87,7 @@ def _saver(
     entry: list[Any],
     once: _SingleCall,
     keep: Callable[[Tensor], Tensor],
-    reduce: Callable[[AttentionCall], Any] | None,
+    reduce: Callable[[AttentionCall], Any] | FusedReduction | None,
 ) -> Callable[..., None]:
     """A function that appends one attention call of a block to its list."""
     queries, keys, axis = block.mixer.queries, block.mixer.keys, block.mixer.window_axis
@@ -91,6 +103,38 @@ def _saver(
         entry.append(call if reduce is None else reduce(call))
 
     return save
+
+
+def _attend(
+    block: Block,
+    entry: list[Any],
+    once: _SingleCall,
+    keep: Callable[[Tensor], Tensor],
+    reduce: Callable[[AttentionCall], Any] | FusedReduction | None,
+) -> Callable[..., Tensor | None] | None:
+    """A function that computes a call of scaled_dot_product_attention and appends its result, or returns None."""
+    queries, keys = block.mixer.queries, block.mixer.keys
+    assert queries is not None and keys is not None
+    if not isinstance(reduce, FusedReduction):
+        return None
+
+    def attend(query: Tensor, key: Tensor, value: Tensor, *rest: Any, **named: Any) -> Tensor | None:
+        if in_backward() or query.ndim != 4 or _dropout(*rest, **named):
+            return None
+        operands = _operands(query, key, value, *rest, **named)
+        call = AttentionCall(block.name, queries, keys, **operands)
+        found = reduce.attend(call, value)
+        if found is None:
+            return None
+        once.check(block.name)
+        entry.append(found[1])
+        return found[0]
+
+    return attend
+
+
+def _dropout(attn_mask: Tensor | None = None, dropout_p: float = 0.0, *_: Any, **__: Any) -> float:
+    return dropout_p
 
 
 def _fold(x: Tensor, axis: int) -> Tensor:
@@ -134,13 +178,19 @@ class _FunctionCapture(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.captured = 0
-        self._running: list[Callable[..., None] | None] = []
+        self._running: list[tuple[Callable[..., None] | None, Callable[..., Tensor | None] | None]] = []
 
-    def capture(self, module: nn.Module, save: Callable[..., None] | None, stack: ExitStack) -> None:
-        """Pass the attention calls inside `module` to `save`; None ignores them."""
+    def capture(
+        self,
+        module: nn.Module,
+        save: Callable[..., None] | None,
+        stack: ExitStack,
+        attend: Callable[..., Tensor | None] | None = None,
+    ) -> None:
+        """Pass the attention calls inside `module` to `save`, unless `attend` computes them; None ignores them."""
 
         def enter(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-            self._running.append(save)
+            self._running.append((save, attend))
 
         def leave(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
             self._running.pop()
@@ -157,12 +207,17 @@ class _FunctionCapture(TorchFunctionMode):
         kwargs = kwargs or {}
         # torch.compile cannot trace the method, which is written in Python, while a TorchFunctionMode is active.
         function = torch.unflatten if func is torch.Tensor.unflatten else func
+        save, attend = self._running[-1] if self._running else (None, None)
+        if attend is not None and func is F.scaled_dot_product_attention:
+            attended = attend(*args, **kwargs)
+            if attended is not None:
+                return attended
         output = function(*args, **kwargs)
-        if self._running and self._running[-1] is not None:
+        if save is not None:
             if func is F.scaled_dot_product_attention:
-                self._running[-1](**_operands(*args, **kwargs))
+                save(**_operands(*args, **kwargs))
             elif func in _SOFTMAX and _over_last_axis(*args, **kwargs):
-                self._running[-1](weights=output)
+                save(weights=output)
         return output
 
 

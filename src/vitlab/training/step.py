@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Recipe
+from vitlab.kernels.attention import ShortAttention
 from vitlab.training.state import TrainingState
 
 Batch = tuple[Tensor, ...]
@@ -32,9 +33,12 @@ def make_step(recipe: Recipe, model: nn.Module, loss: Loss, state: TrainingState
     device = next(inner.parameters()).device
     kind = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[recipe.precision]
     parameters = [parameter for parameter in inner.parameters() if parameter.requires_grad]
+    # A mode that is already active, such as a recorder of attention, has to see the model's own calls.
+    recorded = torch._C._len_torch_function_stack() > 0
+    short_attention = ShortAttention() if recipe.compile and not recorded else nullcontext()
 
     def forward(batch: Batch) -> Tensor:
-        with torch.autocast(device.type, kind, enabled=kind != torch.float32):
+        with torch.autocast(device.type, kind, enabled=kind != torch.float32), short_attention:
             return loss(model, batch)
 
     if recipe.compile:
