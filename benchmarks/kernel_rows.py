@@ -100,13 +100,15 @@ def _statistics_error(device: str, dtype: torch.dtype, tokens: int) -> dict[str,
     found = attention_statistics.fused(q, k, 0.125, None, wanted)
     exact = attention_statistics.plain(maps, wanted)
     floor = 1.0 if tokens == 1 else 0.0  # the entropy and the distances of one token are 0
-    return _compare(torch.float32, found.values(), [exact[name] for name in found], floor=floor)
+    truths = [exact[name] for name in found]
+    return _compare(torch.float32, found.values(), truths, attention_statistics.OPERATOR, floor)
 
 
 @torch.no_grad()
 def _twins_error(device: str, dtype: torch.dtype, tokens: int) -> dict[str, Any]:
     q, k, maps = _attention(device, dtype, tokens)
-    return _compare(torch.float32, [twin_products.fused(q, k, 0.125)], [twin_products.plain(maps)])
+    found, exact = twin_products.fused(q, k, 0.125), twin_products.plain(maps)
+    return _compare(torch.float32, [found], [exact], twin_products.OPERATOR)
 
 
 def _compare(

@@ -57,7 +57,7 @@ def test_pieces_of_rows_give_the_same_numbers(name, monkeypatch):
     case = FAMILY["vit"]
     model, images = sharp(case), pictures(case)
     whole = run(name, model, [images])
-    monkeypatch.setattr("vitlab.recording.attention_call._CHUNK", 5 * images.shape[0] * 3 * 17)  # five rows at a time
+    monkeypatch.setattr("vitlab.kernels.attention_rows.CHUNK", 5 * images.shape[0] * 3 * 17)  # five rows at a time
     pieces = run(name, model, [images])
     for key, value in whole.values.items():
         np.testing.assert_allclose(pieces.values[key], value, rtol=1e-4, atol=1e-5, err_msg=key)

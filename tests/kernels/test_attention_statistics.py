@@ -6,15 +6,17 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
 import timm
 import torch
 
+import vitlab
 from vitlab.core.anatomy import TokenLayout
 from vitlab.instruments import measure_together
-from vitlab.kernels import attention_statistics
+from vitlab.kernels import attention_rows, attention_statistics, availability
 from vitlab.kernels.attention_statistics import fused, plain
 from vitlab.recording.attention_call import AttentionCall
 
@@ -79,6 +81,98 @@ def test_a_cpu_call_is_not_streamed():
     assert AttentionCall("a block", layout, layout, q=q, k=k).streamed({"entropy": None}) is None
 
 
+def wanted_of(places):
+    """Requests: all statistics, without the sum over rows, without distances."""
+    entire = {"entropy": None, "squares": None, "distance": places, "received": None}
+    return [entire, {"distance": places, "entropy": None}, {"received": None, "squares": None}]
+
+
+def error(values, truth):
+    """The largest error relative to the largest value, or to 1."""
+    return float((values - truth).abs().max() / truth.abs().max().clamp_min(1))
+
+
+def errors_of_compiled_code(shape):
+    """The errors of each statistic in compiled and exported code, under autocast or not."""
+    q, k, bias, places = operands(*shape)
+    truth = exact(q, k, 0.3, bias, places)
+    found = []
+    for wanted in wanted_of(places):
+
+        class Fused(torch.nn.Module):
+            def forward(self, q, k, wanted=wanted):
+                return fused(q, k, 0.3, bias, wanted)
+
+        exported = torch.export.export(Fused(), (q, k))
+        assert "vitlab.attention_statistics.default" in str(exported.graph)
+        for form in (torch.compile(Fused(), fullgraph=True, backend="aot_eager"), exported.module()):
+            for lower in (False, True):
+                with torch.autocast("cpu", torch.bfloat16, enabled=lower):
+                    results = form(q, k)
+                assert list(results) == list(wanted)
+                found += [error(values, truth[name]) for name, values in results.items()]
+    return found
+
+
+def check_the_operator(shape):
+    """Schema, fake tensors, dispatch and aliases, as torch checks them; no gradient instead of a wrong one."""
+    q, k, bias, places = operands(*shape)
+    for added, where, summed in ((bias, places, True), (None, places, False), (bias, (None, None), True)):
+        torch.library.opcheck(attention_statistics.statistics, (q, k, added, *where, 0.3, summed))
+    with pytest.raises(RuntimeError, match="no autograd formula"):
+        fused(q.detach().requires_grad_(), k, 0.3, bias, {"entropy": None})["entropy"].sum().backward()
+
+
+def test_the_operator_without_triton_and_in_a_graph(monkeypatch):
+    """On CPU tensors the compiled kernels cannot run, as on a GPU without a compiler: it warns once."""
+    pytest.importorskip("triton")
+    monkeypatch.setattr(availability, "_FAILURES", {})
+    monkeypatch.setattr(attention_rows, "CHUNK", 4 * 4 * 90 * 10)  # ten rows at a time
+    q, k, bias, places = operands(*SHAPES[2])
+    truth = exact(q, k, 0.3, bias, places)
+    for i, wanted in enumerate(wanted_of(places)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = fused(q, k, 0.3, bias, wanted)
+        assert len(caught) == (i == 0), [str(each.message) for each in caught]
+        assert not caught or "attention_statistics runs without its kernel, since Triton" in str(caught[0].message)
+        assert list(found) == list(wanted)
+        for name, values in found.items():
+            assert values.dtype == torch.float32
+            torch.testing.assert_close(values.double(), truth[name], rtol=1e-4, atol=1e-5)
+    assert max(errors_of_compiled_code(SHAPES[2])) < 1e-5
+    check_the_operator(SHAPES[1])
+
+
+def test_shapes_without_values(monkeypatch):
+    """Statistics of meta tensors have the shapes, dtypes and strides of real ones."""
+    monkeypatch.setattr(availability, "_FAILURES", {attention_statistics.OPERATOR: "no Triton"})
+    q, k, bias, places = operands(*SHAPES[2])
+    empty = [each.to("meta") for each in (q, k, bias, *places)]
+    for wanted, without in zip(wanted_of(places), wanted_of(tuple(empty[3:])), strict=True):
+        real, fake = fused(q, k, 0.3, bias, wanted), fused(*empty[:2], 0.3, empty[2], without)
+        for name, values in real.items():
+            assert fake[name].is_meta and fake[name].dtype == values.dtype == torch.float32
+            assert fake[name].shape == values.shape == ((4, 4, 90) if name == "received" else (4, 4, 33))
+            assert fake[name].stride() == values.stride()
+
+
+def test_a_recorded_call_without_triton(monkeypatch):
+    """The plain form inside the operator is not recorded as attention of the model."""
+    monkeypatch.setattr(availability, "_FAILURES", {attention_statistics.OPERATOR: "no Triton"})
+    model = timm.create_model("vit_tiny_patch16_224", img_size=32, patch_size=8, depth=2, embed_dim=32, num_heads=2)
+    images, found = torch.randn(2, 3, 32, 32), []
+    for reason in ("", "disabled"):
+        monkeypatch.setattr(attention_statistics, "missing", lambda q, k, reason=reason: reason)
+        with (
+            torch.no_grad(),
+            vitlab.record(model, "attention", reduce=lambda call: found.append(call.statistics(["entropy"]))),
+        ):
+            model(images)
+    assert len(found) == 4, "two blocks, twice"
+    torch.testing.assert_close(found[:2], found[2:])
+
+
 def errors(device="cpu", dtype=torch.float32):
     found = []
     for shape in SHAPES:
@@ -87,12 +181,8 @@ def errors(device="cpu", dtype=torch.float32):
         bias, places = None if bias is None else bias.to(device), tuple(each.to(device) for each in places)
         truth = exact(q, k, 0.3, bias, places)
         results = fused(q, k, 0.3, bias, {"entropy": None, "squares": None, "distance": places, "received": None})
-        found.append(
-            max(
-                float((results[name] - truth[name]).abs().max() / truth[name].abs().max().clamp_min(1))
-                for name in truth
-            )
-        )
+        found.append(max(error(results[name], truth[name]) for name in truth))
+    assert not availability._FAILURES, availability._FAILURES
     return found
 
 
@@ -123,6 +213,7 @@ def test_in_the_interpreter():
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout)
     assert len(found["errors"]) == 2 * len(SHAPES) and max(found["errors"]) < 1e-5
+    assert len(found["compiled"]) == 4 * 8 and max(found["compiled"]) < 1e-5
     assert found["calls"] == 4, "two blocks in two batches are streamed"
     assert set(found["instruments"]) == set(INSTRUMENTS) and max(found["instruments"].values()) < 1e-5
 
@@ -133,6 +224,22 @@ def test_on_a_gpu(dtype):
     assert max(errors("cuda", dtype)) < 1e-5
 
 
+@pytest.mark.gpu
+def test_in_a_cuda_graph():
+    q, k, bias, places = operands(*SHAPES[2])
+    truth = exact(q, k, 0.3, bias, places)
+    q, k, bias, *places = (each.cuda() for each in (q, k, bias, *places))
+    wanted = wanted_of(tuple(places))[0]
+    fused(q, k, 0.3, bias, wanted)  # compiles the kernels
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = fused(q, k, 0.3, bias, wanted)
+    graph.replay()
+    for name, values in found.items():
+        torch.testing.assert_close(values.cpu().double(), truth[name], rtol=1e-4, atol=1e-5)
+    assert not availability._FAILURES, availability._FAILURES
+
+
 if __name__ == "__main__":
     calls = []
 
@@ -140,7 +247,10 @@ if __name__ == "__main__":
         calls.append(1)
         return fused(*arguments)
 
+    compiled = errors_of_compiled_code(SHAPES[2])
+    check_the_operator(SHAPES[5])
     exactness = [*errors(), *errors(dtype=torch.float16)]  # of the rounded operands, which the products keep exactly
     attention_statistics.missing = lambda q, k: ""  # the interpreter runs on CPU tensors
     attention_statistics.fused = counted
-    print(json.dumps({"errors": exactness, "instruments": differences_of_instruments(), "calls": len(calls)}))
+    found = {"errors": exactness, "compiled": compiled, "instruments": differences_of_instruments()}
+    print(json.dumps({**found, "calls": len(calls)}))

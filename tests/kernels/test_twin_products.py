@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from vitlab.core.anatomy import TokenLayout
-from vitlab.kernels import availability, twin_products
+from vitlab.kernels import attention_rows, availability, twin_products
 from vitlab.kernels.availability import unavailable
 from vitlab.kernels.twin_products import fused, missing, plain
 from vitlab.recording.attention_call import AttentionCall
@@ -58,7 +58,36 @@ def errors(device="cpu", dtype=torch.float32):
         bias = None if bias is None else bias.to(device)
         truth = exact(q, k, 0.3, bias)
         found.append(float(((fused(q, k, 0.3, bias).double() - truth).abs() / truth).max()))
+    assert not availability._FAILURES, availability._FAILURES
     return found
+
+
+def errors_of_compiled_code(shape):
+    """The largest errors of compiled and exported code, under autocast or not."""
+    q, k, bias = operands(*shape)
+    truth = exact(q, k, 0.3, bias)
+
+    class Fused(torch.nn.Module):
+        def forward(self, q, k):
+            return fused(q, k, 0.3, bias)
+
+    exported = torch.export.export(Fused(), (q, k))
+    assert "vitlab.twin_products.default" in str(exported.graph)
+    found = []
+    for form in (torch.compile(Fused(), fullgraph=True, backend="aot_eager"), exported.module()):
+        for lower in (False, True):
+            with torch.autocast("cpu", torch.bfloat16, enabled=lower):
+                found.append(float(((form(q, k).double() - truth).abs() / truth).max()))
+    return found
+
+
+def check_the_operator(shape):
+    """Schema, fake tensors, dispatch and aliases, as torch checks them; no gradient instead of a wrong one."""
+    q, k, bias = operands(*shape)
+    for added in (bias, None):
+        torch.library.opcheck(twin_products.products, (q, k, added, 0.3))
+    with pytest.raises(RuntimeError, match="no autograd formula"):
+        fused(q.detach().requires_grad_(), k, 0.3, bias).sum().backward()
 
 
 @pytest.mark.slow
@@ -69,13 +98,28 @@ def test_in_the_interpreter():
     )
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout)
-    assert len(found) == len(SHAPES) and max(found) < 2e-5
+    assert len(found["errors"]) == len(SHAPES) and max(found["errors"]) < 2e-5
+    assert len(found["compiled"]) == 4 and max(found["compiled"]) < 2e-5
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_compiled(dtype):
     assert max(errors("cuda", dtype)) < 2e-5
+
+
+@pytest.mark.gpu
+def test_in_a_cuda_graph():
+    q, k, bias = operands(*SHAPES[3])
+    truth = exact(q, k, 0.3, bias)
+    q, k, bias = q.cuda(), k.cuda(), bias.cuda()
+    fused(q, k, 0.3, bias)  # compiles the kernel
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = fused(q, k, 0.3, bias)
+    graph.replay()
+    torch.testing.assert_close(found.cpu().double(), truth, rtol=2e-5, atol=0)
+    assert not availability._FAILURES, availability._FAILURES
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -85,7 +129,10 @@ def test_plain_and_the_statistic_of_a_call(shape):
     call = AttentionCall("a block", *layouts, q=q, k=k, scale=0.3, bias=bias)
     assert missing(q)
     assert torch.allclose(plain(call.map()).double(), exact(q, k, 0.3, bias), rtol=1e-4)
-    assert torch.allclose(call.statistics(["twins"])["twins"].double(), exact(q, k, 0.3, bias), rtol=1e-4)
+    for lower in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=lower):
+            found = call.statistics(["twins"])["twins"].double()
+        assert torch.allclose(found, exact(q, k, 0.3, bias), rtol=1e-4)
 
 
 def test_no_other_statistic_is_computed_with_the_products(monkeypatch):
@@ -140,5 +187,32 @@ def test_a_failure_of_triton_falls_back_to_the_plain_form(monkeypatch):
         assert torch.equal(call.statistics(["twins"])["twins"], found), "it is not tried again"
 
 
+def test_the_operator_without_triton_and_in_a_graph(monkeypatch):
+    """It warns once; the plain form computes some rows at a time."""
+    pytest.importorskip("triton")
+    monkeypatch.setattr(availability, "_FAILURES", {})
+    monkeypatch.setattr(attention_rows, "CHUNK", 6 * 4 * 90 * 10)  # ten rows at a time
+    q, k, bias = operands(*SHAPES[3])
+    with pytest.warns(UserWarning, match="twin_products runs without its kernel") as caught:
+        found = [fused(q, k, 0.3, bias) for _ in range(2)]
+    assert len(caught) == 1
+    for each in found:
+        assert each.dtype == torch.float32
+        torch.testing.assert_close(each.double(), exact(q, k, 0.3, bias), rtol=1e-4, atol=0)
+    assert max(errors_of_compiled_code(SHAPES[3])) < 1e-4
+    check_the_operator(SHAPES[2])
+
+
+def test_shapes_without_values(monkeypatch):
+    """Products of meta tensors have the shape, dtype and strides of real ones."""
+    monkeypatch.setattr(availability, "_FAILURES", {twin_products.OPERATOR: "no Triton"})
+    given = operands(*SHAPES[3])
+    (q, k, bias), (empty_q, empty_k, empty_bias) = given, (each.to("meta") for each in given)
+    real, fake = fused(q, k, 0.3, bias), fused(empty_q, empty_k, 0.3, empty_bias)
+    assert fake.is_meta and fake.dtype == real.dtype == torch.float32
+    assert fake.shape == real.shape == (3, 3, 4, 33) and fake.stride() == real.stride()
+
+
 if __name__ == "__main__":
-    print(json.dumps(errors()))
+    check_the_operator(SHAPES[2])
+    print(json.dumps({"compiled": errors_of_compiled_code(SHAPES[3]), "errors": errors()}))

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from vitlab.core.anatomy import TokenLayout
 from vitlab.core.errors import VitlabError
-from vitlab.recording import attention_call
+from vitlab.kernels import attention_rows
 from vitlab.recording.attention_call import AttentionCall, entropy
 
 LAYOUT = TokenLayout((1, 4))
@@ -81,7 +81,7 @@ def test_statistics_are_streamed_and_do_not_depend_on_the_pieces(
     if kind == "weights":
         given_call = call(weights=given_call.map())
     whole = given_call.map()
-    monkeypatch.setattr(attention_call, "_CHUNK", chunk)
+    monkeypatch.setattr(attention_rows, "CHUNK", chunk)
     pieces = list(given_call.rows())
     assert len(pieces) == -(-7 // max(1, chunk // 30))
     assert torch.allclose(torch.cat([rows.weights for rows in pieces], 2), whole)

@@ -70,7 +70,7 @@ def test_a_reducer_receives_each_call_and_no_map_is_stored(images: Tensor) -> No
 
 
 def test_streamed_statistics_equal_those_of_the_whole_map(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vitlab.recording.attention_call._CHUNK", 60)  # a few rows at a time
+    monkeypatch.setattr("vitlab.kernels.attention_rows.CHUNK", 60)  # a few rows at a time
     generator = torch.Generator().manual_seed(0)
     q, k = torch.randn(2, 3, 9, 4, generator=generator), torch.randn(2, 3, 5, 4, generator=generator)
     bias = torch.randn(1, 3, 9, 5, generator=generator)

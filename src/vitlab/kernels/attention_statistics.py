@@ -19,7 +19,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from vitlab.kernels.availability import device_guard, transformed, unavailable
+from vitlab.kernels import attention_rows
+from vitlab.kernels.availability import device_guard, run, transformed, unavailable
 
 try:
     import triton
@@ -96,30 +97,101 @@ def fused(q: Tensor, k: Tensor, scale: float, bias: Tensor | None, wanted: Wante
     Returns:
         The statistics by name, in float32.
     """
+    per_row, received = statistics(q, k, bias, *(wanted.get("distance") or (None, None)), scale, "received" in wanted)
+    found = dict(zip(NAMES, (*per_row, received), strict=True))
+    return {name: found[name] for name in wanted}
+
+
+@torch.library.custom_op("vitlab::attention_statistics", mutates_args=())
+def statistics(
+    q: Tensor,
+    k: Tensor,
+    bias: Tensor | None,
+    row_places: Tensor | None,
+    key_places: Tensor | None,
+    scale: float,
+    summed: bool,
+) -> tuple[Tensor, Tensor]:
+    """The registered operator, without gradients: entropy, squares and distance (3, B, H, N), and the sum over rows.
+
+    Without places the distance is 0; the sum is (B, H, M), or (B, H, 0) if it is not wanted (`summed`).
+    """
+    places = None if row_places is None or key_places is None else (row_places, key_places)
+    return run(
+        OPERATOR,
+        lambda: _by_kernels(q, k, bias, places, scale, summed),
+        lambda: _by_rows(q, k, bias, places, scale, summed),
+    )
+
+
+@statistics.register_fake
+def _(
+    q: Tensor,
+    k: Tensor,
+    bias: Tensor | None,
+    row_places: Tensor | None,
+    key_places: Tensor | None,
+    scale: float,
+    summed: bool,
+) -> tuple[Tensor, Tensor]:
+    return _outputs(q, k, summed)
+
+
+def _outputs(q: Tensor, k: Tensor, summed: bool) -> tuple[Tensor, Tensor]:
+    """Empty tensors for the results of `statistics`."""
+    batch, heads, rows, _ = q.shape
+    columns = k.shape[2] if summed else 0
+    return (
+        q.new_empty(3, batch, heads, rows, dtype=torch.float32),
+        q.new_empty(batch, heads, columns, dtype=torch.float32),
+    )
+
+
+def _by_rows(
+    q: Tensor, k: Tensor, bias: Tensor | None, places: tuple[Tensor, Tensor] | None, scale: float, summed: bool
+) -> tuple[Tensor, Tensor]:
+    """The results of `statistics` in plain torch, some rows at a time."""
+    per_row, received = (each.zero_() for each in _outputs(q, k, summed))
+    names = ("entropy", "squares", *(("received",) if summed else ()))
+    for place, weights in attention_rows.rows(q, k, scale, bias):
+        wanted: dict[str, tuple[Tensor, Tensor] | None] = dict.fromkeys(names)
+        if places is not None:
+            wanted["distance"] = (places[0][:, place], places[1])
+        found = plain(weights, wanted)
+        for output, name in zip(per_row, NAMES[:3], strict=True):
+            if name in found:
+                output[..., place] = found[name]
+        if summed:
+            received += found["received"]
+        del weights  # free it before the next chunk is computed
+    return per_row, received
+
+
+def _by_kernels(
+    q: Tensor, k: Tensor, bias: Tensor | None, places: tuple[Tensor, Tensor] | None, scale: float, summed: bool
+) -> tuple[Tensor, Tensor]:
     batch, heads, rows, channels = q.shape
     columns = k.shape[2]
-    places = wanted.get("distance")
     deep = max(16, triton.next_power_of_2(channels))
     first, second = _tile("rows", q), _tile("received", q)
-    per_row = torch.empty(4, batch, heads, rows, device=q.device)  # the three statistics and log Σ exp
+    per_row, received = _outputs(q, k, summed)
+    sums = torch.empty_like(per_row[0])  # log Σ exp of each row
     where = (per_row, per_row) if places is None else tuple(each.float().contiguous() for each in places)
-    received = torch.empty(batch, heads, columns if "received" in wanted else 0, device=q.device)
     strides = (0, 0, 0, 0) if bias is None else bias.expand(batch, heads, rows, columns).stride()
     sizes = (heads, heads // k.shape[1], rows, columns, channels, 1 if places is None else len(places[0]), scale)
     added, constants = q if bias is None else bias, {"BIASED": bias is not None, "DEEP": deep}
     with device_guard(q):
         _statistics_kernel[(batch * heads * triton.cdiv(rows, first["TALL"]),)](
-            q, k, added, *where, per_row,
+            q, k, added, *where, per_row, sums,
             *q.stride(), *k.stride(), *strides, per_row.stride(0), *sizes,
             PLACED=places is not None, **constants, **first,
         )  # fmt: skip
-        if "received" in wanted:
+        if summed:
             _received_kernel[(batch * heads * triton.cdiv(columns, second["WIDE"]),)](
-                q, k, added, per_row[3], received, *q.stride(), *k.stride(), *strides, *sizes,
+                q, k, added, sums, received, *q.stride(), *k.stride(), *strides, *sizes,
                 **constants, **second,
             )  # fmt: skip
-    found = dict(zip(NAMES, (*per_row[:3], received), strict=True))
-    return {name: found[name] for name in wanted}
+    return per_row, received
 
 
 def _tile(kernel: str, q: Tensor) -> dict[str, int]:
@@ -154,11 +226,11 @@ if triton is not None:
 
     @triton.jit
     def _statistics_kernel(
-        Q, K, BIAS, ROW_PLACES, KEY_PLACES, ROWS,
+        Q, K, BIAS, ROW_PLACES, KEY_PLACES, ROWS, SUMS,
         q_b, q_h, q_n, q_d, k_b, k_h, k_m, k_d, b_b, b_h, b_n, b_m, between, heads, group, N, M, d, windows, scale,
         PLACED: tl.constexpr, DEEP: tl.constexpr, BIASED: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
     ) -> None:  # fmt: skip
-        """The statistics of some rows of one head."""
+        """The statistics of some rows of one head, and log Σ exp of each row in `SUMS`."""
         tiles = tl.cdiv(N, TALL)
         map = (tl.program_id(0) // tiles).to(tl.int64)
         tile = tl.program_id(0) % tiles
@@ -195,7 +267,8 @@ if triton is not None:
         tl.store(out, tl.log(total) - mean / total, mask=n < N)
         tl.store(out + between, square / (total * total), mask=n < N)
         tl.store(out + 2 * between, distance / total, mask=n < N)
-        tl.store(out + 3 * between, tl.where(top == -float("inf"), 0.0, top) + tl.log(total), mask=n < N)
+        sums = tl.where(top == -float("inf"), 0.0, top) + tl.log(total)
+        tl.store(SUMS + map * N + n, sums, mask=n < N)
 
     @triton.jit
     def _received_kernel(

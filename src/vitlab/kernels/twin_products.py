@@ -17,7 +17,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from vitlab.kernels.availability import device_guard, transformed, unavailable
+from vitlab.kernels import attention_rows
+from vitlab.kernels.availability import device_guard, run, transformed, unavailable
 
 try:
     import triton
@@ -44,7 +45,9 @@ def plain(weights: Tensor) -> Tensor:
     """
     first, second = weights.chunk(2)
     squares = torch.linalg.vector_norm(weights, dim=-1).square()
-    return torch.stack((torch.linalg.vecdot(first, second), *squares.chunk(2)))
+    with torch.autocast(weights.device.type, enabled=False):  # it would compute the product in bf16
+        both = torch.linalg.vecdot(first, second)
+    return torch.stack((both, *squares.chunk(2)))
 
 
 def missing(q: Tensor) -> str:
@@ -75,9 +78,40 @@ def fused(q: Tensor, k: Tensor, scale: float, bias: Tensor | None = None) -> Ten
     Returns:
         (3, B, H, N) in float32.
     """
+    found: Tensor = products(q, k, bias, scale)
+    return found
+
+
+@torch.library.custom_op("vitlab::twin_products", mutates_args=())
+def products(q: Tensor, k: Tensor, bias: Tensor | None, scale: float) -> Tensor:
+    """The registered operator, without gradients: the result of `fused`, (3, B, H, N)."""
+    return run(OPERATOR, lambda: _by_kernel(q, k, bias, scale), lambda: _by_rows(q, k, bias, scale))
+
+
+@products.register_fake
+def _(q: Tensor, k: Tensor, bias: Tensor | None, scale: float) -> Tensor:
+    return _output(q)
+
+
+def _output(q: Tensor) -> Tensor:
+    """An empty tensor for the result of `products`."""
+    twice, heads, rows, _ = q.shape
+    return q.new_empty(3, twice // 2, heads, rows, dtype=torch.float32)
+
+
+def _by_rows(q: Tensor, k: Tensor, bias: Tensor | None, scale: float) -> Tensor:
+    """The result of `products` in plain torch, some rows at a time."""
+    output = _output(q)
+    for place, weights in attention_rows.rows(q, k, scale, bias):
+        output[..., place] = plain(weights)
+        del weights  # free it before the next chunk is computed
+    return output
+
+
+def _by_kernel(q: Tensor, k: Tensor, bias: Tensor | None, scale: float) -> Tensor:
     twice, heads, rows, channels = q.shape
     columns = k.shape[-2]
-    output = torch.empty(3, twice // 2, heads, rows, device=q.device)
+    output = _output(q)
     if bias is not None:
         bias = bias.expand(twice, heads, rows, columns)
     deep = max(16, triton.next_power_of_2(channels))
@@ -86,7 +120,7 @@ def fused(q: Tensor, k: Tensor, scale: float, bias: Tensor | None = None) -> Ten
         grid = (twice // 2 * heads * triton.cdiv(rows, tall),)
         try:
             with device_guard(q):
-                _products[grid](
+                _products_kernel[grid](
                     q, k, q if bias is None else bias, output,
                     *q.stride(), *k.stride(), *((0, 0, 0, 0) if bias is None else bias.stride()),
                     output.stride(0), twice // 2, heads, heads // k.shape[1], rows, columns, channels, scale,
@@ -102,7 +136,7 @@ def fused(q: Tensor, k: Tensor, scale: float, bias: Tensor | None = None) -> Ten
 if triton is not None:
 
     @triton.jit
-    def _products(
+    def _products_kernel(
         Q, K, BIAS, OUT,
         q_b, q_h, q_n, q_d, k_b, k_h, k_m, k_d, b_b, b_h, b_n, b_m,
         apart, pairs, heads, group, N, M, d, scale,

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from vitlab.core.anatomy import TokenLayout
 from vitlab.core.errors import unknown
-from vitlab.kernels import attention_statistics, twin_products
-from vitlab.kernels.availability import run
-
-_CHUNK = 1 << 25  # elements of the map in memory at a time: 128 MiB in float32, all of DeiT-Ti's at batch 256
+from vitlab.kernels import attention_rows, attention_statistics, twin_products
 
 
 @dataclass(frozen=True)
@@ -63,8 +60,10 @@ class AttentionCall:
     def map(self) -> Tensor:
         """The full map, (B, H, N, M), in float32 (or float64). Each row sums to 1."""
         if self.weights is not None:
-            return _full(self.weights)
-        return self._logits(slice(None), self._keys()).softmax(-1)
+            return attention_rows.full(self.weights)
+        assert self.q is not None and self.k is not None
+        keys = attention_rows.keys(self.q, self.k)
+        return attention_rows.logits(self.q, keys, self.scale, self.bias, slice(None)).softmax(-1)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -76,21 +75,14 @@ class AttentionCall:
 
     def rows(self) -> Iterator[Rows]:
         """Iterate over the map in chunks of rows, so that the full map is never in memory."""
-        batch, heads, count, columns = self.shape
-        step = max(1, _CHUNK // max(1, batch * heads * columns))
-        chunks = [slice(start, min(start + step, count)) for start in range(0, count, step)]
         if self.weights is not None:
-            yield from (Rows(chunk, _full(self.weights[:, :, chunk])) for chunk in chunks)
+            for place in attention_rows.chunks(self.shape):
+                yield Rows(place, attention_rows.full(self.weights[:, :, place]))
             return
-        keys = self._keys()
-        for chunk in chunks:
-            logits = self._logits(chunk, keys)
-            if chunk is chunks[-1]:
-                del keys
-            rows = Rows(chunk, logits.softmax(-1))
-            del logits
-            yield rows
-            del rows  # free it before the next chunk is computed
+        assert self.q is not None and self.k is not None
+        for place, weights in attention_rows.rows(self.q, self.k, self.scale, self.bias):
+            yield Rows(place, weights)
+            del weights  # free it before the next chunk is computed
 
     def streamed(self, wanted: attention_statistics.Wanted) -> dict[str, Tensor] | None:
         """Statistics of the map by a kernel that stores no rows; None where it is not available.
@@ -101,8 +93,7 @@ class AttentionCall:
         q, k = self.q, self.k
         if q is None or k is None or attention_statistics.missing(q, k):
             return None
-        kernel = partial(attention_statistics.fused, q, k, self.scale, self.bias, wanted)
-        return run(attention_statistics.OPERATOR, kernel, lambda: None)
+        return attention_statistics.fused(q, k, self.scale, self.bias, wanted)
 
     def statistics(self, names: Iterable[str]) -> dict[str, Tensor]:
         """Compute statistics of the map over chunks of rows.
@@ -145,26 +136,7 @@ class AttentionCall:
         """The statistic `twins` by a kernel that stores no rows; None where it is not available."""
         if self.q is None or self.k is None or twin_products.missing(self.q):
             return None
-        kernel = partial(twin_products.fused, self.q, self.k, self.scale, self.bias)
-        return run(twin_products.OPERATOR, kernel, lambda: None)
-
-    def _keys(self) -> Tensor:
-        """(B·H, M, d), contiguous, computed once for all chunks of rows."""
-        assert self.q is not None and self.k is not None
-        groups = self.q.shape[1] // self.k.shape[1]  # grouped queries share a key head
-        k = self.k if groups == 1 else self.k.repeat_interleave(groups, 1)
-        return _full(k).flatten(0, 1)
-
-    def _logits(self, rows: slice, keys: Tensor) -> Tensor:
-        assert self.q is not None
-        # Autocast is disabled: it would compute the product in bf16, and row sums would differ from 1 by 3e-3.
-        with torch.autocast(self.q.device.type, enabled=False):
-            q = _full(self.q[:, :, rows])
-            logits: Tensor = torch.baddbmm(q.new_empty(()), q.flatten(0, 1), keys.mT, beta=0, alpha=self.scale)
-            logits = logits.unflatten(0, q.shape[:2])
-            if self.bias is not None:
-                logits = logits + _full(self.bias if self.bias.shape[-2] == 1 else self.bias[..., rows, :])
-            return logits
+        return twin_products.fused(self.q, self.k, self.scale, self.bias)
 
 
 def entropy(weights: Tensor) -> Tensor:
@@ -189,7 +161,3 @@ STATISTICS: dict[str, Callable[[Tensor], Tensor]] = {
     "twins": twin_products.plain,
 }
 _PER_ROW = {"entropy", "twins"}
-
-
-def _full(x: Tensor) -> Tensor:
-    return x if x.dtype == torch.float64 else x.float()

@@ -10,7 +10,7 @@ import vitlab
 from cases.attention import ATTENTION, FAMILY, maps, pictures, sharp
 from vitlab.instruments import measure_together
 from vitlab.instruments.shared import per_image_sums
-from vitlab.recording import attention_call
+from vitlab.kernels import attention_rows
 
 KINDS = ("attention_entropy", "attention_distance", "attention_diversity", "token_overfocus", "softmax_gradient")
 
@@ -21,7 +21,7 @@ def test_the_group_size_does_not_change_results(case, group, monkeypatch):
     model, images = sharp(case), pictures(case, 3)
     expected = measure_together(KINDS, model, [images])
     monkeypatch.setattr(per_image_sums, "_MAPS_PER_GROUP", group)
-    monkeypatch.setattr(attention_call, "_CHUNK", 500)
+    monkeypatch.setattr(attention_rows, "CHUNK", 500)
     found = measure_together(KINDS, model, [images[:1], images[1:]])
     for kind in KINDS:
         for name, value in expected[kind].values.items():
