@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from vitlab.kernels import availability, token_pooling, token_pooling_triton
 from vitlab.kernels.token_pooling_plain import banded, dense, shifted, shifted_backward
 
-#: grid, prefix, channels, branches, nested: N = 1, 49, 50, 63, 68, 196, 197, 1024
+#: grid, prefix, channels, branches, nested: N = 1, 49, 50, 63, 68, 196, 197, 1024, 65, 69
 SHAPES = [
     ((1, 1), 0, 3, 4, False),
     ((7, 7), 0, 5, 4, False),
@@ -27,6 +27,8 @@ SHAPES = [
     ((14, 14), 0, 3, 2, True),
     ((14, 14), 1, 20, 4, False),
     ((32, 32), 0, 3, 2, False),
+    ((8, 8), 1, 130, 4, False),  # the grid fills a tile; three blocks of channels
+    ((8, 8), 5, 20, 4, True),
 ]
 
 

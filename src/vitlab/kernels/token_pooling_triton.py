@@ -1,11 +1,12 @@
 """Token pooling on GPUs: the band of weights is built in registers and multiplied on tensor cores.
 
-A program handles some rows (tokens) of one image. The tokens that reach them lie within a band of the N×N matrix; the
-program walks over it. A table has the ring of each pair of tokens, which selects the coefficient: that of branch r if
-branches are dilated, the sum of branches r and above if they are nested. One backward kernel computes the gradient of
-the tokens, with the transposed band, and that of the weights.
+A program handles some rows (tokens of the grid) of one image. The tokens that reach them lie within a band of the
+matrix; the program walks over it. A table has the ring of each pair of tokens, which selects the coefficient: that of
+branch r if branches are dilated, the sum of branches r and above if they are nested. One backward kernel computes the
+gradient of the tokens, with the transposed band, and that of the weights. Tokens before the grid are copied by the
+programs of the first rows: as rows of the matrix they would need a second tile if the grid fills one.
 
-Shape legend: B batch, N tokens, D channels, K branches.
+Shape legend: B batch, N tokens of the grid (in Python: and before it), D channels, K branches.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from vitlab.kernels.availability import device_guard, run
 from vitlab.kernels.token_pooling_plain import shifted, shifted_backward
@@ -85,8 +87,8 @@ def _grid(x: Tensor, width: int, prefix: int) -> tuple[int, int]:
 def _forward(x: Tensor, weights: Tensor, width: int, prefix: int, nested: bool) -> Tensor:
     x, weights = _rows_contiguous(x), weights.expand(len(x), -1, -1)
     output = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    batch, count, channels = x.shape
-    tile, rings = _tile("forward", x), _rings(x, weights, width, prefix, nested)
+    (batch, _, channels), count = x.shape, weights.shape[1]
+    tile, rings = _tile("forward", x, count), _rings(x, weights, width, prefix, nested)
     with device_guard(x):
         _pool_kernel[(batch * triton.cdiv(count, tile["ROWS"]), triton.cdiv(channels, tile["DEEP"]))](
             x, weights, rings, output, rings.stride(0), *x.stride()[:2], *weights.stride(), *output.stride()[:2],
@@ -100,10 +102,10 @@ def _backward(
     gradient: Tensor, x: Tensor, weights: Tensor, width: int, prefix: int, nested: bool
 ) -> tuple[Tensor, Tensor]:
     x, gradient, weights = _rows_contiguous(x), _rows_contiguous(gradient), weights.expand(len(x), -1, -1)
-    batch, count, channels = x.shape
+    (batch, _, channels), count = x.shape, weights.shape[1]
     dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     dweights = torch.empty(weights.shape, dtype=weights.dtype, device=x.device)
-    tile, rings = _tile("backward", x), _rings(x, weights, width, prefix, nested)
+    tile, rings = _tile("backward", x, count), _rings(x, weights, width, prefix, nested)
     with device_guard(x):
         _pool_backward_kernel[(batch * triton.cdiv(count, tile["ROWS"]), triton.cdiv(channels, tile["DEEP"]) + 1)](
             gradient, x, weights, rings, dx, dweights, rings.stride(0),
@@ -119,27 +121,24 @@ _RINGS: dict[tuple[Any, ...], Tensor] = {}
 
 
 def _rings(x: Tensor, weights: Tensor, width: int, prefix: int, nested: bool) -> Tensor:
-    """The ring of each pair of tokens, (N, N or more) int8: −1 without one, K for a prefix token and itself.
+    """The ring of each pair of tokens of the grid, (h·w, h·w or more) int8: −1 without one.
 
     r = max(|Δrow|, |Δcolumn|) < K, where dilated branches contain only pairs with |Δ| = 0 or r in both directions. The
     table is kept: it is made before a CUDA graph is captured.
     """
-    count, branches = x.shape[1], weights.shape[-1]
-    key = (x.device, count, branches, width, prefix, nested)
+    grid, branches = _grid(x, width, prefix), weights.shape[-1]
+    key = (x.device, grid, branches, nested)
     if key not in _RINGS:
-        sides = (torch.arange(side, device=x.device) for side in _grid(x, width, prefix))
+        sides = (torch.arange(side, device=x.device) for side in grid)
         down, right = ((n[:, None] - n).abs().clamp(max=branches).to(torch.int8) for n in sides)
-        down, right = down[:, None, :, None], right[None, :, None, :]  # all numbers of pairs are bytes: there are N²
+        down, right = down[:, None, :, None], right[None, :, None, :]  # bytes, since there are (h·w)² pairs
         ring = torch.maximum(down, right)
         outside = ring == branches
         if not nested:
             outside |= (down != 0) & (down != ring)
             outside |= (right != 0) & (right != ring)
-        ring.masked_fill_(outside, -1)
-        table = torch.full((count, triton.cdiv(count, 16) * 16), -1, dtype=torch.int8, device=x.device)
-        table[prefix:, prefix:count] = ring.flatten(2).flatten(0, 1)
-        table[:prefix, :prefix].fill_diagonal_(branches)
-        _RINGS[key] = table
+        ring = ring.masked_fill_(outside, -1).flatten(2).flatten(0, 1)
+        _RINGS[key] = F.pad(ring, (0, -len(ring) % 16), value=-1)  # rows start at multiples of 16 bytes
     return _RINGS[key]
 
 
@@ -148,15 +147,24 @@ def _rows_contiguous(x: Tensor) -> Tensor:
 
 
 def _constants(weights: Tensor, width: int, prefix: int, nested: bool) -> dict[str, Any]:
-    return {"K": weights.shape[-1], "WIDTH": width, "PREFIX": prefix, "NESTED": nested}
+    few = triton.next_power_of_2(max(prefix, 1))
+    return {"K": weights.shape[-1], "WIDTH": width, "PREFIX": prefix, "FEW": few, "NESTED": nested}
 
 
-def _tile(kernel: str, x: Tensor) -> dict[str, int]:
-    """The size of the work of one program, and its warps and stages."""
-    deep = int(min(128, max(16, triton.next_power_of_2(x.shape[-1]))))
-    stages = 3 if kernel == "forward" and x.dtype != torch.float32 else 1
-    columns = 32 if kernel == "forward" else 64
-    return {"ROWS": 64, "COLUMNS": columns, "DEEP": deep, "num_warps": 4, "num_stages": stages}
+def _tile(kernel: str, x: Tensor, count: int) -> dict[str, int]:
+    """The size of the work of one program for `count` tokens of the grid, and its warps and stages.
+
+    Columns start at multiples of ALIGN, the number of rings that one instruction loads.
+    """
+    channels = x.shape[-1]
+    deep = 64 if 0 < channels % 128 <= 64 else 128  # the last block of channels is at least half full
+    deep = int(min(deep, max(16, triton.next_power_of_2(channels))))
+    walks = kernel == "forward" and count > 64  # over several blocks of columns
+    stages = 3 if walks and x.dtype != torch.float32 else 1
+    return {
+        "ROWS": 64, "COLUMNS": 32 if walks else 64, "DEEP": deep, "ALIGN": 16 if kernel == "forward" else 4,
+        "num_warps": 4, "num_stages": stages,
+    }  # fmt: skip
 
 
 if triton is not None:
@@ -164,14 +172,13 @@ if triton is not None:
     @triton.jit
     def _band(
         W, n, ring, w_n, w_k, N,
-        K: tl.constexpr, PREFIX: tl.constexpr, NESTED: tl.constexpr,
+        K: tl.constexpr, NESTED: tl.constexpr,
     ):  # fmt: skip
         """The coefficients of pairs of tokens: `ring` of each pair, `n` the token whose weights are used."""
-        band = tl.where(ring == K, 1.0, 0.0)
+        band = tl.zeros(ring.shape, tl.float32)
         total = tl.zeros(n.shape, tl.float32)
         for branch in tl.static_range(K - 1, -1, -1):
-            weight = tl.load(W + (n - PREFIX) * w_n + branch * w_k, mask=(n >= PREFIX) & (n < N), other=0.0)
-            weight = weight.to(tl.float32)
+            weight = tl.load(W + n * w_n + branch * w_k, mask=n < N, other=0.0).to(tl.float32)
             if NESTED:
                 total += weight / ((2 * branch + 1) * (2 * branch + 1))
                 band = tl.where(ring == branch, total, band)
@@ -183,10 +190,19 @@ if triton is not None:
         return band
 
     @triton.jit
+    def _reached(
+        first, N,
+        K: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, ALIGN: tl.constexpr,
+    ):  # fmt: skip
+        """The first column, a multiple of ALIGN, and the end of the columns that rows from `first` on depend on."""
+        span: tl.constexpr = (K - 1) * (WIDTH + 1)
+        return tl.maximum(first - span, 0) // ALIGN * ALIGN, tl.minimum(first + ROWS + span, N)
+
+    @triton.jit
     def _pool_kernel(
         X, W, RINGS, Y, r_n, x_b, x_n, w_b, w_n, w_k, y_b, y_n, N, D,
-        DEEP: tl.constexpr, K: tl.constexpr, WIDTH: tl.constexpr, PREFIX: tl.constexpr, NESTED: tl.constexpr,
-        ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+        DEEP: tl.constexpr, K: tl.constexpr, WIDTH: tl.constexpr, PREFIX: tl.constexpr, FEW: tl.constexpr,
+        NESTED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, ALIGN: tl.constexpr,
     ) -> None:  # fmt: skip
         """Pool some channels of some tokens of one image."""
         blocks = tl.cdiv(N, ROWS)
@@ -194,38 +210,48 @@ if triton is not None:
         first = (tl.program_id(0) % blocks) * ROWS
         n = first + tl.arange(0, ROWS)
         channels = tl.program_id(1) * DEEP + tl.arange(0, DEEP)
-        span: tl.constexpr = (K - 1) * (WIDTH + 1)
-        total = tl.zeros([ROWS, DEEP], tl.float32)
-        for start in range(tl.maximum(first - span, 0), tl.minimum(first + ROWS + span, N), COLUMNS):
-            m = start + tl.arange(0, COLUMNS)
-            paired = (n[:, None] < N) & (m[None, :] < N)
-            ring = tl.load(RINGS + n[:, None] * r_n + m[None, :], mask=paired, other=-1)
-            band = _band(W + image * w_b, n[:, None], ring, w_n, w_k, N, K, PREFIX, NESTED)
-            present = (m[:, None] < N) & (channels[None, :] < D)
-            x = tl.load(X + image * x_b + m[:, None] * x_n + channels[None, :], mask=present, other=0.0)
-            total += tl.dot(band.to(x.dtype), x, input_precision="tf32x3")
-        present = (n[:, None] < N) & (channels[None, :] < D)
-        place = Y + image * y_b + n[:, None] * y_n + channels[None, :]
-        tl.store(place, total.to(Y.dtype.element_ty), mask=present)
-
-    @triton.jit
-    def _token_gradient(
-        G, W, RINGS, DX, r_n, g_n, w_n, w_k, dx_n, N, D, n, low, high, channels,
-        K: tl.constexpr, PREFIX: tl.constexpr, NESTED: tl.constexpr,
-        ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr,
-    ) -> None:  # fmt: skip
-        """The gradient of some channels of some tokens of one image: the transposed band times the gradient."""
+        X += image * x_b
+        Y += image * y_b
+        before = first + tl.arange(0, FEW)[:, None]  # tokens before the grid, in the first rows only
+        copied = (before < PREFIX) & (channels[None, :] < D)
+        copy = tl.load(X + before * x_n + channels[None, :], mask=copied)
+        low, high = _reached(first, N, K, WIDTH, ROWS, ALIGN)
         total = tl.zeros([ROWS, DEEP], tl.float32)
         for start in range(low, high, COLUMNS):
             m = start + tl.arange(0, COLUMNS)
-            paired = (n[:, None] < N) & (m[None, :] < N)
+            paired = (n[:, None] < N) & (m[None, :] < r_n)
             ring = tl.load(RINGS + n[:, None] * r_n + m[None, :], mask=paired, other=-1)
-            band = _band(W, m[None, :], ring, w_n, w_k, N, K, PREFIX, NESTED)
+            band = _band(W + image * w_b, n[:, None], ring, w_n, w_k, N, K, NESTED)
             present = (m[:, None] < N) & (channels[None, :] < D)
-            g = tl.load(G + m[:, None] * g_n + channels[None, :], mask=present, other=0.0)
+            x = tl.load(X + (PREFIX + m[:, None]) * x_n + channels[None, :], mask=present, other=0.0)
+            total += tl.dot(band.to(x.dtype), x, input_precision="tf32x3")
+        present = (n[:, None] < N) & (channels[None, :] < D)
+        place = Y + (PREFIX + n[:, None]) * y_n + channels[None, :]
+        tl.store(place, total.to(Y.dtype.element_ty), mask=present)
+        tl.store(Y + before * y_n + channels[None, :], copy, mask=copied)
+
+    @triton.jit
+    def _token_gradient(
+        G, W, RINGS, DX, r_n, g_n, w_n, w_k, dx_n, N, D, first, n, low, high, channels,
+        K: tl.constexpr, PREFIX: tl.constexpr, FEW: tl.constexpr, NESTED: tl.constexpr,
+        ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr,
+    ) -> None:  # fmt: skip
+        """The gradient of some channels of some tokens of one image: the transposed band times the gradient."""
+        before = first + tl.arange(0, FEW)[:, None]  # tokens before the grid, in the first rows only
+        copied = (before < PREFIX) & (channels[None, :] < D)
+        copy = tl.load(G + before * g_n + channels[None, :], mask=copied)
+        total = tl.zeros([ROWS, DEEP], tl.float32)
+        for start in range(low, high, COLUMNS):
+            m = start + tl.arange(0, COLUMNS)
+            paired = (n[:, None] < N) & (m[None, :] < r_n)
+            ring = tl.load(RINGS + n[:, None] * r_n + m[None, :], mask=paired, other=-1)
+            band = _band(W, m[None, :], ring, w_n, w_k, N, K, NESTED)
+            present = (m[:, None] < N) & (channels[None, :] < D)
+            g = tl.load(G + (PREFIX + m[:, None]) * g_n + channels[None, :], mask=present, other=0.0)
             total += tl.dot(band.to(g.dtype), g, input_precision="tf32x3")
-        place = DX + n[:, None] * dx_n + channels[None, :]
+        place = DX + (PREFIX + n[:, None]) * dx_n + channels[None, :]
         tl.store(place, total.to(DX.dtype.element_ty), mask=(n[:, None] < N) & (channels[None, :] < D))
+        tl.store(DX + before * dx_n + channels[None, :], copy, mask=copied)
 
     @triton.jit
     def _weight_gradient(
@@ -242,11 +268,11 @@ if triton is not None:
             for channel in range(0, D, DEEP):
                 channels = channel + tl.arange(0, DEEP)
                 present = (n[:, None] < N) & (channels[None, :] < D)
-                g = tl.load(G + n[:, None] * g_n + channels[None, :], mask=present, other=0.0)
+                g = tl.load(G + (PREFIX + n[:, None]) * g_n + channels[None, :], mask=present, other=0.0)
                 present = (m[None, :] < N) & (channels[:, None] < D)
-                x = tl.load(X + m[None, :] * x_n + channels[:, None], mask=present, other=0.0)
+                x = tl.load(X + (PREFIX + m[None, :]) * x_n + channels[:, None], mask=present, other=0.0)
                 product += tl.dot(g, x, input_precision="tf32x3")
-            paired = (n[:, None] < N) & (m[None, :] < N)
+            paired = (n[:, None] < N) & (m[None, :] < r_n)
             ring = tl.load(RINGS + n[:, None] * r_n + m[None, :], mask=paired, other=-1)
             for r in tl.static_range(K):
                 sum = tl.sum(tl.where(ring == r, product, 0.0), 1)
@@ -258,31 +284,30 @@ if triton is not None:
         if not NESTED:
             side = tl.where(branches == 0, 1, 3)
         sums = sums / (side * side)[None, :].to(tl.float32)
-        present = (n[:, None] >= PREFIX) & (n[:, None] < N) & (branches[None, :] < K)
-        place = DW + (n[:, None] - PREFIX) * dw_n + branches[None, :] * dw_k
+        present = (n[:, None] < N) & (branches[None, :] < K)
+        place = DW + n[:, None] * dw_n + branches[None, :] * dw_k
         tl.store(place, sums.to(DW.dtype.element_ty), mask=present)
 
     @triton.jit
     def _pool_backward_kernel(
         G, X, W, RINGS, DX, DW, r_n, g_b, g_n, x_b, x_n, w_b, w_n, w_k, dx_b, dx_n, dw_b, dw_n, dw_k, N, D,
         DEEP: tl.constexpr, WIDE: tl.constexpr, K: tl.constexpr, WIDTH: tl.constexpr, PREFIX: tl.constexpr,
-        NESTED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+        FEW: tl.constexpr, NESTED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, ALIGN: tl.constexpr,
     ) -> None:  # fmt: skip
-        """The gradient of some channels of some tokens; the last program of each block: of their weights."""
+        """The gradient of the weights of some tokens (started first: it takes longest), or of some channels of them."""
         blocks = tl.cdiv(N, ROWS)
         image = (tl.program_id(0) // blocks).to(tl.int64)
         first = (tl.program_id(0) % blocks) * ROWS
         n = first + tl.arange(0, ROWS)
-        span: tl.constexpr = (K - 1) * (WIDTH + 1)
-        low, high = tl.maximum(first - span, 0), tl.minimum(first + ROWS + span, N)
-        if tl.program_id(1) < tl.num_programs(1) - 1:
-            channels = tl.program_id(1) * DEEP + tl.arange(0, DEEP)
-            _token_gradient(
-                G + image * g_b, W + image * w_b, RINGS, DX + image * dx_b, r_n, g_n, w_n, w_k, dx_n, N, D,
-                n, low, high, channels, K, PREFIX, NESTED, ROWS, COLUMNS, DEEP,
-            )  # fmt: skip
-        else:
+        low, high = _reached(first, N, K, WIDTH, ROWS, ALIGN)
+        if tl.program_id(1) == 0:
             _weight_gradient(
                 G + image * g_b, X + image * x_b, RINGS, DW + image * dw_b, r_n, g_n, x_n, dw_n, dw_k, N, D,
                 n, low, high, K, PREFIX, NESTED, ROWS, COLUMNS, DEEP, WIDE,
+            )  # fmt: skip
+        else:
+            channels = (tl.program_id(1) - 1) * DEEP + tl.arange(0, DEEP)
+            _token_gradient(
+                G + image * g_b, W + image * w_b, RINGS, DX + image * dx_b, r_n, g_n, w_n, w_k, dx_n, N, D,
+                first, n, low, high, channels, K, PREFIX, FEW, NESTED, ROWS, COLUMNS, DEEP,
             )  # fmt: skip
