@@ -120,23 +120,37 @@ def _forward(
     q: Tensor, k: Tensor, bias: Tensor | None, scale: float, threshold: float, released: bool, averaged: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     batch, heads, rows, channels = q.shape
-    columns = k.shape[2]
-    constants = {**tiles.constants(q, k, bias), "RELEASED": released}
-    tile = _tile("sums" if averaged else "head sums", q, k)
-    operands = (q, k, q if bias is None else bias)
-    sizes = (heads, rows, columns, channels, scale * tiles.LOG2_E, threshold)
-    strides = (*q.stride(), *k.stride(), *tiles.bias_strides(q, k, bias))
+    if averaged:
+        return averaged_sums(q, k, bias, None, scale, threshold, released)
+    constants, columns = {**tiles.constants(q, k, bias), "RELEASED": released}, k.shape[2]
     sums = torch.empty(batch, heads, rows, device=q.device)
+    totals, units = (torch.empty(batch * heads, columns, device=q.device) for _ in range(2))
     with device_guard(q):
-        if averaged:
-            count = triton.cdiv(rows, tile["ROWS"])
-            parts = torch.empty(batch, count, 2, constants["COLUMNS"], device=q.device)
-            _averaged_sums_kernel[(batch * count,)](*operands, parts, sums, *strides, *sizes, **constants, **tile)
-            totals, units = (parts[:, :, i, :columns].sum(1) for i in range(2))
-        else:
-            totals, units = (torch.empty(batch * heads, columns, device=q.device) for _ in range(2))
-            _head_sums_kernel[(batch * heads,)](*operands, totals, units, sums, *strides, *sizes, **constants, **tile)
+        _head_sums_kernel[(batch * heads,)](
+            q, k, q if bias is None else bias, totals, units, sums,
+            *q.stride(), *k.stride(), *tiles.bias_strides(q, k, bias),
+            heads, rows, columns, channels, scale * tiles.LOG2_E, threshold, **constants, **_tile("head sums", q, k),
+        )  # fmt: skip
     return totals, units, sums
+
+
+def averaged_sums(
+    q: Tensor, k: Tensor, bias: Tensor | None, sums: Tensor | None, scale: float, threshold: float, released: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The results of `row_sums` for head-averaged maps; `sums` is log2 Σ exp of each row, (B, H, N), if it is known."""
+    batch, heads, rows, channels = q.shape
+    columns = k.shape[2]
+    constants, tile = {**tiles.constants(q, k, bias), "RELEASED": released}, _tile("sums", q, k)
+    count, given = triton.cdiv(rows, tile["ROWS"]), sums is not None
+    sums = torch.empty(batch, heads, rows, device=q.device) if sums is None else sums
+    parts = torch.empty(batch, count, 2, constants["COLUMNS"], device=q.device)
+    with device_guard(q):
+        _averaged_sums_kernel[(batch * count,)](
+            q, k, q if bias is None else bias, parts, sums,
+            *q.stride(), *k.stride(), *tiles.bias_strides(q, k, bias),
+            heads, rows, columns, channels, scale * tiles.LOG2_E, threshold, GIVEN=given, **constants, **tile,
+        )  # fmt: skip
+    return parts[:, :, 0, :columns].sum(1), parts[:, :, 1, :columns].sum(1), sums
 
 
 def _backward(
@@ -200,10 +214,13 @@ if triton is not None:
     def _averaged_sums_kernel(
         Q, K, BIAS, PARTS, SUMS,
         q_b, q_h, q_n, q_d, k_b, k_h, k_m, k_d, b_b, b_h, b_n, b_m, heads, N, M, d, scale, threshold,
-        BIASED: tl.constexpr, RELEASED: tl.constexpr,
+        BIASED: tl.constexpr, RELEASED: tl.constexpr, GIVEN: tl.constexpr,
         ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr,
     ) -> None:  # fmt: skip
-        """The sums over some rows of the head-averaged map of one image; also log2 Σ 2^l of its rows in each head."""
+        """The sums over some rows of the head-averaged map of one image.
+
+        log2 Σ 2^l of its rows in each head is read from `SUMS` if it is `GIVEN`, else written to it.
+        """
         count = tl.cdiv(N, ROWS)
         image, tile = (tl.program_id(0) // count).to(tl.int64), tl.program_id(0) % count
         n, m = tile * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
@@ -213,9 +230,14 @@ if triton is not None:
             q = tiles.load_rows(Q + image * q_b + h * q_h, n, q_n, q_d, N, d, DEEP)
             k = tiles.load_rows(K + image * k_b + h * k_h, m, k_m, k_d, M, d, DEEP)
             bias = BIAS + image * b_b + h * b_h
-            own, sums = tiles.softmax_rows(tiles.logits_of(q, k, beyond, bias, n, m, b_n, b_m, N, M, scale, BIASED))
-            weights += own
-            tl.store(SUMS + (image * heads + h) * N + n, sums, mask=n < N)
+            logits = tiles.logits_of(q, k, beyond, bias, n, m, b_n, b_m, N, M, scale, BIASED)
+            if GIVEN:
+                sums = tl.load(SUMS + (image * heads + h) * N + n, mask=n < N, other=0.0)
+                weights += tl.exp2(logits - sums[:, None])
+            else:
+                own, sums = tiles.softmax_rows(logits)
+                weights += own
+                tl.store(SUMS + (image * heads + h) * N + n, sums, mask=n < N)
         weights = weights * tl.where(n < N, 1.0 / heads, 0.0)[:, None]
         totals, units = tiles.terms(weights, threshold, RELEASED)
         place = PARTS + (image * count + tile) * 2 * COLUMNS + m
