@@ -36,7 +36,7 @@ def operands(batch, heads, queries, keys, channels, bias, dtype=torch.float64):
     q, k, v = 3 * (16 / channels) ** 0.5 * q[:, :, :queries], k[:, :, :keys], v[:, :, :keys]
     added = None
     if bias == "added":
-        added = torch.randn(1, heads, queries, keys, generator=generator, dtype=torch.float64)
+        added = torch.randn(1, heads, queries, keys, generator=generator, dtype=torch.float64).requires_grad_()
     if bias == "masked":
         added = torch.zeros(batch, 1, 1, keys, dtype=torch.float64)
         added[0, ..., 20:] = -torch.inf
@@ -60,6 +60,11 @@ def fused(q, k, v, bias, released, averaged, diversified):
     return attention.attend_diversified(q, k, v, **settings)
 
 
+def trained(q, k, v, bias):
+    """The tensors that gradients are compared of."""
+    return [x for x in (q, k, v, bias) if x is not None and x.requires_grad]
+
+
 def gradients(found, inputs):
     """The gradients of output · its indices + 100 · the loss, so that both parts matter."""
     output, value = found
@@ -78,11 +83,14 @@ def test_the_plain_form_and_its_gradients(shape, form):
     found, totals, units = attention_plain.attend(q, k, v, bias, *settings)
     torch.testing.assert_close(found, output)
     given = [torch.randn_like(output), *(torch.randn_like(totals) for _ in range(2))]
+    inputs = trained(q, k, v, bias)
     truths = torch.autograd.grad(
-        (found, totals, units) if diversified else found, (q, k, v), given if diversified else given[0]
+        (found, totals, units) if diversified else found, inputs, given if diversified else given[0]
     )
     sums = given[1:] if diversified else None
-    torch.testing.assert_close(attention_plain.attend_backward(given[0], sums, q, k, v, bias, *settings), truths)
+    *found, d_logits = attention_plain.attend_backward(given[0], sums, q, k, v, bias, *settings)
+    found += [d_logits.sum(0, keepdim=True)] if len(inputs) > 3 else []
+    torch.testing.assert_close(found, list(truths))
     assert value.isfinite()
 
 
@@ -98,10 +106,10 @@ def test_the_operator_in_a_graph_and_without_triton(monkeypatch):
             found = fused(*inputs, bias, *form)
         assert len([each for each in caught if "attention runs without its kernel" in str(each.message)]) <= 1
         torch.testing.assert_close(found, truths, check_dtype=False)
-        expected = gradients(truths, inputs)
+        expected = gradients(truths, [*inputs, bias])
         compiled = torch.compile(fused, fullgraph=True, backend="aot_eager")
         for function in (fused, compiled):
-            torch.testing.assert_close(gradients(function(*inputs, bias, *form), inputs), expected)
+            torch.testing.assert_close(gradients(function(*inputs, bias, *form), [*inputs, bias]), expected)
     assert "attention" in availability._FAILURES
     small = [tensor[:, :, :3].detach().float().requires_grad_() for tensor in inputs]
     for released, averaged, diversified in FORMS:
@@ -109,9 +117,8 @@ def test_the_operator_in_a_graph_and_without_triton(monkeypatch):
 
 
 def test_what_the_kernel_does_not_support():
-    q, k, v, bias = operands(*SHAPES[1], dtype=torch.float16)
+    q, k, v, _ = operands(*SHAPES[1], dtype=torch.float16)
     assert attention.missing(q, k, v, None) == "cpu has no Triton kernels"
-    assert "gradient of the bias" in attention.missing(q, k, v, bias.requires_grad_())
     assert "keys (2, 1, 49, 16)" in attention.missing(q, k[:, :1], v[:, :1], None)
     assert "values torch.float32" in attention.missing(q, k, v.float(), None)
     assert "16 bits" in attention.missing(q.float(), k.float(), v.float(), None)
@@ -124,12 +131,14 @@ def kernel_errors(device="cpu", dtype=torch.float32, shapes=SHAPES):
     found = []
     for shape, form in [*itertools.product(shapes, FORMS), (LARGE, (False, True, True)), (LARGE, (True, False, True))]:
         *inputs, bias = operands(*shape, dtype=dtype)
-        wide = [tensor.detach().double().requires_grad_() for tensor in inputs]
-        truth = exact(*wide, bias, *form)
-        truths = (*truth, *gradients(truth, wide))
+        wide = [*(tensor.detach().double().requires_grad_() for tensor in inputs), bias]
+        truth = exact(*wide, *form)
+        truths = (*truth, *gradients(truth, trained(*wide)))
         inputs = [tensor.detach().to(device).requires_grad_() for tensor in inputs]
-        result = fused(*inputs, None if bias is None else bias.to(device, torch.float32), *form)
-        pairs = zip((*result, *gradients(result, inputs)), truths, strict=True)
+        if bias is not None:
+            bias = bias.detach().to(device, torch.float32).requires_grad_(bias.requires_grad)
+        result = fused(*inputs, bias, *form)
+        pairs = zip((*result, *gradients(result, trained(*inputs, bias))), truths, strict=True)
         found.append(max(float((a.cpu() - b).abs().max() / b.abs().max().clamp_min(1e-6)) for a, b in pairs))
     assert not availability._FAILURES, availability._FAILURES
     return found

@@ -74,8 +74,6 @@ def unsupported(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> str:
         return f"queries are {q.dtype}, keys {k.dtype}, values {v.dtype}"
     if k.shape != v.shape or k.shape[:2] != q.shape[:2] or k.shape[3] != q.shape[3]:
         return f"queries are {tuple(q.shape)}, keys {tuple(k.shape)}, values {tuple(v.shape)}"
-    if bias is not None and bias.requires_grad:
-        return "the gradient of the bias needs maps"
     return unsupported_size(k.shape[2], q.shape[3])
 
 

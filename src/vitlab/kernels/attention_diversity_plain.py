@@ -40,8 +40,9 @@ def row_sums_backward(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The gradients of q and k from those of the sums, (G, M) each."""
     maps = dense_maps(q, k, bias, scale)
-    gradient = maps_backward(d_totals, d_units, maps, threshold, released, averaged)
-    return operands_backward(gradient, maps, q, k, scale)
+    d_logits = logits_backward(maps_backward(d_totals, d_units, maps, threshold, released, averaged), maps) * scale
+    dq, dk = d_logits @ k.to(maps.dtype), d_logits.mT @ q.to(maps.dtype)
+    return dq.to(q.dtype), dk.to(k.dtype)
 
 
 def dense_maps(q: Tensor, k: Tensor, bias: Tensor | None, scale: float) -> Tensor:
@@ -78,8 +79,6 @@ def maps_backward(
     return gradient.reshape(maps.shape)
 
 
-def operands_backward(gradient: Tensor, maps: Tensor, q: Tensor, k: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """The gradients of q and k from that of the maps."""
-    d_logits = maps * (gradient - (maps * gradient).sum(-1, keepdim=True)) * scale
-    dq, dk = d_logits @ k.to(maps.dtype), d_logits.mT @ q.to(maps.dtype)
-    return dq.to(q.dtype), dk.to(k.dtype)
+def logits_backward(gradient: Tensor, maps: Tensor) -> Tensor:
+    """The gradient of the logits from that of the maps."""
+    return maps * (gradient - (maps * gradient).sum(-1, keepdim=True))

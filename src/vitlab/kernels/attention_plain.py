@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from vitlab.kernels.attention_diversity_plain import dense_maps, maps_backward, operands_backward, sums_of_maps
+from vitlab.kernels.attention_diversity_plain import dense_maps, logits_backward, maps_backward, sums_of_maps
 
 
 def attend(
@@ -29,13 +29,17 @@ def attend(
 def attend_backward(
     d_output: Tensor, d_sums: tuple[Tensor, Tensor] | None, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None,
     scale: float, threshold: float, released: bool, averaged: bool,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """The gradients of q, k and v from those of the output and of the two sums; None if the sums are not used."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """The gradients of q, k, v and of the logits, (B, H, N, M), which is that of the bias.
+
+    They follow from the gradients of the output and of the two sums; None if the sums are not used.
+    """
     maps = dense_maps(q, k, bias, scale)
     d_output = d_output.to(maps.dtype)
     with torch.autocast(q.device.type, enabled=False):
         gradient = d_output @ v.to(maps.dtype).mT
         if d_sums is not None:
             gradient = gradient + maps_backward(*d_sums, maps, threshold, released, averaged)
-        dv = (maps.mT @ d_output).to(v.dtype)
-        return *operands_backward(gradient, maps, q, k, scale), dv
+        d_logits = logits_backward(gradient, maps)
+        dq, dk = d_logits @ k.to(maps.dtype) * scale, d_logits.mT @ q.to(maps.dtype) * scale
+        return dq.to(q.dtype), dk.to(k.dtype), (maps.mT @ d_output).to(v.dtype), d_logits

@@ -1,9 +1,10 @@
-"""Attention of short sequences on GPUs and, in the same kernels, the sums that the diversification loss needs.
+"""Attention of short sequences on GPUs, and the sums that the diversification loss needs of its map.
 
 All keys of a head are in one tile, so that a softmax is one step and nothing is rescaled. The backward kernel of a head
 walks over the queries and keeps the gradients of keys and values in registers: no partial results leave a program. The
 diversification loss (ADL) adds its gradient of the map to that of the output, and both share one softmax backward. If
-heads are averaged, ADL's gradient of the map, which all heads share, comes from `attention_diversity_triton`.
+heads are averaged, ADL's sums, and its gradient of the map, which all heads share, are those of
+`attention_diversity_triton`: a program that held the average would have no registers left for the output.
 
 Shape legend: B batch, H heads, N queries, M keys, d head channels, G maps: B, or B·H if heads are not averaged.
 """
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from vitlab.kernels import attention_plain as plain
 from vitlab.kernels import attention_tiles as tiles
-from vitlab.kernels.attention_diversity_triton import map_gradients
+from vitlab.kernels.attention_diversity_triton import averaged_sums, map_gradients
 from vitlab.kernels.availability import device_guard, run
 
 try:
@@ -28,12 +29,11 @@ except ImportError:  # only CUDA builds of torch include it
 
 OPERATOR = "attention"
 
-#: Rows and warps of one program, for at most 128 keys and for more.
+#: Rows, warps and stages of one program, for at most 128 keys and for more: the fastest on an H200.
 _TILES = {
-    "forward": ((16, 4), (32, 4)),
-    "forward, heads averaged": ((32, 4), (32, 4)),
-    "forward, each head": ((16, 4), (16, 4)),
-    "backward": ((32, 4), (32, 8)),
+    "forward": ((64, 4, 1), (64, 4, 1)),
+    "forward with sums": ((16, 4, 1), (32, 4, 1)),
+    "backward": ((32, 4, 1), (32, 8, 2)),
 }
 
 
@@ -62,25 +62,30 @@ def attend(
 def attend_backward(
     d_output: Tensor, d_totals: Tensor, d_units: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None,
     sums: Tensor, scale: float, threshold: float, released: bool, averaged: bool, diversified: bool,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """The gradients of q, k and v."""
+    bias_gradient: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """The gradients of q, k, v and, if wanted (else empty), of the bias, (B, H, N, M)."""
     settings = (scale, threshold, released, averaged)
     operands = (d_output, d_totals, d_units, q, k, v, bias)
 
-    def without_kernel() -> tuple[Tensor, Tensor, Tensor]:
+    def without_kernel() -> tuple[Tensor, Tensor, Tensor, Tensor]:
         gradients = _plain_backward(*operands, *settings, diversified)
-        dq, dk, dv = (
-            tiles.empty_heads(x).copy_(gradient) for x, gradient in zip((q, k, v), gradients, strict=True)
-        )  # a compiled graph relies on the memory order
-        return dq, dk, dv
+        # A compiled graph relies on the memory order.
+        dq, dk, dv = (tiles.empty_heads(x).copy_(dx) for x, dx in zip((q, k, v), gradients[:3], strict=True))
+        return dq, dk, dv, _empty_bias(q, k, bias_gradient).copy_(gradients[3] if bias_gradient else q.new_empty(0))
 
-    return run(OPERATOR, lambda: _backward(*operands, sums, *settings, diversified), without_kernel)
+    return run(OPERATOR, lambda: _backward(*operands, sums, *settings, diversified, bias_gradient), without_kernel)
+
+
+def _empty_bias(q: Tensor, k: Tensor, wanted: bool) -> Tensor:
+    """An empty gradient of the bias, in the precision of the queries."""
+    return q.new_empty((*q.shape[:3], k.shape[2]) if wanted else (0,))
 
 
 def _plain_backward(
     d_output: Tensor, d_totals: Tensor, d_units: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None,
     scale: float, threshold: float, released: bool, averaged: bool, diversified: bool,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     given = (d_totals, d_units) if diversified else None
     return plain.attend_backward(d_output, given, q, k, v, bias, scale, threshold, released, averaged)
 
@@ -100,8 +105,9 @@ def _(
 def _(
     d_output: Tensor, d_totals: Tensor, d_units: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None,
     sums: Tensor, scale: float, threshold: float, released: bool, averaged: bool, diversified: bool,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    return tiles.empty_heads(q), tiles.empty_heads(k), tiles.empty_heads(v)
+    bias_gradient: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    return tiles.empty_heads(q), tiles.empty_heads(k), tiles.empty_heads(v), _empty_bias(q, k, bias_gradient)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -112,12 +118,13 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 
 def _differentiate(ctx: Any, d_output: Tensor, d_totals: Tensor, d_units: Tensor, _: Tensor) -> tuple[Any, ...]:
     q, k, v, bias, sums = ctx.saved_tensors
-    settings = ctx.settings
+    wanted = ctx.needs_input_grad[3]
     if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # second derivatives use plain operations
-        gradients = _plain_backward(d_output, d_totals, d_units, q, k, v, bias, *settings)
+        gradients = _plain_backward(d_output, d_totals, d_units, q, k, v, bias, *ctx.settings)
     else:
-        gradients = attend_backward(d_output, d_totals, d_units, q, k, v, bias, sums, *settings)
-    return *gradients, None, None, None, None, None, None
+        gradients = attend_backward(d_output, d_totals, d_units, q, k, v, bias, sums, *ctx.settings, wanted)
+    d_bias = gradients[3].sum_to_size(bias.shape).to(bias.dtype) if wanted else None
+    return *gradients[:3], d_bias, None, None, None, None, None
 
 
 attend.register_autograd(_differentiate, setup_context=_save)
@@ -134,30 +141,27 @@ def _forward(
     operands = (q, k, v, q if bias is None else bias, output, sums)
     strides = (*q.stride(), *k.stride(), *v.stride(), *tiles.bias_strides(q, k, bias), *output.stride()[:3])
     sizes = (heads, rows, columns, channels, scale * tiles.LOG2_E, threshold)
-    totals, units = (torch.empty(0, device=q.device) for _ in range(2))
+    with_sums = diversified and not averaged
+    size = (batch * heads, columns) if with_sums else (0,)
+    totals, units = (torch.empty(size, device=q.device) for _ in range(2))
     with device_guard(q):
-        if diversified and averaged:
-            tile = _tile("forward, heads averaged", q, k)
-            count = triton.cdiv(rows, tile["ROWS"])
-            parts = torch.empty(batch, count, 2, constants["COLUMNS"], device=q.device)
-            _averaged_kernel[(batch * count,)](*operands, parts, *strides, *sizes, **constants, **tile)
-            totals, units = (parts[:, :, i, :columns].sum(1) for i in range(2))
-        else:
-            if diversified:
-                totals, units = (torch.empty(batch * heads, columns, device=q.device) for _ in range(2))
-            tile = _tile("forward, each head" if diversified else "forward", q, k)
-            _head_kernel[(batch * heads,)](
-                *operands, totals, units, *strides, *sizes, DIVERSIFIED=diversified, **constants, **tile
-            )
+        _head_kernel[(batch * heads,)](
+            *operands, totals, units, *strides, *sizes, WITH_SUMS=with_sums,
+            **constants, **_tile("forward with sums" if with_sums else "forward", q, k),
+        )  # fmt: skip
+    if diversified and averaged:
+        totals, units, _ = averaged_sums(q, k, bias, sums, scale, threshold, released)
     return output, totals, units, sums
 
 
 def _backward(
     d_output: Tensor, d_totals: Tensor, d_units: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None,
     sums: Tensor, scale: float, threshold: float, released: bool, averaged: bool, diversified: bool,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    bias_gradient: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     batch, heads, rows, channels = q.shape
     dq, dk, dv = tiles.empty_heads(q), tiles.empty_heads(k), tiles.empty_heads(v)
+    d_bias = _empty_bias(q, k, bias_gradient)
     shared = sums  # not read
     if diversified:
         d_totals, d_units = d_totals.float().contiguous(), d_units.float().contiguous()
@@ -165,21 +169,21 @@ def _backward(
             shared = map_gradients(d_totals, d_units, q, k, bias, sums, scale, threshold, released)
     with device_guard(q):
         _backward_kernel[(batch * heads,)](
-            q, k, v, q if bias is None else bias, d_output, d_totals, d_units, sums, shared, dq, dk, dv,
+            q, k, v, q if bias is None else bias, d_output, d_totals, d_units, sums, shared, dq, dk, dv, d_bias,
             *q.stride(), *k.stride(), *v.stride(), *tiles.bias_strides(q, k, bias), *d_output.stride(),
             *dq.stride()[:3], *dk.stride()[:3], *dv.stride()[:3],
             heads, rows, k.shape[2], channels, scale * tiles.LOG2_E, threshold, scale,
-            SHARED=diversified and averaged, OWN=diversified and not averaged, RELEASED=released,
-            **tiles.constants(q, k, bias), **_tile("backward", q, k),
+            SHARED=diversified and averaged, OWN=diversified and not averaged, BIAS_GRADIENT=bias_gradient,
+            RELEASED=released, **tiles.constants(q, k, bias), **_tile("backward", q, k),
         )  # fmt: skip
-    return dq, dk, dv
+    return dq, dk, dv, d_bias
 
 
 def _tile(kernel: str, q: Tensor, k: Tensor) -> dict[str, int]:
     """The number of rows of one program, and its warps and stages."""
-    rows, warps = _TILES[kernel][k.shape[2] > 128]
+    rows, warps, stages = _TILES[kernel][k.shape[2] > 128]
     rows = min(rows, max(16, triton.next_power_of_2(q.shape[2])))
-    return {"ROWS": rows, "num_warps": warps, "num_stages": 1}
+    return {"ROWS": rows, "num_warps": warps, "num_stages": stages}
 
 
 if triton is not None:
@@ -192,41 +196,11 @@ if triton is not None:
         tl.store(Y + n[:, None] * y_n + deep[None, :], y.to(Y.dtype.element_ty), mask=present)
 
     @triton.jit
-    def _averaged_kernel(
-        Q, K, V, BIAS, OUT, SUMS, PARTS,
-        q_b, q_h, q_n, q_d, k_b, k_h, k_m, k_d, v_b, v_h, v_m, v_d, b_b, b_h, b_n, b_m, o_b, o_h, o_n,
-        heads, N, M, d, scale, threshold,
-        BIASED: tl.constexpr, RELEASED: tl.constexpr,
-        ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr,
-    ) -> None:  # fmt: skip
-        """Some rows of all heads of one image, and the sums over these rows of the head-averaged map."""
-        count = tl.cdiv(N, ROWS)
-        image, tile = (tl.program_id(0) // count).to(tl.int64), tl.program_id(0) % count
-        n, m = tile * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
-        beyond = tl.where(m < M, 0.0, -float("inf"))
-        average = tl.zeros([ROWS, COLUMNS], tl.float32)
-        for h in range(0, heads):
-            q = tiles.load_rows(Q + image * q_b + h * q_h, n, q_n, q_d, N, d, DEEP)
-            k = tiles.load_rows(K + image * k_b + h * k_h, m, k_m, k_d, M, d, DEEP)
-            v = tiles.load_rows(V + image * v_b + h * v_h, m, v_m, v_d, M, d, DEEP)
-            bias = BIAS + image * b_b + h * b_h
-            weights, sums = tiles.softmax_rows(tiles.logits_of(q, k, beyond, bias, n, m, b_n, b_m, N, M, scale, BIASED))
-            tl.store(SUMS + (image * heads + h) * N + n, sums, mask=n < N)
-            output = tl.dot(weights.to(v.dtype), v, input_precision="tf32x3")
-            _store(OUT + image * o_b + h * o_h, output, n, o_n, N, d, DEEP)
-            average += weights
-        average = average * tl.where(n < N, 1.0 / heads, 0.0)[:, None]
-        totals, units = tiles.terms(average, threshold, RELEASED)
-        place = PARTS + (image * count + tile) * 2 * COLUMNS + m
-        tl.store(place, tl.sum(totals, 0))
-        tl.store(place + COLUMNS, tl.sum(units, 0))
-
-    @triton.jit
     def _head_kernel(
         Q, K, V, BIAS, OUT, SUMS, TOTALS, UNITS,
         q_b, q_h, q_n, q_d, k_b, k_h, k_m, k_d, v_b, v_h, v_m, v_d, b_b, b_h, b_n, b_m, o_b, o_h, o_n,
         heads, N, M, d, scale, threshold,
-        BIASED: tl.constexpr, RELEASED: tl.constexpr, DIVERSIFIED: tl.constexpr,
+        BIASED: tl.constexpr, RELEASED: tl.constexpr, WITH_SUMS: tl.constexpr,
         ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr,
     ) -> None:  # fmt: skip
         """All rows of one head, whose keys and values are loaded once; if wanted, the sums over the rows of its map."""
@@ -236,7 +210,7 @@ if triton is not None:
         beyond = tl.where(m < M, 0.0, -float("inf"))
         k = tiles.load_rows(K + image * k_b + h * k_h, m, k_m, k_d, M, d, DEEP)
         v = tiles.load_rows(V + image * v_b + h * v_h, m, v_m, v_d, M, d, DEEP)
-        if DIVERSIFIED:
+        if WITH_SUMS:
             totals, units = tl.zeros([ROWS, COLUMNS], tl.float32), tl.zeros([ROWS, COLUMNS], tl.float32)
         for start in range(0, N, ROWS):
             n = start + tl.arange(0, ROWS)
@@ -246,20 +220,21 @@ if triton is not None:
             tl.store(SUMS + map * N + n, sums, mask=n < N)
             output = tl.dot(weights.to(v.dtype), v, input_precision="tf32x3")
             _store(OUT + image * o_b + h * o_h, output, n, o_n, N, d, DEEP)
-            if DIVERSIFIED:
+            if WITH_SUMS:
                 more, others = tiles.terms(tl.where(n[:, None] < N, weights, 0.0), threshold, RELEASED)
                 totals += more
                 units += others
-        if DIVERSIFIED:
+        if WITH_SUMS:
             tl.store(TOTALS + map * M + m, tl.sum(totals, 0), mask=m < M)
             tl.store(UNITS + map * M + m, tl.sum(units, 0), mask=m < M)
 
     @triton.jit
     def _backward_kernel(
-        Q, K, V, BIAS, D_OUT, D_TOTALS, D_UNITS, SUMS, SHARED_GRADIENT, DQ, DK, DV,
+        Q, K, V, BIAS, D_OUT, D_TOTALS, D_UNITS, SUMS, SHARED_GRADIENT, DQ, DK, DV, D_BIAS,
         q_b, q_h, q_n, q_d, k_b, k_h, k_m, k_d, v_b, v_h, v_m, v_d, b_b, b_h, b_n, b_m, g_b, g_h, g_n, g_d,
         dq_b, dq_h, dq_n, dk_b, dk_h, dk_m, dv_b, dv_h, dv_m, heads, N, M, d, scale, threshold, factor,
-        BIASED: tl.constexpr, RELEASED: tl.constexpr, SHARED: tl.constexpr, OWN: tl.constexpr,
+        BIASED: tl.constexpr, RELEASED: tl.constexpr,
+        SHARED: tl.constexpr, OWN: tl.constexpr, BIAS_GRADIENT: tl.constexpr,
         ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr,
     ) -> None:  # fmt: skip
         """The gradients of one head. Tiles of maps are transposed, (COLUMNS, ROWS), as three of five products need."""
@@ -292,6 +267,9 @@ if triton is not None:
                 gradient += tiles.map_gradient(weights, d_totals, d_units, threshold, RELEASED, 0)
             weighted = weights * gradient
             d_logits = (weighted - weights * tl.sum(weighted, 0)[None, :]).to(k.dtype)
+            if BIAS_GRADIENT:
+                place = D_BIAS + (map * N + n[None, :]) * M + m[:, None]
+                tl.store(place, d_logits, mask=(n[None, :] < N) & (m[:, None] < M))
             dq = tl.trans(tl.dot(tl.trans(k), d_logits, input_precision="tf32x3")) * factor
             _store(DQ + image * dq_b + h * dq_h, dq, n, dq_n, N, d, DEEP)
             dk += tl.dot(d_logits, q, input_precision="tf32x3")

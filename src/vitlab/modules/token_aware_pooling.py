@@ -167,10 +167,12 @@ def _convolve_few(x: Tensor, weight: Tensor) -> Tensor:
     """
     branches, h, w = len(weight), *x.shape[2:]
     padded = F.pad(x.permute(0, 2, 3, 1), (0, 0, 1, 1, 1, 1))
-    around = [padded[:, down : down + h, right : right + w] for down in range(3) for right in range(3)]
+    # torch.compile fuses concatenations of at most 8 tensors.
+    across = torch.cat([padded[:, :, right : right + w] for right in range(3)], -1)
+    around = torch.cat([across[:, down : down + h] for down in range(3)], -1)
     matrix = weight.permute(0, 2, 3, 1).flatten(1)  # (K, 9C)
     odd = -matrix.shape[1] % 8
-    columns = F.pad(torch.cat(around, -1), (0, odd))
+    columns = F.pad(around, (0, odd))
     found: Tensor = F.linear(columns, F.pad(matrix, (0, odd, 0, -branches % 8)))
     return found[..., :branches].permute(0, 3, 1, 2)
 
