@@ -10,10 +10,12 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from vitlab.core.anatomy import TokenLayout
 from vitlab.kernels import (
+    attention,
     attention_diversity,
     attention_statistics,
     availability,
@@ -48,6 +50,9 @@ def exactness(options: argparse.Namespace) -> Iterator[Row]:
                 for averaged in (False, True):
                     name = f"ADL {tokens} tokens, released {released}, averaged {averaged}, {dtype}"
                     yield name, partial(_diversity_error, options.device, dtype, tokens, released, averaged)
+                    if dtype == torch.bfloat16:
+                        name = f"attention with {name}"
+                        yield name, partial(_attention_error, options.device, dtype, tokens, released, averaged)
         for tokens in (9,) if options.smoke else (1, 49, 197, 1024):
             yield f"statistics {tokens} tokens, {dtype}", partial(_statistics_error, options.device, dtype, tokens)
             yield f"twin products {tokens} tokens, {dtype}", partial(_twins_error, options.device, dtype, tokens)
@@ -82,6 +87,28 @@ def _diversity_error(device: str, dtype: torch.dtype, tokens: int, released: boo
     settings = {"scale": 0.125, "bias": None, "tau": 2.0, "released": released, "averaged": averaged}
     found = attention_diversity.diversity(*inputs, **settings)  # type: ignore[arg-type]
     return _compare(dtype, (found, *torch.autograd.grad(found, inputs)), truths, "attention_diversity")
+
+
+def _attention_error(device: str, dtype: torch.dtype, tokens: int, released: bool, averaged: bool) -> dict[str, Any]:
+    """Output, loss and the gradients of queries, keys, values and bias of attention together with ADL."""
+    generator = torch.Generator(device).manual_seed(0)
+    q, k, v = (torch.randn(4, tokens, 6, 64, device=device, generator=generator) for _ in range(3))
+    q, k = 2 * (q + 1), torch.cat((k[:, :2] + 1, k[:, 2:]), 1)  # as in `_diversity_error`
+    inputs = [x.to(dtype).transpose(1, 2).requires_grad_() for x in (q, k, v)]
+    inputs.append(torch.randn(1, 6, tokens, tokens, device=device, generator=generator).requires_grad_())
+    exact = [tensor.detach().double().requires_grad_() for tensor in inputs]
+    maps = (exact[0] @ exact[1].mT * 0.125 + exact[3]).softmax(-1)
+    form, heads = "released" if released else "paper", "mean" if averaged else "each"
+    value = attention_diversification([maps], form=form, heads=heads)  # type: ignore[arg-type]
+    truth = (maps @ exact[2], value * (1 + 1e-6) if released else value)
+    settings = {"scale": 0.125, "bias": inputs[3], "tau": 2.0, "released": released, "averaged": averaged}
+    found = attention.attend_diversified(*inputs[:3], **settings)  # type: ignore[arg-type]
+    gradient = torch.randn(found[0].shape, device=device, generator=generator)
+
+    def gradients(results: tuple[Tensor, Tensor], operands: list[Tensor]) -> tuple[Tensor, ...]:
+        return torch.autograd.grad((results[0] * gradient).sum() + 1000 * results[1], operands)
+
+    return _compare(dtype, (*found, *gradients(found, inputs)), (*truth, *gradients(truth, exact)), "attention")
 
 
 def _attention(device: str, dtype: torch.dtype, tokens: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -190,6 +217,15 @@ def kernel_times(options: argparse.Namespace) -> Iterator[Row]:
         for direction in ("forward", "forward + backward"):
             heads = "heads averaged" if averaged else "per head"
             yield f"ADL, {heads}, {direction}", partial(_diversity_time, device, averaged, direction, batch)
+    for tokens, images, heads in ((197, batch, 6), (65, 2 * batch, 3)):
+        for form in (
+            "scaled_dot_product_attention",
+            "attend",
+            "attend + ADL, heads averaged",
+            "attend + ADL, per head",
+        ):
+            name = f"{form}, {tokens} tokens, forward + backward"
+            yield name, partial(_attention_time, device, form, images, heads, tokens)
     for dtype in (torch.float32, torch.bfloat16):
         if device == "cuda" or dtype == torch.float32:
             for names in (("entropy",), attention_statistics.NAMES):
@@ -279,6 +315,28 @@ def _diversity_time(device: str, averaged: bool, direction: str, batch: int) -> 
     products = 1 if direction == "forward" else 5 if averaged else 4
     flops = products * 2 * batch * 6 * 197 * 197 * 64
     return {**row, "teraflops": flops / row["microseconds"] / 1e6}
+
+
+def _attention_time(device: str, form: str, batch: int, heads: int, tokens: int) -> dict[str, Any]:
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    qkv = torch.randn(batch, tokens, 3, heads, 64, device=device, dtype=dtype)
+    q, k, v = (x.detach().requires_grad_() for x in qkv.permute(2, 0, 3, 1, 4))
+    gradient = torch.randn(batch, tokens, heads, 64, device=device, dtype=dtype).transpose(1, 2)
+
+    def run() -> None:
+        if form == "scaled_dot_product_attention":
+            results: tuple[Tensor, ...] = (F.scaled_dot_product_attention(q, k, v),)
+        elif form == "attend":
+            results = (attention.attend(q, k, v, scale=0.125),)
+        else:
+            settings = {"tau": 2.0, "released": False, "averaged": "averaged" in form}
+            results = attention.attend_diversified(q, k, v, scale=0.125, bias=None, **settings)  # type: ignore[arg-type]
+        given = (gradient, *(torch.ones_like(each) for each in results[1:]))
+        torch.autograd.grad(results, (q, k, v), given)
+
+    run()
+    row = microseconds(run, inner=5)
+    return {**row, "teraflops": 7 * 2 * batch * heads * tokens**2 * 64 / row["microseconds"] / 1e6}
 
 
 def _qk(device: str, dtype: torch.dtype, batch: int) -> tuple[Tensor, Tensor]:

@@ -33,6 +33,7 @@ import kernel_instruments
 import kernel_rows
 import timing
 import torch.nn.functional as F
+from timm.layers import set_fused_attn
 from torch import Tensor
 
 import training
@@ -68,7 +69,12 @@ MODELS: dict[str, tuple[str, str, list[str]]] = {
         list(STEPS)[:5],
     ),
 }
-_COMPILING = 5  # processes that compile at the same time: each holds a model and a batch on the GPU
+#: Swin with timm's experimental fused attention: ADL gets queries, keys and the trained bias instead of maps
+FUSED_SWIN = "Swin-Ti (fused attention)"
+MODELS[FUSED_SWIN] = (*MODELS["Swin-Ti"][:2], ["ADL", "ADL per head", "TAP + ADL"])
+#: variant of the training loop: goal, in images per second or relative to the plain one
+LOOP = {"plain": 80_000, "tap_adl": 0.85}
+_COMPILING = 9  # processes that compile at the same time: each holds a model and a batch on the GPU
 
 
 class Results:
@@ -107,6 +113,7 @@ def make_step(
 ) -> Callable[[], None]:
     """Returns a function that runs forward and backward of a model once."""
     device = options.device
+    set_fused_attn(enable=True, experimental=model_name == FUSED_SWIN)
     built = vitlab.load(expression_of(options, model_name), seed=0)
     model = (vitlab.retrofit(built, part) if part else built).to(device).train()
     generator = torch.Generator(device).manual_seed(0)
@@ -181,6 +188,9 @@ def steps_of(options: argparse.Namespace, model: str) -> list[str]:
 
 def compile_only(options: argparse.Namespace) -> None:
     """Compile the steps of `--prepare`, so that their code is in the caches."""
+    if options.prepare.startswith("loop "):
+        loop_row(options, options.prepare.removeprefix("loop "), epochs=2, seconds=0.1)
+        return
     for model in options.models.split(","):
         part, heads, _, disabled = STEPS.get(options.prepare, ("", None, 1.0, ()))
         with without_kernels(*disabled), ExitStack() as stack:
@@ -191,11 +201,14 @@ def compiling(options: argparse.Namespace, folder: Path, pool: ThreadPoolExecuto
     """Start the processes that compile all chosen steps; `FOLDER/compile.log` has what they print."""
     flags = [f"--{name}" for name in ("smoke", "compile") if vars(options)[name]]
     own = [sys.executable, __file__, "--batch", str(options.batch), *flags]
+    models = options.models.split(",")
     commands = [
         [*own, "--models", model, "--prepare", step]
-        for model in options.models.split(",")
+        for model in models
         for step in ("plain", *steps_of(options, model))
     ]
+    if "loop" in options.rows.split(","):
+        commands[:0] = [[*own, "--models", models[0], "--prepare", f"loop {variant}"] for variant in LOOP]
     end = time.monotonic() + options.compile_seconds
 
     def run(command: list[str]) -> None:
@@ -215,21 +228,28 @@ def compiling(options: argparse.Namespace, folder: Path, pool: ThreadPoolExecuto
 # -- the training loop ----------------------------------------------------------------------------------------------
 
 
+def loop_row(options: argparse.Namespace, variant: str, epochs: int = 6, seconds: float = 3.0) -> dict[str, Any]:
+    """Images per second of the training loop of ViT-Ti (4×4 patches, 32×32)."""
+    small = options.smoke or options.device != "cuda"
+    given = argparse.Namespace(
+        images=16 if small else 50_000, epochs=2 if small else epochs, seconds=0.1 if small else seconds
+    )
+    return training.row(given, torch.device(options.device), "tiny", 8 if small else 512, variant)
+
+
 def loop_rows(options: argparse.Namespace, results: Results) -> None:
-    """Images per second of the training loop of ViT-Ti (4×4 patches, 32×32), plain and with TAP and ADL."""
-    cuda, rates = options.device == "cuda", dict[str, float]()
-    small = options.smoke or not cuda
-    given = argparse.Namespace(images=16 if small else 50_000, epochs=2 if small else 6, seconds=0.1 if small else 3.0)
-    batch = 8 if small else 512
+    """The training loop, plain and with parts and losses."""
+    rates = dict[str, float]()
 
-    def images_per_second(variant: str, goal: float) -> dict[str, Any]:
-        found = training.row(given, torch.device(options.device), "tiny", batch, variant)
+    def images_per_second(variant: str) -> dict[str, Any]:
+        found = loop_row(options, variant)
         rates[variant] = found["whole"]
-        bare = {"images_per_second": found["whole"], "bare": found["bare"], "epochs": found["epochs"], "goal": goal}
-        return bare if variant == "plain" else {**bare, "relative_to_plain": found["whole"] / rates["plain"]}
+        row = {"images_per_second": found["whole"], "bare": found["bare"], "epochs": found["epochs"]}
+        relative = {} if variant == "plain" else {"relative_to_plain": found["whole"] / rates["plain"]}
+        return {**row, **relative, "goal": LOOP[variant]}
 
-    results.add("loop", f"ViT-Ti, batch {batch}, images/s", partial(images_per_second, "plain", 80_000))
-    results.add("loop", f"ViT-Ti, batch {batch}, TAP + ADL / plain", partial(images_per_second, "tap_adl", 0.85))
+    for variant in LOOP:
+        results.add("loop", f"ViT-Ti, {variant}, images/s", partial(images_per_second, variant))
 
 
 # -- all ------------------------------------------------------------------------------------------------------------
@@ -253,6 +273,8 @@ def main() -> None:
                 results.add("exact", name, check)
     if "step" in groups:
         step_rows(options, results, models[0])
+    if "loop" in groups:
+        loop_rows(options, results)
     if "kernels" in groups:
         for name, measure in kernel_rows.kernel_times(options):
             results.add("kernels", name, measure)
@@ -264,8 +286,6 @@ def main() -> None:
     if "step" in groups:
         for model in models[1:]:
             step_rows(options, results, model)
-    if "loop" in groups:
-        loop_rows(options, results)
     show(results.rows)
 
 
@@ -304,7 +324,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     cuda = torch.cuda.is_available()
-    parser.add_argument("--rows", default="exact,step,kernels,large,instruments,loop")
+    parser.add_argument("--rows", default="exact,step,loop,kernels,large,instruments")
     parser.add_argument("--steps", default="", help=f"of: {', '.join(STEPS)}")
     parser.add_argument("--models", default=",".join(MODELS) if cuda or "--smoke" in sys.argv else "ViT-S/16")
     parser.add_argument("--batch", type=int, default=256 if cuda else 4)
