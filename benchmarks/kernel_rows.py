@@ -49,7 +49,8 @@ def exactness(options: argparse.Namespace) -> Iterator[Row]:
             for released in (False, True):
                 for averaged in (False, True):
                     name = f"ADL {tokens} tokens, released {released}, averaged {averaged}, {dtype}"
-                    yield name, partial(_diversity_error, options.device, dtype, tokens, released, averaged)
+                    if dtype != torch.float32 or tokens <= attention_diversity.MAXIMUM_KEYS_SINGLE:
+                        yield name, partial(_diversity_error, options.device, dtype, tokens, released, averaged)
                     if dtype == torch.bfloat16:
                         name = f"attention with {name}"
                         yield name, partial(_attention_error, options.device, dtype, tokens, released, averaged)
@@ -69,7 +70,7 @@ def _pooling_error(device: str, dtype: torch.dtype, grid: tuple[int, int], prefi
     truths = (truth, *torch.autograd.grad(truth, exact, gradient.double()))
     inputs = [tensor.requires_grad_() for tensor in (x, weights)]
     found = token_pooling.pool(*inputs, grid, prefix=prefix, nested=nested)
-    return _compare(dtype, (found, *torch.autograd.grad(found, inputs, gradient)), truths, "token_pooling")
+    return _compare(dtype, (found, *torch.autograd.grad(found, inputs, gradient)), truths)
 
 
 def _diversity_error(device: str, dtype: torch.dtype, tokens: int, released: bool, averaged: bool) -> dict[str, Any]:
@@ -86,7 +87,7 @@ def _diversity_error(device: str, dtype: torch.dtype, tokens: int, released: boo
     inputs = [tensor.requires_grad_() for tensor in (q, k)]
     settings = {"scale": 0.125, "bias": None, "tau": 2.0, "released": released, "averaged": averaged}
     found = attention_diversity.diversity(*inputs, **settings)  # type: ignore[arg-type]
-    return _compare(dtype, (found, *torch.autograd.grad(found, inputs)), truths, "attention_diversity")
+    return _compare(dtype, (found, *torch.autograd.grad(found, inputs)), truths)
 
 
 def _attention_error(device: str, dtype: torch.dtype, tokens: int, released: bool, averaged: bool) -> dict[str, Any]:
@@ -108,7 +109,7 @@ def _attention_error(device: str, dtype: torch.dtype, tokens: int, released: boo
     def gradients(results: tuple[Tensor, Tensor], operands: list[Tensor]) -> tuple[Tensor, ...]:
         return torch.autograd.grad((results[0] * gradient).sum() + 1000 * results[1], operands)
 
-    return _compare(dtype, (*found, *gradients(found, inputs)), (*truth, *gradients(truth, exact)), "attention")
+    return _compare(dtype, (*found, *gradients(found, inputs)), (*truth, *gradients(truth, exact)))
 
 
 def _attention(device: str, dtype: torch.dtype, tokens: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -128,28 +129,25 @@ def _statistics_error(device: str, dtype: torch.dtype, tokens: int) -> dict[str,
     exact = attention_statistics.plain(maps, wanted)
     floor = 1.0 if tokens == 1 else 0.0  # the entropy and the distances of one token are 0
     truths = [exact[name] for name in found]
-    return _compare(torch.float32, found.values(), truths, attention_statistics.OPERATOR, floor)
+    return _compare(torch.float32, found.values(), truths, floor)
 
 
 @torch.no_grad()
 def _twins_error(device: str, dtype: torch.dtype, tokens: int) -> dict[str, Any]:
     q, k, maps = _attention(device, dtype, tokens)
     found, exact = twin_products.fused(q, k, 0.125), twin_products.plain(maps)
-    return _compare(torch.float32, [found], [exact], twin_products.OPERATOR)
+    return _compare(torch.float32, [found], [exact])
 
 
 def _compare(
-    dtype: torch.dtype, found: Iterable[Tensor], truths: Iterable[Tensor], operator: str = "", floor: float = 0.0
+    dtype: torch.dtype, found: Iterable[Tensor], truths: Iterable[Tensor], floor: float = 0.0
 ) -> dict[str, Any]:
     """The largest errors relative to the largest value of each tensor; a tensor of zeros checks nothing."""
     pairs = [(a.detach().double(), b.detach().double()) for a, b in zip(found, truths, strict=True)]
     largest = [max(float(b.abs().max()), floor) for _, b in pairs]
     errors = [float((a - b).abs().max()) / max(size, 1e-30) for (a, b), size in zip(pairs, largest, strict=True)]
-    failure = availability._FAILURES.get(operator, "")
     passed = max(errors) <= TOLERANCE[dtype] and min(largest) > 0
-    return {"passed": passed, "errors": [f"{error:.1e}" for error in errors]} | (
-        {"triton_failed": failure} if failure else {}
-    )
+    return {"passed": passed, "errors": [f"{error:.1e}" for error in errors]}
 
 
 # -- time of kernels ------------------------------------------------------------------------------------------------

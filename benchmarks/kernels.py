@@ -38,6 +38,7 @@ from torch import Tensor
 
 import training
 import vitlab
+from vitlab.kernels import availability
 from vitlab.kernels.availability import without_kernels
 from vitlab.recording.diversification import record_diversification
 
@@ -93,6 +94,8 @@ class Results:
                 row = make()
             except Exception as error:
                 row = {"error": f"{type(error).__name__}: {error}"[:1500], "where": traceback.format_exc()[-2500:]}
+        if availability._FAILURES:  # from then on, rows of these operators are those of the plain forms
+            row["triton_failed"] = dict(availability._FAILURES)
         row = {"group": group, "name": name, **row, "took_seconds": round(time.monotonic() - start, 1)}
         self.rows.append(row)
         timing.write(str(self._path), {"command": " ".join(sys.argv), "rows": self.rows})
@@ -313,10 +316,9 @@ def show(rows: list[dict[str, Any]]) -> None:
         if "images_per_second" in row:
             relative = f", {row['relative_to_plain']:.3f} of plain" if "relative_to_plain" in row else ""
             print(f"{row['name']}: {row['images_per_second']:.0f} images/s{relative}; goal {row['goal']}")
-        if "error" in row or "skipped" in row or row.get("passed") is False:
-            print(
-                f"NOT MEASURED OR WRONG: {row['group']}: {row['name']}: {row.get('error') or row.get('skipped') or row}"
-            )
+        wrong = next((row[key] for key in ("error", "skipped", "triton_failed") if key in row), "")
+        if wrong or row.get("passed") is False:
+            print(f"NOT MEASURED OR WRONG: {row['group']}: {row['name']}: {wrong or row}")
     checks = [row["passed"] for row in rows if "passed" in row]
     print(f"exact: {sum(checks)} of {len(checks)} checks passed")
 

@@ -16,6 +16,7 @@ from vitlab.kernels.attention_tiles import unsupported_size
 from vitlab.kernels.availability import transformed, unavailable
 
 OPERATOR = attention_diversity_triton.OPERATOR
+MAXIMUM_KEYS_SINGLE = 128  # with more keys the backward needs more shared memory than an H200 has
 
 
 def diversity(
@@ -67,4 +68,6 @@ def unsupported(q: Tensor, k: Tensor, bias: Tensor | None) -> str:
         return "the gradient of the bias needs maps"
     if q.dtype != k.dtype:
         return f"queries are {q.dtype}, keys {k.dtype}"
+    if q.dtype == torch.float32 and k.shape[2] > MAXIMUM_KEYS_SINGLE:
+        return f"{k.shape[2]} keys in float32; at most {MAXIMUM_KEYS_SINGLE}"
     return unsupported_size(k.shape[2], q.shape[3])
