@@ -126,6 +126,42 @@ def test_what_the_kernel_does_not_support():
     assert "300 keys" in attention.unsupported(*(torch.zeros(1, 1, 300, 16).half() for _ in range(3)), None)
 
 
+def test_short_attention_computes_only_what_it_supports(monkeypatch):
+    """Masks, dropout, causal attention, groups of heads, long sequences and float32 are left to torch."""
+    used = []
+
+    def attend(q, k, v, *, scale, bias=None):
+        used.append(scale)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
+
+    monkeypatch.setattr(attention, "unavailable", lambda *_: "")
+    monkeypatch.setattr(attention, "attend", attend)
+    q, k, v = (torch.randn(2, 3, 65, 16, dtype=torch.bfloat16) for _ in range(3))
+    long = torch.randn(2, 3, 129, 16, dtype=torch.bfloat16)
+    mask = torch.zeros(65, 65, dtype=torch.bfloat16)
+    left = [
+        ((q, k, v), {"attn_mask": mask}),
+        ((q, k, v), {"is_causal": True}),
+        ((q, k[:, :1], v[:, :1]), {"enable_gqa": True}),
+        ((q, long, long), {}),
+        ((q.float(), k.float(), v.float()), {}),
+        ((q[0], k[0], v[0]), {}),
+    ]
+    for operands, named in left:
+        expected = F.scaled_dot_product_attention(*operands, **named)
+        with attention.ShortAttention():
+            assert torch.equal(F.scaled_dot_product_attention(*operands, **named), expected)
+    with attention.ShortAttention():
+        F.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
+    assert used == []
+    with attention.ShortAttention():
+        F.scaled_dot_product_attention(q, k, v, scale=0.3)
+        F.scaled_dot_product_attention(q, long[:, :, :128], long[:, :, :128])
+    assert used == [0.3, 0.25]
+    F.scaled_dot_product_attention(q, k, v)
+    assert len(used) == 2  # the mode ends with its block
+
+
 def kernel_errors(device="cpu", dtype=torch.float32, shapes=SHAPES):
     """The largest error of output, loss and gradients, relative to the largest value of each."""
     found = []

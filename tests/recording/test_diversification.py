@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 import vitlab
 from cases import VIT, redraw
 from cases.everything import CASES
-from vitlab.kernels import attention_diversity, availability
+from vitlab.kernels import attention, attention_diversity, availability
 from vitlab.losses.attention_diversification import attention_diversification
 from vitlab.recording.diversification import record_diversification
 from vitlab.recording.tape import record
@@ -73,6 +73,48 @@ def test_class_attention_is_left_out_and_windows_are_maps(case: Any) -> None:
     with record_diversification(model, tau=1.0, anatomy=anatomy) as diversification, torch.enable_grad():
         case.logits(model)
         assert float(diversification.loss().detach()) == pytest.approx(float(expected.detach()), abs=1e-6)
+
+
+@pytest.mark.parametrize("heads", ["mean", "each"])
+def test_in_16_bits_one_operator_computes_attention_and_loss(heads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x, used = sharp_vit(), images(), list[str]()
+    original, parameters = attention.attend_diversified, [block.attn.qkv.weight for block in model.blocks]
+    truths = []  # with the model's attention and maps, in float32 and in bfloat16
+    with record_diversification(model, tau=1.5, heads=heads) as diversification:
+        for enabled in (False, True):
+            with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+                truths.append(model(x).float().sum() + 10 * diversification.loss())
+            diversification.clear()
+
+    def attend(*operands: Tensor, **settings: Any) -> tuple[Tensor, Tensor]:
+        used.append(str(operands[0].dtype))
+        return original(*operands, **settings)
+
+    monkeypatch.setattr(attention, "unavailable", lambda *_: "")  # the operator then computes from maps, on a CPU
+    monkeypatch.setattr(availability, "_FAILURES", {"attention": "a test"})
+    monkeypatch.setattr(attention, "attend_diversified", attend)
+    with record_diversification(model, tau=1.5, heads=heads) as diversification:
+        model(x)
+        assert used == []  # float32
+        diversification.clear()
+        with torch.autocast("cpu", torch.bfloat16):
+            with torch.no_grad():
+                model(x)
+            assert used == []
+            logits = model(x)
+            value = logits.float().sum() + 10 * diversification.loss()
+            assert used == ["torch.bfloat16"] * len(model.blocks)
+            model(x)
+            assert len(used) == len(model.blocks)  # after the loss nothing is recorded
+            diversification.clear()
+            for block in model.blocks:
+                block.attn.attn_drop.p = 0.1
+            model(x)
+            assert len(used) == len(model.blocks) and float(diversification.loss().detach()) > 0.05
+    torch.testing.assert_close(value, truths[1], rtol=0.01, atol=0.01)
+    exact, of_maps, found = (torch.autograd.grad(each, parameters) for each in (*truths, value))
+    for truth, other, gradient in zip(exact, of_maps, found, strict=True):
+        assert (gradient - truth).norm() < 1.2 * (other - truth).norm() < 0.2 * truth.norm()
 
 
 def test_what_is_not_recorded() -> None:

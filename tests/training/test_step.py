@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
@@ -10,10 +11,12 @@ import torch
 import torch.nn.functional as F
 from timm.utils import ModelEmaV3
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from cases import CASES
 from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Optimizer, Recipe, change
+from vitlab.kernels import attention
 from vitlab.training.state import make_state
 from vitlab.training.step import capture, make_step
 
@@ -48,6 +51,35 @@ def test_pieces_give_the_step_of_the_whole_batch(accumulate: int) -> None:
     assert value.item() == pytest.approx(expected.item(), abs=1e-6) and not value.requires_grad
     for ours, theirs, gradient in zip(model.parameters(), twin.parameters(), gradients, strict=True):
         assert torch.allclose(ours, theirs - 0.1 * gradient, atol=1e-12)
+
+
+class Watching(TorchFunctionMode):
+    """Counts the calls of scaled_dot_product_attention, as a recorder of attention sees them."""
+
+    seen = 0
+
+    def __torch_function__(self, func: object, types: object, args: object = (), kwargs: object = None) -> object:
+        self.seen += func is F.scaled_dot_product_attention
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_a_compiled_step_uses_short_attention_unless_attention_is_recorded(
+    watched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = []
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+    monkeypatch.setattr(attention, "_short", lambda *_, **__: used.append(1))  # None: torch's function is called
+    model, q = linear(), torch.ones(1, 1, 2, 4)
+
+    def attending(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
+        return loss(model, batch) + F.scaled_dot_product_attention(q, q, q).sum()
+
+    with Watching() if watched else nullcontext() as watching:
+        step_of(change(SGD, {"compile": True}), model, objective=attending)(batch())
+        step_of(SGD, model, objective=attending)(batch())
+    assert len(used) == (0 if watched else 1)  # not without compilation
+    assert watching is None or watching.seen == 2
 
 
 def test_a_batch_that_cannot_be_divided_equally_raises() -> None:
