@@ -26,7 +26,7 @@ KEPT: Mapping[str, tuple[str, ...]] = {
     "attention_diversity": ("head_similarity", "row_similarity", "self_mass", "neighbourhood_mass"),
     "diversified_rows": ("row_similarity",),
     "token_overfocus": ("top1", "gini", "top1_of_mean", "gini_of_mean"),
-    "attention_stability": ("mean", "overall"),
+    "attention_stability": ("mean", "overall", "distribution"),
     "broadcast_scale": ("ratio", "ratio_signed", "mean", "mean_absolute"),
     "corruptions": ("accuracy", "mean_accuracy", "mce", "ce", "clean_accuracy"),
     "occlusion": ("accuracy", "clean_accuracy"),

@@ -4,9 +4,9 @@
 
 Writes the records `docs/results/data/reproduce/small/NAME.json` and their pictures, of every experiment that has a job
 with the recipe of a run. Then write the pages: `python docs/generator/paper_pages.py`. Add runs and repeat both:
-claims whose runs are missing are *not run*, a single pair is *inconclusive*. Counts, which need no training, are
-computed; what a record has from other measurements is kept. Runs with held-out images judge nothing: they search
-settings.
+claims whose runs are missing are *not run*. An arm counts from five runs on, as in the evidence. Counts, which need no
+training, are computed; what a record has from other measurements is kept. Runs with held-out images judge nothing: they
+search settings.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from evidence.collecting import read_runs
+from evidence.comparing import LEAST_PAIRS
 from evidence.run_measurements import measurement_of
 from evidence.stored_recipes import same_recipe, settings_of
 from vitlab.core import plugins
@@ -78,7 +80,10 @@ def record_from(found: Experiment, runs: Sequence[Mapping[str, Any]], stored: Re
 
 def entries_from(jobs: Sequence[Job], runs: Sequence[Mapping[str, Any]]) -> tuple[Entries, list[str]]:
     """Returns the measurements that runs have of jobs, with the seeds of the runs, and what differs, in sentences."""
-    usable = [(run, settings_of(run["recipe"])) for run in runs if not run["holdout"]]
+    seeds = Counter((run["condition"], run["arm"]) for run in runs if not run["holdout"])
+    enough = {arm for arm, count in seeds.items() if count >= LEAST_PAIRS}
+    counted = [run for run in runs if not run["holdout"] and (run["condition"], run["arm"]) in enough]
+    usable = [(run, settings_of(run["recipe"])) for run in counted]
     found: Entries = []
     notes: dict[str, None] = {}
     missing: dict[str, None] = {}

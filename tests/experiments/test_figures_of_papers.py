@@ -239,6 +239,17 @@ def test_boxes_are_quantiles_of_the_distribution() -> None:
     assert [text for text in shown if text.startswith("mean ")] == ["mean 0.200", "mean 0.400", "mean 0.800"]
 
 
+def test_a_mean_without_a_distribution_is_a_point() -> None:
+    """TAPADL Fig. 5 from runs that stored means only, as those of the evidence on CIFAR-100."""
+    mean = layered("attention_stability", {}, overall=((), 0.7))
+    root = drawn("tapadl_fig_5", [entry("plain", mean, seed) for seed in (0, 1)])
+    (frame,) = frames(root)
+    assert boxes(root, frame) == [] and all_texts(root).count("not run") == 3
+    (mark,) = (each for each in root.iter(f"{SVG}circle") if each.get("class") == "mark ours")
+    assert float(y_of(root, frame)(number(mark, "cy"))) == pytest.approx(0.7, abs=1e-3)
+    assert any("A point without a box" in text for text in all_texts(root))
+
+
 def attention_map(values: np.ndarray) -> Measurement:
     dims = {"blocks.3": ("image", "head", "query", "key"), "key_grid": ("layer", "side")}
     return Measurement(

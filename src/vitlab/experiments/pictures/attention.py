@@ -73,8 +73,9 @@ def _map(canvas: Canvas, results: Results, arm: str, name: str, left: float, num
 
 
 def _quantiles(results: Results, arm: str) -> list[float]:
-    """Quantiles of the similarity over layers, heads and images: from the mean distribution over the runs."""
-    found = [np.asarray(each.values["distribution"]) for _, each in results.select(arm, "attention_stability")]
+    """Quantiles of the similarity over layers, heads and images, from the mean distribution over the runs if stored."""
+    measured = [each.values for _, each in results.select(arm, "attention_stability")]
+    found = [np.asarray(values["distribution"]) for values in measured if "distribution" in values]
     if not found:
         return []
     shares = np.concatenate(([0.0], np.cumsum(np.mean(found, axis=0))))
@@ -93,20 +94,21 @@ def _boxes(canvas: Canvas, results: Results, names: Mapping[str, str], left: flo
     panel.frame()
     for place, arm in enumerate(names):
         quantiles, mean = _quantiles(results, arm), _mean(SIMILARITY, results, arm)
-        if not quantiles or mean is None:
+        if mean is None:
             canvas.text(x(place), (bottom + _TOP) / 2, "not run", "soft small middle")
             continue
-        p5, p25, median, p75, p95 = map(y, quantiles)
-        canvas.line(x(place), p5, x(place), p95, "bar ours")
-        canvas.add("rect", "box conv", x=x(place) - 20, y=p75, width=40, height=p25 - p75)
-        canvas.line(x(place) - 20, median, x(place) + 20, median, "bar ours")
+        if quantiles:
+            p5, p25, median, p75, p95 = map(y, quantiles)
+            canvas.line(x(place), p5, x(place), p95, "bar ours")
+            canvas.add("rect", "box conv", x=x(place) - 20, y=p75, width=40, height=p25 - p75)
+            canvas.line(x(place) - 20, median, x(place) + 20, median, "bar ours")
         canvas.add("circle", "mark ours", cx=x(place), cy=y(mean), r=3.5)
         canvas.text(x(place), bottom + 32, f"mean {mean:.3f}", "small middle")
 
 
 _BOX = (
     "Similarity over all layers, heads and images. Boxes: quartiles and median; lines: 5 % to 95 %; points: mean. "
-    "The paper prints no numbers."
+    "A point without a box: the runs stored no distribution. The paper prints no numbers."
 )
 
 _COLOURS = "Maps: no colour at 0, full colour at the largest entry."
