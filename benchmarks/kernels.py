@@ -5,7 +5,9 @@
 Every row compares A and B in turn in one process and reports the median ratio with its range. Rows are written to
 `FOLDER/kernels.json` as they finish; a row that fails is reported with its error. Steps are forward + backward,
 compiled, bf16, captured in a CUDA graph. On a GPU other processes compile all steps first, several at a time, and fill
-the caches of compiled code; this process checks exactness meanwhile. All rows take less than ten minutes on one H200.
+the caches of compiled code; this process checks exactness meanwhile. These rows take less than ten minutes on one H200.
+Swin takes longer to compile and has a command of its own: `--rows step --models "Swin-Ti,Swin-Ti (fused attention)"
+--compile-seconds 400`.
 `--smoke` runs every row at small sizes; on a CPU the kernels themselves run in Triton's interpreter.
 """
 
@@ -328,7 +330,8 @@ def parse() -> argparse.Namespace:
     cuda = torch.cuda.is_available()
     parser.add_argument("--rows", default="exact,step,loop,kernels,large,instruments")
     parser.add_argument("--steps", default="", help=f"of: {', '.join(STEPS)}")
-    parser.add_argument("--models", default=",".join(MODELS) if cuda or "--smoke" in sys.argv else "ViT-S/16")
+    models = MODELS if "--smoke" in sys.argv else ["ViT-S/16", "ViT-B/16"] if cuda else ["ViT-S/16"]
+    parser.add_argument("--models", default=",".join(models))
     parser.add_argument("--batch", type=int, default=256 if cuda else 4)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--inner", type=int, default=3 if cuda else 1)
