@@ -12,6 +12,7 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils.checkpoint import CheckpointError, checkpoint
 
 from vitlab.kernels import attention, attention_plain, attention_triton, availability
 from vitlab.losses.attention_diversification import attention_diversification
@@ -116,14 +117,49 @@ def test_the_operator_in_a_graph_and_without_triton(monkeypatch):
         torch.library.opcheck(attention_triton.attend, (*small, None, 0.3, 0.3, released, averaged, diversified))
 
 
+def second_derivatives(found, inputs):
+    """Derivatives of the sum of the gradients of the squared outputs and the loss."""
+    output, value = found
+    first = torch.autograd.grad(output.square().sum() + 10 * value, inputs, create_graph=True)
+    return torch.autograd.grad(sum((each * torch.linspace(1, 2, each.shape[-1])).sum() for each in first), inputs)
+
+
+def test_second_derivatives(monkeypatch):
+    """Those of the dense form; NaN in both where the released form masks the whole average."""
+    pytest.importorskip("triton")
+    monkeypatch.setattr(availability, "_FAILURES", {"attention": "a test"})
+    *inputs, bias = operands(1, 2, 5, 5, 4, "added")
+    for form in FORMS:
+        found, truths = (second_derivatives(run(*inputs, bias, *form), [*inputs, bias]) for run in (fused, exact))
+        torch.testing.assert_close(found, truths, equal_nan=True)
+
+
+def test_a_checkpoint_that_runs_other_attention_again_is_an_error(monkeypatch):
+    """Its second forward runs outside of the mode, so that other tensors are saved; wrong gradients would be silent."""
+    monkeypatch.setattr(attention, "unavailable", lambda *_: "")
+    monkeypatch.setattr(availability, "_FAILURES", {"attention": "a test"})
+    x = torch.randn(1, 2, 6, 8, dtype=torch.bfloat16, requires_grad=True)
+    with attention.ShortAttention():
+        y = checkpoint(lambda x: F.scaled_dot_product_attention(x, x, x), x, use_reentrant=False)
+    with pytest.raises(CheckpointError):
+        y.sum().backward()
+
+
 def test_what_the_kernel_does_not_support():
     q, k, v, _ = operands(*SHAPES[1], dtype=torch.float16)
-    assert attention.missing(q, k, v, None) == "cpu has no Triton kernels"
-    assert "keys (2, 1, 49, 16)" in attention.missing(q, k[:, :1], v[:, :1], None)
-    assert "values torch.float32" in attention.missing(q, k, v.float(), None)
-    assert "16 bits" in attention.missing(q.float(), k.float(), v.float(), None)
-    assert "3 dimensions" in attention.missing(q[0], k[0], v[0], None)
-    assert "300 keys" in attention.unsupported(*(torch.zeros(1, 1, 300, 16).half() for _ in range(3)), None)
+    assert attention.missing(q, k, v) == "cpu has no Triton kernels"
+    assert "keys (2, 1, 49, 16)" in attention.missing(q, k[:, :1], v[:, :1])
+    assert "values torch.float32" in attention.missing(q, k, v.float())
+    assert "16 bits" in attention.missing(q.float(), k.float(), v.float())
+    assert "3 dimensions" in attention.missing(q[0], k[0], v[0])
+    long = torch.zeros(1, 1, 300, 16).half()
+    assert "300 keys" in attention.unsupported(long[:, :, :9], long, long)
+    assert "300 queries" in attention.unsupported(long, long[:, :, :9], long[:, :, :9])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attention, "unavailable", lambda *_: "")
+        found = []
+        torch.func.grad(lambda q: found.append(attention.missing(q, k, v)) or q.float().sum())(q.detach())
+        assert found == ["torch.func and torch.export need plain operations"] and attention.missing(q, k, v) == ""
 
 
 def test_short_attention_computes_only_what_it_supports(monkeypatch):
@@ -144,6 +180,7 @@ def test_short_attention_computes_only_what_it_supports(monkeypatch):
         ((q, k, v), {"is_causal": True}),
         ((q, k[:, :1], v[:, :1]), {"enable_gqa": True}),
         ((q, long, long), {}),
+        ((long, k, v), {}),
         ((q.float(), k.float(), v.float()), {}),
         ((q[0], k[0], v[0]), {}),
     ]
@@ -174,7 +211,11 @@ def kernel_errors(device="cpu", dtype=torch.float32, shapes=SHAPES):
         if bias is not None:
             bias = bias.detach().to(device, torch.float32).requires_grad_(bias.requires_grad)
         result = fused(*inputs, bias, *form)
-        pairs = zip((*result, *gradients(result, trained(*inputs, bias))), truths, strict=True)
+        ours = [*result, *gradients(result, trained(*inputs, bias))]
+        if not form[2]:  # the gradient of a sum is one number, expanded
+            ours += torch.autograd.grad(fused(*inputs, bias, *form)[0].sum(), inputs[2])
+            truths += torch.autograd.grad(exact(*wide, *form)[0].sum(), wide[2])
+        pairs = zip(ours, truths, strict=True)
         found.append(max(float((a.cpu() - b).abs().max() / b.abs().max().clamp_min(1e-6)) for a, b in pairs))
     assert not availability._FAILURES, availability._FAILURES
     return found

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import weakref
+from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,9 +21,11 @@ from torch.utils._pytree import tree_leaves
 import vitlab
 from cases import VIT, redraw
 from cases.everything import CASES
+from vitlab.core.anatomy import Mixer, TokenLayout
 from vitlab.kernels import attention, attention_diversity, availability
 from vitlab.losses.attention_diversification import attention_diversification
-from vitlab.recording.diversification import record_diversification
+from vitlab.recording.attention_capture import capture_attention
+from vitlab.recording.diversification import _LayerValues, record_diversification
 from vitlab.recording.tape import record
 
 CAIT, SWIN, MIXER = (next(case for case in CASES if case.family == name) for name in ("cait", "swin", "mixer"))
@@ -75,12 +79,15 @@ def test_class_attention_is_left_out_and_windows_are_maps(case: Any) -> None:
         assert float(diversification.loss().detach()) == pytest.approx(float(expected.detach()), abs=1e-6)
 
 
+@pytest.mark.parametrize("form", ["paper", "released"])
 @pytest.mark.parametrize("heads", ["mean", "each"])
-def test_in_16_bits_one_operator_computes_attention_and_loss(heads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_16_bits_one_operator_computes_attention_and_loss(
+    heads: Any, form: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, x, used = sharp_vit(), images(), list[str]()
     original, parameters = attention.attend_diversified, [block.attn.qkv.weight for block in model.blocks]
     truths = []  # with the model's attention and maps, in float32 and in bfloat16
-    with record_diversification(model, tau=1.5, heads=heads) as diversification:
+    with record_diversification(model, tau=1.5, form=form, heads=heads) as diversification:
         for enabled in (False, True):
             with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
                 truths.append(model(x).float().sum() + 10 * diversification.loss())
@@ -93,7 +100,7 @@ def test_in_16_bits_one_operator_computes_attention_and_loss(heads: Any, monkeyp
     monkeypatch.setattr(attention, "unavailable", lambda *_: "")  # the operator then computes from maps, on a CPU
     monkeypatch.setattr(availability, "_FAILURES", {"attention": "a test"})
     monkeypatch.setattr(attention, "attend_diversified", attend)
-    with record_diversification(model, tau=1.5, heads=heads) as diversification:
+    with record_diversification(model, tau=1.5, form=form, heads=heads) as diversification:
         model(x)
         assert used == []  # float32
         diversification.clear()
@@ -115,6 +122,45 @@ def test_in_16_bits_one_operator_computes_attention_and_loss(heads: Any, monkeyp
     exact, of_maps, found = (torch.autograd.grad(each, parameters) for each in (*truths, value))
     for truth, other, gradient in zip(exact, of_maps, found, strict=True):
         assert (gradient - truth).norm() < 1.2 * (other - truth).norm() < 0.2 * truth.norm()
+
+
+class Masked(nn.Module):
+    """A block whose attention has a mask and a scale of its own."""
+
+    def __init__(self, twice: bool = False) -> None:
+        super().__init__()
+        self.twice = twice
+
+    def forward(self, x: Tensor) -> Tensor:
+        mask = torch.linspace(-3, 3, x.shape[-2] ** 2).reshape(1, 1, x.shape[-2], x.shape[-2])
+        for _ in range(1 + self.twice):
+            x = F.scaled_dot_product_attention(x, x, x, attn_mask=mask.to(x.dtype), scale=0.7)
+        return x
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_masks_and_scales_of_an_attention_call(fused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "unavailable", lambda *_: "" if fused else "off")
+    monkeypatch.setattr(availability, "_FAILURES", {"attention": "a test"})
+    model = nn.Sequential(Masked())
+    layout = TokenLayout((3, 3))
+    mixer = Mixer("self-attention", "0", layout, layout)
+    block = SimpleNamespace(name="block", mixer=mixer)
+    x = torch.randn(2, 2, 9, 8, generator=torch.Generator().manual_seed(0)).bfloat16().requires_grad_()
+    bias = torch.linspace(-3, 3, 81).reshape(1, 1, 9, 9)
+    maps = (x.float() @ x.float().mT * 0.7 + bias).softmax(-1)
+    entries: dict[Any, list[Any]] = {}
+    values = _LayerValues(1.5, "paper", "mean")
+    with ExitStack() as stack:
+        capture_attention(model, [block], entries, lambda x: x, values, stack)  # type: ignore[list-item]
+        output = model(x)
+    torch.testing.assert_close(output.float(), maps @ x.float(), rtol=0.02, atol=0.02)
+    (value,) = entries["block"]
+    torch.testing.assert_close(value, attention_diversification([maps], tau=1.5), rtol=0.02, atol=0.01)
+    model[0].twice = True
+    with ExitStack() as stack, pytest.raises(vitlab.VitlabError, match="more than once"):
+        capture_attention(model, [block], {}, lambda x: x, values, stack)  # type: ignore[list-item]
+        model(x)
 
 
 def test_what_is_not_recorded() -> None:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import copy
-from contextlib import nullcontext
 from functools import partial
 
 import pytest
+import timm
 import torch
 import torch.nn.functional as F
 from timm.utils import ModelEmaV3
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch.overrides import BaseTorchFunctionMode
 
 from cases import CASES
 from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Optimizer, Recipe, change
-from vitlab.kernels import attention
+from vitlab.kernels.attention import ShortAttention
 from vitlab.training.state import make_state
-from vitlab.training.step import capture, make_step
+from vitlab.training.step import _short_attention, capture, make_step
 
 SGD = Recipe("timm/x", "x", batch_size=8, optimizer=Optimizer("sgd", lr=0.1, momentum=0.0, weight_decay=0.0))
 ADAM = Recipe("timm/x", "x", batch_size=8, optimizer=Optimizer(lr=1e-3))
@@ -53,33 +53,24 @@ def test_pieces_give_the_step_of_the_whole_batch(accumulate: int) -> None:
         assert torch.allclose(ours, theirs - 0.1 * gradient, atol=1e-12)
 
 
-class Watching(TorchFunctionMode):
-    """Counts the calls of scaled_dot_product_attention, as a recorder of attention sees them."""
-
-    seen = 0
-
-    def __torch_function__(self, func: object, types: object, args: object = (), kwargs: object = None) -> object:
-        self.seen += func is F.scaled_dot_product_attention
-        return func(*args, **(kwargs or {}))
-
-
-@pytest.mark.parametrize("watched", [False, True])
-def test_a_compiled_step_uses_short_attention_unless_attention_is_recorded(
-    watched: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    used = []
-    monkeypatch.setattr(torch, "compile", lambda function: function)
-    monkeypatch.setattr(attention, "_short", lambda *_, **__: used.append(1))  # None: torch's function is called
-    model, q = linear(), torch.ones(1, 1, 2, 4)
-
-    def attending(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
-        return loss(model, batch) + F.scaled_dot_product_attention(q, q, q).sum()
-
-    with Watching() if watched else nullcontext() as watching:
-        step_of(change(SGD, {"compile": True}), model, objective=attending)(batch())
-        step_of(SGD, model, objective=attending)(batch())
-    assert len(used) == (0 if watched else 1)  # not without compilation
-    assert watching is None or watching.seen == 2
+@pytest.mark.parametrize(
+    ("device", "changes", "used"),
+    [
+        ("cuda", {}, True),
+        ("cpu", {}, False),
+        ("cuda", {"compile": False}, False),
+        ("cuda", {"precision": "float32"}, False),
+        ("cuda", {"precision": "float16"}, True),
+    ],
+)
+def test_where_a_step_uses_short_attention(device: str, changes: dict[str, object], used: bool) -> None:
+    recipe = change(change(SGD, {"compile": True, "precision": "bfloat16"}), changes)
+    model = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1, embed_dim=16, num_heads=1)
+    assert isinstance(_short_attention(recipe, model, torch.device(device)), ShortAttention) == used
+    with BaseTorchFunctionMode():  # such as a recorder of attention
+        assert not isinstance(_short_attention(recipe, model, torch.device(device)), ShortAttention)
+    model.set_grad_checkpointing(True)
+    assert not isinstance(_short_attention(recipe, model, torch.device(device)), ShortAttention)
 
 
 def test_a_batch_that_cannot_be_divided_equally_raises() -> None:

@@ -1,6 +1,7 @@
 """Attention of short sequences, alone or together with the attention diversification loss of its map.
 
-The output is that of `scaled_dot_product_attention`, within the rounding of the dtype. On GPUs one kernel computes the
+The output is that of `scaled_dot_product_attention`, within the rounding of the dtype, except that a query all of whose
+keys are masked gives NaN instead of 0. On GPUs one kernel computes the
 output and the two sums of the loss, and one their common gradients, so that the loss needs no second softmax.
 
 Shape legend: B batch, H heads, N queries, M keys, d head channels.
@@ -16,7 +17,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from vitlab.kernels import attention_diversity, attention_triton
-from vitlab.kernels.attention_tiles import unsupported_size
+from vitlab.kernels.attention_tiles import MAXIMUM_KEYS, unsupported_size
 from vitlab.kernels.availability import transformed, unavailable
 
 OPERATOR = attention_triton.OPERATOR
@@ -51,19 +52,19 @@ def attend_diversified(
     return output, attention_diversity.from_sums(totals, units, q.shape[2], threshold, released)
 
 
-def missing(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> str:
+def missing(q: Tensor, k: Tensor, v: Tensor) -> str:
     """Returns why `attend` does not support these operands, or an empty string."""
     if transformed():
         return "torch.func and torch.export need plain operations"
-    return unsupported(q, k, v, bias) or unavailable(OPERATOR, q.device, q.dtype)
+    return unsupported(q, k, v) or unavailable(OPERATOR, q.device, q.dtype)
 
 
-def unsupported(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> str:
+def unsupported(q: Tensor, k: Tensor, v: Tensor) -> str:
     """Returns why operands like these are not supported on any device, or an empty string.
 
     >>> import torch
     >>> q = torch.zeros(1, 2, 5, 64)
-    >>> unsupported(q, q, q, None), unsupported(q.half(), q.half(), q.half(), None)
+    >>> unsupported(q, q, q), unsupported(q.half(), q.half(), q.half())
     ('torch.float32: only operands of 16 bits are faster', '')
     """
     if any(x.ndim != 4 for x in (q, k, v)):
@@ -74,11 +75,13 @@ def unsupported(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> str:
         return f"queries are {q.dtype}, keys {k.dtype}, values {v.dtype}"
     if k.shape != v.shape or k.shape[:2] != q.shape[:2] or k.shape[3] != q.shape[3]:
         return f"queries are {tuple(q.shape)}, keys {tuple(k.shape)}, values {tuple(v.shape)}"
+    if q.shape[2] > MAXIMUM_KEYS:  # one program walks over all queries of a head
+        return f"{q.shape[2]} queries; at most {MAXIMUM_KEYS}"
     return unsupported_size(k.shape[2], q.shape[3])
 
 
 class ShortAttention(TorchFunctionMode):
-    """Inside a `with` block, `attend` computes attention without a mask over at most `MAXIMUM_SHORT_KEYS` keys.
+    """Inside a `with` block, `attend` computes attention without masks of at most `MAXIMUM_SHORT_KEYS` tokens.
 
     It does so where it is faster than scaled_dot_product_attention: in 16 bits, on GPUs that have the kernel.
     """
@@ -105,6 +108,6 @@ def _short(
 ) -> Tensor | None:
     if attn_mask is not None or dropout_p or is_causal or key.ndim != 4 or key.shape[2] > MAXIMUM_SHORT_KEYS:
         return None
-    if missing(query, key, value, None):
+    if query.shape[2] > MAXIMUM_SHORT_KEYS or missing(query, key, value):
         return None
     return attend(query, key, value, scale=query.shape[-1] ** -0.5 if scale is None else scale)

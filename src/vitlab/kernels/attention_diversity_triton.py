@@ -44,7 +44,8 @@ def row_sums(
 
     def without_kernel() -> tuple[Tensor, Tensor, Tensor]:
         totals, units = plain.row_sums(q, k, bias, scale, threshold, released, averaged)
-        return totals, units, torch.zeros(q.shape[:3], device=q.device)  # the plain backward does not use it
+        unused = tiles.empty_sums(*q.shape[:3], like=q).zero_()  # the plain backward does not use it
+        return totals, units, unused
 
     return run(OPERATOR, lambda: _forward(q, k, bias, scale, threshold, released, averaged), without_kernel)
 
@@ -78,8 +79,8 @@ def _(
     q: Tensor, k: Tensor, bias: Tensor | None, scale: float, threshold: float, released: bool, averaged: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     maps = q.shape[0] if averaged else q.shape[0] * q.shape[1]
-    sums = [q.new_empty(maps, k.shape[2], dtype=torch.float32) for _ in range(2)]
-    return sums[0], sums[1], q.new_empty(q.shape[:3], dtype=torch.float32)
+    totals, units = (tiles.empty_sums(maps, k.shape[2], like=q) for _ in range(2))
+    return totals, units, tiles.empty_sums(*q.shape[:3], like=q)
 
 
 @row_sums_backward.register_fake
@@ -123,8 +124,8 @@ def _forward(
     if averaged:
         return averaged_sums(q, k, bias, None, scale, threshold, released)
     constants, columns = {**tiles.constants(q, k, bias), "RELEASED": released}, k.shape[2]
-    sums = torch.empty(batch, heads, rows, device=q.device)
-    totals, units = (torch.empty(batch * heads, columns, device=q.device) for _ in range(2))
+    sums = tiles.empty_sums(batch, heads, rows, like=q)
+    totals, units = (tiles.empty_sums(batch * heads, columns, like=q) for _ in range(2))
     with device_guard(q):
         _head_sums_kernel[(batch * heads,)](
             q, k, q if bias is None else bias, totals, units, sums,
@@ -142,8 +143,8 @@ def averaged_sums(
     columns = k.shape[2]
     constants, tile = {**tiles.constants(q, k, bias), "RELEASED": released}, _tile("sums", q, k)
     count, given = triton.cdiv(rows, tile["ROWS"]), sums is not None
-    sums = torch.empty(batch, heads, rows, device=q.device) if sums is None else sums
-    parts = torch.empty(batch, count, 2, constants["COLUMNS"], device=q.device)
+    sums = tiles.empty_sums(batch, heads, rows, like=q) if sums is None else sums
+    parts = tiles.empty_sums(batch, count, 2, constants["COLUMNS"], like=q)
     with device_guard(q):
         _averaged_sums_kernel[(batch * count,)](
             q, k, q if bias is None else bias, parts, sums,

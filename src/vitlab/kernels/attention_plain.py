@@ -23,7 +23,8 @@ def attend(
     (tensor([2., 2.]), tensor([[1., 1.]]))
     """
     maps = dense_maps(q, k, bias, scale)
-    return ((maps @ v.to(maps.dtype)).to(q.dtype), *sums_of_maps(maps, threshold, released, averaged))
+    with torch.autocast(q.device.type, enabled=False):
+        return (maps @ v.to(maps.dtype)).to(q.dtype), *sums_of_maps(maps, threshold, released, averaged)
 
 
 def attend_backward(

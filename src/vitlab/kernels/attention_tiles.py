@@ -1,4 +1,4 @@
-"""Functions of Triton kernels that compute some rows of a map from queries and keys, all columns at once.
+"""What kernels share that compute some rows of a map from queries and keys, all columns at once.
 
 Shape legend: N queries, M keys, d head channels, ROWS × COLUMNS a tile of a map.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 try:
@@ -24,6 +25,11 @@ def empty_heads(x: Tensor) -> Tensor:
     """An empty tensor (B, H, N, d) in the memory order (B, N, H, d), that of the projection of queries and keys."""
     batch, heads, count, channels = x.shape
     return x.new_empty(batch, count, heads, channels).transpose(1, 2)
+
+
+def empty_sums(*size: int, like: Tensor) -> Tensor:
+    """An empty tensor for sums over the entries of maps: float64 for operands in float64, else float32."""
+    return like.new_empty(size, dtype=torch.float64 if like.dtype == torch.float64 else torch.float32)
 
 
 def bias_strides(q: Tensor, k: Tensor, bias: Tensor | None) -> tuple[int, ...]:

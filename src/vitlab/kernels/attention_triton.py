@@ -48,11 +48,10 @@ def attend(
     """
 
     def without_kernel() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        output, totals, units = plain.attend(q, k, v, bias, scale, threshold, released, averaged)
-        if not diversified:
-            totals, units = (q.new_empty(0, dtype=torch.float32) for _ in range(2))
-        # The plain backward does not use the sums of rows.
-        return tiles.empty_heads(q).copy_(output), totals, units, torch.zeros(q.shape[:3], device=q.device)
+        output, *found = plain.attend(q, k, v, bias, scale, threshold, released, averaged)
+        totals, units = (each if diversified else tiles.empty_sums(0, like=q) for each in found)
+        unused = tiles.empty_sums(*q.shape[:3], like=q).zero_()  # the plain backward does not use the sums of rows
+        return tiles.empty_heads(q).copy_(output), totals, units, unused
 
     settings = (scale, threshold, released, averaged, diversified)
     return run(OPERATOR, lambda: _forward(q, k, v, bias, *settings), without_kernel)
@@ -97,8 +96,8 @@ def _(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     maps = q.shape[0] if averaged else q.shape[0] * q.shape[1]
     size = (maps, k.shape[2]) if diversified else (0,)
-    totals, units = (q.new_empty(size, dtype=torch.float32) for _ in range(2))
-    return tiles.empty_heads(q), totals, units, q.new_empty(q.shape[:3], dtype=torch.float32)
+    totals, units = (tiles.empty_sums(*size, like=q) for _ in range(2))
+    return tiles.empty_heads(q), totals, units, tiles.empty_sums(*q.shape[:3], like=q)
 
 
 @attend_backward.register_fake
@@ -112,12 +111,13 @@ def _(
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     q, k, v, bias, *settings = inputs
-    ctx.save_for_backward(q, k, v, bias, output[3])
+    # The sums come first: a checkpoint whose second forward runs another attention, which saves q first, is an error.
+    ctx.save_for_backward(output[3], q, k, v, bias)
     ctx.settings = tuple(settings)
 
 
 def _differentiate(ctx: Any, d_output: Tensor, d_totals: Tensor, d_units: Tensor, _: Tensor) -> tuple[Any, ...]:
-    q, k, v, bias, sums = ctx.saved_tensors
+    sums, q, k, v, bias = ctx.saved_tensors
     wanted = ctx.needs_input_grad[3]
     if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # second derivatives use plain operations
         gradients = _plain_backward(d_output, d_totals, d_units, q, k, v, bias, *ctx.settings)
@@ -137,13 +137,13 @@ def _forward(
     batch, heads, rows, channels = q.shape
     columns = k.shape[2]
     constants = {**tiles.constants(q, k, bias), "RELEASED": released}
-    output, sums = tiles.empty_heads(q), torch.empty(batch, heads, rows, device=q.device)
+    output, sums = tiles.empty_heads(q), tiles.empty_sums(batch, heads, rows, like=q)
     operands = (q, k, v, q if bias is None else bias, output, sums)
     strides = (*q.stride(), *k.stride(), *v.stride(), *tiles.bias_strides(q, k, bias), *output.stride()[:3])
     sizes = (heads, rows, columns, channels, scale * tiles.LOG2_E, threshold)
     with_sums = diversified and not averaged
     size = (batch * heads, columns) if with_sums else (0,)
-    totals, units = (torch.empty(size, device=q.device) for _ in range(2))
+    totals, units = (tiles.empty_sums(*size, like=q) for _ in range(2))
     with device_guard(q):
         _head_kernel[(batch * heads,)](
             *operands, totals, units, *strides, *sizes, WITH_SUMS=with_sums,

@@ -87,7 +87,7 @@ def _of_call(call: Operands, device: torch.device) -> dict[str, str]:
     if call.q is None or call.k is None:
         return dict.fromkeys(_OF_ATTENTION, "the model computes its own map")
     reasons = {
-        attention.OPERATOR: attention.unsupported(call.q, call.k, call.k, call.bias),
+        attention.OPERATOR: attention.unsupported(call.q, call.k, call.k),
         attention_diversity.OPERATOR: attention_diversity.unsupported(call.q, call.k, call.bias),
         attention_statistics.OPERATOR: attention_statistics.unsupported(call.q),
         twin_products.OPERATOR: twin_products.unsupported(call.q),

@@ -1,4 +1,4 @@
-"""Capture the attention calls of a model while it runs, without a change of its outputs.
+"""Capture the attention calls of a model while it runs; only a `FusedReduction` computes outputs, within rounding.
 
 One of three methods is used, depending on the block's description:
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -27,15 +27,16 @@ from vitlab.core.errors import VitlabError
 from vitlab.recording.attention_call import AttentionCall
 
 
-@runtime_checkable
-class FusedReduction(Protocol):
-    """A reduction that can also compute the attention itself: one operator gives the output and the result."""
+class FusedReduction:
+    """Base class of reductions that can also compute the attention: one operator gives the output and the result."""
 
     def __call__(self, call: AttentionCall) -> Any:
         """The result for a call whose output the model computes."""
+        raise NotImplementedError
 
     def attend(self, call: AttentionCall, values: Tensor) -> tuple[Tensor, Any] | None:
         """The output for values (B, H, M, d), and the result; None if the model's own call is to be used."""
+        raise NotImplementedError
 
 
 def capture_attention(
@@ -71,7 +72,7 @@ def capture_attention(
         elif isinstance(module, nn.MultiheadAttention):
             handle = module.register_forward_pre_hook(_capture_multihead(save), with_kwargs=True)
         else:
-            mode.capture(module, save, stack, _attend(block, entries[block.name], once, keep, reduce))
+            mode.capture(module, save, stack, _attend(block, entries[block.name], once, reduce))
             continue
         stack.callback(handle.remove)
     if mode.captured:
@@ -109,7 +110,6 @@ def _attend(
     block: Block,
     entry: list[Any],
     once: _SingleCall,
-    keep: Callable[[Tensor], Tensor],
     reduce: Callable[[AttentionCall], Any] | FusedReduction | None,
 ) -> Callable[..., Tensor | None] | None:
     """A function that computes a call of scaled_dot_product_attention and appends its result, or returns None."""
@@ -173,7 +173,7 @@ class _SingleCall:
 
 
 class _FunctionCapture(TorchFunctionMode):
-    """Captures calls of scaled_dot_product_attention and softmax inside given modules; results are unchanged."""
+    """Captures calls of scaled_dot_product_attention and softmax inside given modules."""
 
     def __init__(self) -> None:
         super().__init__()

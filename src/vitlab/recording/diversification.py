@@ -31,9 +31,36 @@ from vitlab.losses.attention_diversification import (
     layer_diversification,
 )
 from vitlab.recording.attention_call import AttentionCall
+from vitlab.recording.attention_capture import FusedReduction
 from vitlab.recording.tape import Tape, record
 
 __all__ = ["DiversificationTape", "record_diversification"]
+
+
+class _LayerValues(FusedReduction):
+    """Computes the value of each layer, except in forwards without gradients and while `paused`."""
+
+    def __init__(self, tau: float, form: Form, heads: Heads) -> None:
+        check_settings(tau, form, heads)
+        self.tau, self.form, self.heads = tau, form, heads
+        self.paused = False
+
+    def __call__(self, call: AttentionCall) -> Tensor | None:
+        if not self._recording():
+            return None
+        return layer_diversification(call, tau=self.tau, form=self.form, heads=self.heads)
+
+    def attend(self, call: AttentionCall, values: Tensor) -> tuple[Tensor, Tensor] | None:
+        q, k = call.q, call.k
+        if not self._recording() or q is None or k is None or attention.missing(q, k, values):
+            return None
+        released, averaged = self.form == "released", self.heads == "mean"
+        return attention.attend_diversified(
+            q, k, values, scale=call.scale, bias=call.bias, tau=self.tau, released=released, averaged=averaged
+        )
+
+    def _recording(self) -> bool:
+        return not self.paused and torch.is_grad_enabled()
 
 
 class DiversificationTape:
@@ -42,11 +69,9 @@ class DiversificationTape:
     Forwards without gradients, and those between `loss` and `clear`, are not recorded.
     """
 
-    def __init__(self, tau: float, form: Form, heads: Heads) -> None:
-        check_settings(tau, form, heads)
-        self._tau, self._form, self._heads = tau, form, heads
+    def __init__(self, values: _LayerValues) -> None:
+        self._values = values
         self._tape: Tape | None = None
-        self._used = False
 
     def loss(self) -> Tensor:
         """ADL of the recorded forwards, a scalar with gradients, as `attention_diversification` defines it."""
@@ -56,33 +81,14 @@ class DiversificationTape:
             raise VitlabError(
                 "no attention was recorded for the diversification loss; run the model with gradients enabled first"
             )
-        self._used = True
-        return average_layers(values, self._form)
+        self._values.paused = True
+        return average_layers(values, self._values.form)
 
     def clear(self) -> None:
         """Delete the recorded values; recording continues."""
-        self._used = False
+        self._values.paused = False
         if self._tape is not None:
             self._tape.clear()
-
-    def __call__(self, call: AttentionCall) -> Tensor | None:
-        """The value of a layer whose attention the model computes; None if it is not recorded."""
-        if not self._recording():
-            return None
-        return layer_diversification(call, tau=self._tau, form=self._form, heads=self._heads)
-
-    def attend(self, call: AttentionCall, values: Tensor) -> tuple[Tensor, Tensor] | None:
-        """The output of a layer's attention and its value, from one operator; None where there is no kernel for it."""
-        q, k = call.q, call.k
-        if not self._recording() or q is None or k is None or attention.missing(q, k, values, call.bias):
-            return None
-        released, averaged = self._form == "released", self._heads == "mean"
-        return attention.attend_diversified(
-            q, k, values, scale=call.scale, bias=call.bias, tau=self._tau, released=released, averaged=averaged
-        )
-
-    def _recording(self) -> bool:
-        return not self._used and torch.is_grad_enabled()
 
 
 @contextmanager
@@ -110,11 +116,12 @@ def record_diversification(
     Yields:
         The tape. Its `loss()` is added to the loss of the batch; call `clear()` after each batch.
     """
-    result = DiversificationTape(tau, form, heads)
+    values = _LayerValues(tau, form, heads)
+    result = DiversificationTape(values)
     anatomy = anatomy or describe(unwrap(model), input_size)
     blocks = [block for block in anatomy.blocks if block.mixer.queries is not None]
     names = [block.name for block in blocks if block.mixer.kind != "class attention"]
     if not names:
         raise VitlabError(f"attention diversification needs maps of self-attention; family {anatomy.family!r} has none")
-    with record(model, "attention", blocks=names, reduce=result, gradients=True, anatomy=anatomy) as result._tape:
+    with record(model, "attention", blocks=names, reduce=values, gradients=True, anatomy=anatomy) as result._tape:
         yield result

@@ -137,7 +137,7 @@ def record(
         raise unknown("recording", what, ["attention", *_PLACES])
     places = _places(what, at)
     inner = unwrap(model)
-    if gradients and _uses_gradient_checkpointing(inner):
+    if gradients and uses_gradient_checkpointing(inner):
         raise VitlabError(
             "gradients=True does not work with gradient checkpointing (its second forward runs without the hooks); "
             "disable it with model.set_grad_checkpointing(False) or model.gradient_checkpointing_disable()"
@@ -216,7 +216,8 @@ def _feature_hook(
     return hook
 
 
-def _uses_gradient_checkpointing(model: nn.Module) -> bool:
+def uses_gradient_checkpointing(model: nn.Module) -> bool:
+    """Whether a model of timm or Hugging Face, or one of its modules, has gradient checkpointing enabled."""
     return any(
         getattr(module, "grad_checkpointing", False) or getattr(module, "gradient_checkpointing", False)
         for module in model.modules()

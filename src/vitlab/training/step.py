@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from vitlab.core.errors import VitlabError
 from vitlab.core.recipe import Recipe
 from vitlab.kernels.attention import ShortAttention
+from vitlab.recording.tape import uses_gradient_checkpointing
 from vitlab.training.state import TrainingState
 
 Batch = tuple[Tensor, ...]
@@ -21,7 +22,7 @@ Step = Callable[[Batch], Tensor]
 
 
 def make_step(recipe: Recipe, model: nn.Module, loss: Loss, state: TrainingState) -> Step:
-    """Returns a function that trains on a batch and returns its loss.
+    """Returns a function that trains on a batch and returns its loss. Recorders of attention are entered before.
 
     Args:
         recipe: precision, accumulation, clipping, SAM.
@@ -33,9 +34,7 @@ def make_step(recipe: Recipe, model: nn.Module, loss: Loss, state: TrainingState
     device = next(inner.parameters()).device
     kind = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[recipe.precision]
     parameters = [parameter for parameter in inner.parameters() if parameter.requires_grad]
-    # A mode that is already active, such as a recorder of attention, has to see the model's own calls.
-    recorded = torch._C._len_torch_function_stack() > 0
-    short_attention = ShortAttention() if recipe.compile and not recorded else nullcontext()
+    short_attention = _short_attention(recipe, inner, device)
 
     def forward(batch: Batch) -> Tensor:
         with torch.autocast(device.type, kind, enabled=kind != torch.float32), short_attention:
@@ -73,6 +72,17 @@ def make_step(recipe: Recipe, model: nn.Module, loss: Loss, state: TrainingState
         return value
 
     return step
+
+
+def _short_attention(recipe: Recipe, model: nn.Module, device: torch.device) -> AbstractContextManager[object]:
+    """`ShortAttention` where it helps, and nothing depends on the model's own calls of attention.
+
+    Another mode that is active now, such as a recorder of attention, has to see these calls, and the second forward of
+    gradient checkpointing repeats them outside of this context.
+    """
+    helps = device.type == "cuda" and recipe.compile and recipe.precision != "float32"
+    watched = torch._C._len_torch_function_stack() > 0 or uses_gradient_checkpointing(model)
+    return ShortAttention() if helps and not watched else nullcontext()
 
 
 def capture(step: Step, batch: Batch, state: Callable[[], list[Tensor]]) -> Step:
