@@ -152,11 +152,12 @@ def test_describe_prints_family_weights_and_seams() -> None:
 @pytest.mark.slow
 def test_describe_prints_the_kernels_that_run() -> None:
     paths = json.loads(vitlab("describe", f"{TINY} | TokenAwarePooling", "--kernels", "--json").stdout)
-    of_attention = {"attention_diversity", "attention_statistics", "twin_products"}
+    of_attention = {"attention", "attention_diversity", "attention_statistics", "twin_products"}
     assert {path["operator"] for path in paths} == {"token_pooling", *of_attention}
     assert all((path["form"] == "triton") == (path["reason"] == "") for path in paths)
     text = vitlab("describe", TINY, "--kernels").stdout
-    assert "attention_statistics" in text and "token_pooling" not in text
+    assert text.count("attention_statistics") == 1 and "token_pooling" not in text
+    assert "blocks.0 to blocks.1" in text, "blocks with the same form and reason are one row"
 
 
 def test_measure_and_report(tmp_path: Path) -> None:

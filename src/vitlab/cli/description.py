@@ -63,8 +63,14 @@ def show_kernels(expression: str, size: tuple[int, int] | None, *, as_json: bool
     if as_json:
         print_json(paths)
         return
-    rows = [tuple(map(str, path.values())) for path in paths]
-    Console().print(_table(("operator", "place", "form", "reason"), rows))
+    places: dict[tuple[str, str, str], list[str]] = {}
+    for path in paths:
+        places.setdefault((path["operator"], path["form"], path["reason"]), []).append(path["place"])
+    rows = [
+        (operator, each[0] if len(each) == 1 else f"{each[0]} to {each[-1]}", form, reason)
+        for (operator, form, reason), each in places.items()
+    ]
+    Console().print(_table(("operator", "places", "form", "reason"), rows))
 
 
 def _change_by_parts(model: nn.Module, size: tuple[int, int] | None) -> float:
