@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import groupby
 
 from rich.console import Console
 from rich.table import Column, Table
@@ -21,7 +22,7 @@ from vitlab.kernels.kernel_paths import status
 from vitlab.recording import record
 from vitlab.surgery import restore
 
-__all__ = ["show_anatomy", "show_kernels"]
+__all__ = ["kernel_rows", "show_anatomy", "show_kernels"]
 
 
 def show_anatomy(expression: str, size: tuple[int, int] | None, *, as_json: bool = False) -> None:
@@ -63,14 +64,20 @@ def show_kernels(expression: str, size: tuple[int, int] | None, *, as_json: bool
     if as_json:
         print_json(paths)
         return
-    places: dict[tuple[str, str, str], list[str]] = {}
+    Console().print(_table(("operator", "places", "form", "reason"), kernel_rows(paths)))
+
+
+def kernel_rows(paths: Iterable[Mapping[str, str]]) -> list[tuple[str, str, str, str]]:
+    """Operator, places, form and reason; successive places of an operator with the same form and reason are one row."""
+    by_operator: dict[str, list[Mapping[str, str]]] = {}
     for path in paths:
-        places.setdefault((path["operator"], path["form"], path["reason"]), []).append(path["place"])
-    rows = [
-        (operator, each[0] if len(each) == 1 else f"{each[0]} to {each[-1]}", form, reason)
-        for (operator, form, reason), each in places.items()
-    ]
-    Console().print(_table(("operator", "places", "form", "reason"), rows))
+        by_operator.setdefault(path["operator"], []).append(path)
+    rows = []
+    for operator, uses in by_operator.items():
+        for (form, reason), alike in groupby(uses, key=lambda use: (use["form"], use["reason"])):
+            first, *others = [use["place"] for use in alike]
+            rows.append((operator, f"{first} to {others[-1]}" if others else first, form, reason))
+    return rows
 
 
 def _change_by_parts(model: nn.Module, size: tuple[int, int] | None) -> float:

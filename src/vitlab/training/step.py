@@ -22,7 +22,9 @@ Step = Callable[[Batch], Tensor]
 
 
 def make_step(recipe: Recipe, model: nn.Module, loss: Loss, state: TrainingState) -> Step:
-    """Returns a function that trains on a batch and returns its loss. Recorders of attention are entered before.
+    """Returns a function that trains on a batch and returns its loss.
+
+    A recorder of attention that acts on the step has to be entered before this call.
 
     Args:
         recipe: precision, accumulation, clipping, SAM.
