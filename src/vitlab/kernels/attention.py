@@ -1,8 +1,8 @@
 """Attention of short sequences, alone or together with the attention diversification loss of its map.
 
 The output is that of `scaled_dot_product_attention`, within the rounding of the dtype, except that a query all of whose
-keys are masked gives NaN instead of 0. On GPUs the sums of the loss use the normalisers of the output's softmax, and one
-kernel computes the gradients of both, with one softmax backward.
+keys are masked gives NaN instead of 0. On GPUs the sums of the loss use the normalisers of the output's softmax, and
+one kernel computes the gradients of both, with one softmax backward.
 
 Shape legend: B batch, H heads, N queries, M keys, d head channels.
 """
